@@ -14,13 +14,15 @@ which commands that need no connector would wait for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import isasyncgenfunction, iscoroutinefunction, isfunction, signature
 from typing import Any, ClassVar, overload
 
 from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.context import ExactlyOnceSupport
+from fencepost.api.errors import ConfigError
 from fencepost.api.plugin_calls import kind_of
+from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.api.source import Config, SourceConnector, SourceTask
 
 Cursor = str | int | float | bool | Mapping[str, Any]
@@ -109,3 +111,16 @@ class FunctionSourceConnector(SourceConnector):
         """Say yes: the function resumes at its cursor."""
         del config
         return ExactlyOnceSupport.SUPPORTED
+
+    def alter_offsets(
+        self,
+        config: Config,
+        offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]],
+    ) -> bool:
+        """Refuse offsets that the function would not get. Those of any source partition may be removed."""
+        del config
+        own = {"source": self.function.__qualname__}
+        for partition, offset in offsets:
+            if offset is not None and partition != own:
+                raise ConfigError(f"The source function has no source partition {partition}. Its only one is {own}")
+        return True

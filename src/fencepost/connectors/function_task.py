@@ -9,10 +9,11 @@ from inspect import unwrap
 from typing import Any, ClassVar, Final
 
 from fencepost.api.config_def import ConfigDef
-from fencepost.api.errors import DataError
+from fencepost.api.errors import DataError, RetriableError
 from fencepost.api.plugin_calls import call_plugin, iterate_plugin, kind_of, refuse_answer
 from fencepost.api.record import PollResult, RefusedRow, SourceOffset, SourceRecord
 from fencepost.api.source import Config, SourceTask
+from fencepost.config.validators import at_least
 from fencepost.connectors.python_rows import Misfit, PythonRows
 from fencepost.connectors.record_columns import TOPIC, RecordColumns, define_record_columns
 from fencepost.connectors.row_types import row_as_json
@@ -22,6 +23,8 @@ _INTERVAL: Final = "poll.interval.ms"
 _CURSOR: Final = "cursor"
 # A function may yield rows as they come about: none waits longer for the next ones.
 _LONGEST_S: Final = 1.0
+# A function may fill one object again for each row, so that earlier rows would change before they are written.
+_REUSABLE: Final = (dict, list, bytearray)
 
 
 def definitions(key: str | None) -> ConfigDef:
@@ -29,10 +32,11 @@ def definitions(key: str | None) -> ConfigDef:
     integer, long, low = ConfigDef.Type.INT, ConfigDef.Type.LONG, ConfigDef.Importance.LOW
     return (
         define_record_columns(ConfigDef(others_allowed=True), keys=() if key is None else (key,))
-        .define(_ROWS, integer, 1000, low, "The most rows of one transaction.")
+        .define(_ROWS, integer, 1000, low, "The most rows of one transaction.", validator=at_least(1, nullable=False))
         .define(
             _INTERVAL, long, 1000, low,
             "How long to wait, in milliseconds, before the function is called again after it has ended.",
+            validator=at_least(0, nullable=False),
         )
     )  # fmt: skip
 
@@ -58,7 +62,8 @@ class FunctionSourceTask(SourceTask):
         self._interval_s = parsed[_INTERVAL] / 1000
         self._config = dict(config)
         self._partition = {"source": self.function.__qualname__}
-        self._cursor = _cursor(self.context.offset_reader.offset(self._partition))
+        # The function's own cursor may change after it was yielded.
+        self._position = self.context.offset_reader.offset(self._partition)
 
     def poll(self) -> PollResult:
         """Return the next rows; None when the function has ended, after the interval."""
@@ -78,7 +83,7 @@ class FunctionSourceTask(SourceTask):
     def _called(self) -> Iterator[Any]:
         """Call the function. Its frames are those of a plugin, as if the worker had called it."""
         what = f"The source function {self.function.__qualname__}"
-        answer: Any = call_plugin(what, self.function, self._config, self._cursor)
+        answer: Any = call_plugin(what, self.function, self._config, _cursor(self._position))
         if isinstance(answer, str | bytes | Mapping) or not isinstance(answer, Iterable):
             refuse_answer(what, self.function, kind_of(answer), "(row, cursor) pairs: yield each")
         return iterate_plugin(what, answer)
@@ -87,10 +92,16 @@ class FunctionSourceTask(SourceTask):
         """Return the next records, and whether there may be more of this call."""
         pairs: list[tuple[Any, dict[str, Any]]] = []
         until = time.monotonic() + _LONGEST_S
-        for item in rows:
-            pairs.append(self._pair(item))
-            if len(pairs) == self._limit or time.monotonic() > until:
-                return self._records(pairs), True
+        before = self._position
+        try:
+            for item in rows:
+                pairs.append(self._pair(item))
+                if len(pairs) == self._limit or time.monotonic() > until:
+                    return self._records(pairs), True
+        except RetriableError:
+            # The generator has ended with it. The next call yields the rows of this poll again.
+            self._rows, self._position = None, before
+            raise
         return self._records(pairs), False
 
     def _pair(self, item: Any) -> tuple[Any, dict[str, Any]]:
@@ -98,14 +109,17 @@ class FunctionSourceTask(SourceTask):
         if not isinstance(item, tuple) or len(item) != 2:
             found = f"{kind_of(item)} of {len(item)}" if isinstance(item, tuple) else kind_of(item)
             raise DataError(f"{self._what()} yielded {found}: it must yield (row, cursor after the row)")
-        row, self._cursor = item
-        if type(row) is SourceRecord:
+        row, cursor = item
+        if isinstance(row, _REUSABLE):
+            row = row.copy()
+        elif type(row) is SourceRecord:
             raise DataError(
                 f"{self._what()} yielded a SourceRecord: it must yield the row alone. Properties such as key.columns say "
                 "what of the record its columns make; a SourceTask returns records"
             )
         self._yielded = True
-        return row, self._offset()
+        self._position = self._offset(cursor)
+        return row, self._position
 
     def _records(self, pairs: list[tuple[Any, dict[str, Any]]]) -> list[SourceRecord]:
         partition, topic = self._partition, self._topic
@@ -124,15 +138,15 @@ class FunctionSourceTask(SourceTask):
     def _refused(self, row: Any, misfit: Misfit) -> RefusedRow:
         return RefusedRow(row_as_json(row), f"{self._what()} yielded a row that makes no record: {misfit.reason}")
 
-    def _offset(self) -> dict[str, Any]:
-        if isinstance(self._cursor, Mapping) and set(self._cursor) != {_CURSOR}:
-            return dict(self._cursor)
-        if self._cursor is None or isinstance(self._cursor, Mapping):
+    def _offset(self, cursor: Any) -> dict[str, Any]:
+        if isinstance(cursor, Mapping) and set(cursor) != {_CURSOR}:
+            return dict(cursor)
+        if cursor is None or isinstance(cursor, Mapping):
             raise DataError(
-                f"{self._what()} yielded the cursor {self._cursor!r}: it must be a simple value, or a dict with another "
+                f"{self._what()} yielded the cursor {cursor!r}: it must be a simple value, or a dict with another "
                 f"name than {_CURSOR!r}"
             )
-        return {_CURSOR: self._cursor}
+        return {_CURSOR: cursor}
 
     def _what(self) -> str:
         code = unwrap(self.function).__code__

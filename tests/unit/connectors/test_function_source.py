@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fencepost import ConfigError, DataError, source
+from fencepost import ConfigError, DataError, RetriableError, source
 from fencepost.api.errors import PluginError
 from fencepost.testing import CHECKS, Check, Limits, Violation, run_task
 from tests.unit.connectors.test_pyspark_source import Rows
@@ -66,6 +66,72 @@ def test_a_function_that_has_ended_is_called_again_with_its_cursor() -> None:
         assert not task.at_end()
         assert not task.poll_once()
         assert task.at_end()
+
+
+def test_rows_before_a_retriable_error_are_not_lost() -> None:
+    failures = iter([3, 3, 7])
+    failing = next(failures)
+
+    @source
+    def flaky(config: Mapping[str, str], cursor: Any) -> Iterator[tuple[Any, Any]]:
+        nonlocal failing
+        del config
+        for number in range((cursor or 0) + 1, 10):
+            if number == failing:
+                failing = next(failures, 0)
+                raise RetriableError("The API is away")
+            yield number, number
+
+    given: list[Any] = []
+    with run_task(flaky, CONFIG) as task:
+        while not task.at_end():
+            given += task.poll_once().values
+    assert given == list(range(1, 10))
+
+
+@pytest.mark.parametrize("failing", [0, 4])
+def test_a_function_may_change_its_cursor_after_it_was_yielded(failing: int) -> None:
+    failures, ends = [failing], iter([3, 7, 7, 7])
+
+    @source
+    def counting(config: Mapping[str, str], cursor: Any) -> Iterator[tuple[Any, Any]]:
+        del config
+        at, end = cursor or {"number": 0}, next(ends)
+        while at["number"] < end:
+            at["number"] += 1
+            if at["number"] in failures:
+                failures.clear()
+                raise RetriableError("The API is away")
+            yield at["number"], at
+        at["number"] = 100
+
+    given: list[Any] = []
+    with run_task(counting, CONFIG) as task:
+        while not task.at_end():
+            given += task.poll_once().values
+        task.commit()
+    assert given == list(range(1, 8))
+    assert task.offsets.items() == [({"source": counting.__qualname__}, {"number": 7})]
+
+
+@pytest.mark.parametrize("row", [{"id": 0}, [0], bytearray(1)])
+def test_a_row_is_what_it_was_when_it_was_yielded(row: Any) -> None:
+    @source
+    def reused(config: Mapping[str, str], cursor: Any) -> Iterator[tuple[Any, Any]]:
+        del config
+        for number in range((cursor or 0) + 1, 4):
+            row["id" if isinstance(row, dict) else 0] = number
+            yield row, number
+
+    with run_task(reused, CONFIG) as task:
+        values = task.poll().values
+    assert [value["id"] if isinstance(value, dict) else value[0] for value in values] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("name", "value"), [("batch.rows", "0"), ("poll.interval.ms", "-1")])
+def test_numbers_that_have_no_meaning_are_refused(name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name}: it must be at least"):
+        run_task(rows, CONFIG | {name: value})
 
 
 @pytest.mark.parametrize(
@@ -179,6 +245,18 @@ def test_a_failed_check_names_the_line_of_the_function(function: Any, check: str
     assert file == __file__
     if line is not None:
         assert int(number) == _line(line)
+
+
+@pytest.mark.parametrize("partition", [{"source": "row"}, None])
+def test_offsets_that_the_function_would_not_get_are_refused(partition: Any) -> None:
+    message = re.escape(f"no source partition {partition}. Its only one is {{'source': 'rows'}}")
+    with pytest.raises(ConfigError, match=message):
+        rows().alter_offsets(CONFIG, [(partition, {"cursor": 5})])
+
+
+def test_offsets_of_the_function_are_taken_and_any_are_removed() -> None:
+    assert rows().alter_offsets(CONFIG, [({"source": "rows"}, {"cursor": 5}), ({"source": "former name"}, None)])
+    assert pages().alter_offsets(CONFIG, [({"source": "pages"}, {"page": 1, "row": 2})])
 
 
 def test_the_topic_is_required() -> None:
