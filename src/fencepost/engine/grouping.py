@@ -21,6 +21,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from fencepost.api.ddl import parse_ddl
 from fencepost.api.errors import DataError
+from fencepost.api.plain_values import why_no_json
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.record import RefusedRow, SourceRecord
 from fencepost.engine.conversion import ROW, ColumnTypes, header_converted_by, list_of_headers
@@ -224,7 +225,8 @@ def _column(values: list[Any], form: _Form, name: str, topic: str) -> pa.Array:
         _check_whole(values, form.schema, f"{name} of a record for topic {topic}")
         return _array(values, arrow_type(form.schema), f"{name}_schema {form.schema.simpleString()}", topic)
     if form.kind == JSON:
-        storage = pa.array([json_text(value, f"The {name} of a record for topic {topic}") for value in values])
+        where = f"The {name} of a record for topic {topic}"
+        storage = pa.array([json_text(value, where) for value in values], pa.string())
         return pa.ExtensionArray.from_storage(pa.json_(), storage)
     wanted = f"one type with the others of its kind; give it a {name}_schema"
     return _array(values, _ARROW.get(form.kind), wanted, topic)
@@ -313,15 +315,17 @@ def json_text(value: Any, where: str) -> str | None:
         return None
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
-    except (TypeError, ValueError) as error:
-        raise DataError(
-            f"{where} cannot be written without a schema: {error}. Give it a value_schema or key_schema"
-        ) from error
+    except (TypeError, ValueError, RecursionError) as error:
+        why = why_no_json(value)
+        told = f"{error}. Give the record" if why is None else f"{why}, or the record"
+        raise DataError(f"{where} cannot be written without a schema: {told} a value_schema or key_schema") from error
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
         return base64.b64encode(value).decode()
+    if isinstance(value, Mapping):
+        return dict(value)
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import json
+import re
+from types import MappingProxyType
 
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
 import pyarrow as pa
 import pytest
 from pyspark.sql import types as t
@@ -96,6 +100,12 @@ def test_records_that_do_not_fit_are_left_out_where_that_is_tolerated():
     assert second.columns[ROW].to_pylist() == [6]
 
 
+@pytest.mark.parametrize("part", ["key", "value"])
+def test_a_group_of_which_no_record_fits_is_left_out(part: str):
+    records = [record(**{part: {"price": decimal.Decimal(number)}}) for number in range(3)]
+    assert grouped([*records, record("x")], SKIP)[0].columns["value"].to_pylist() == ["x"]
+
+
 def test_a_record_that_stands_for_what_is_no_row_is_refused_with_its_reason():
     rows = [record(1), record(RefusedRow(b"x", "it is x.")), record(2), record(RefusedRow(b"y", "it is y."))]
     with pytest.raises(DataError, match=r"TASK_POLL \(SourceTask\): it is x\. It is number 1 of its batch"):
@@ -148,8 +158,40 @@ def test_headers_of_many_kinds_stay_with_their_records():
 
 def test_schemaless_json_has_bytes_as_base64_and_refuses_what_it_cannot_hold():
     assert json.loads(json_text({"b": b"\x00\x01", "t": (1, None)}, "") or "") == {"b": "AAE=", "t": [1, None]}
-    for value in ({"x": float("nan")}, {"x": object()}, [decimal.Decimal(1)]):
-        with pytest.raises(DataError, match="value_schema"):
+    assert json_text({"row": MappingProxyType({"id": 1})}, "") == '{"row":{"id":1}}'
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ({"x": float("nan")}, "x is nan, which JSON does not have. Give None in its place"),
+        ({"a": 1, "x": object()}, "x is an object, which JSON does not have. Give str(value) in its place"),
+        ([decimal.Decimal(1)], "it is a Decimal, which JSON does not have. Give str(value)"),
+        ({"a": [{"at": dt.date(2026, 1, 2)}]}, "a.at is a date, which JSON does not have. Give value.isoformat()"),
+        ({"x": {1, 2}}, "x is a set, which JSON does not have. Give list(value)"),
+        ({"x": np.int64(1)}, "x is an int64, which JSON does not have. Give value.item()"),
+        ({"x": np.arange(2)}, "x is a ndarray, which JSON does not have. Give value.tolist()"),
+        ({"x": np.datetime64("2026-01-02")}, "x is a datetime64, which JSON does not have. Give str(value)"),
+        ({"x": np.datetime64("NaT")}, "x is a datetime64, which JSON does not have. Give None"),
+        ({"x": pd.NaT}, "x is a NaTType, which JSON does not have. Give None"),
+        ({"x": pd.Timestamp(0)}, "x is a Timestamp, which JSON does not have. Give value.isoformat()"),
+        ({"x": {(1, 2): 3}}, "x has the name (1, 2), which is a tuple. Give a text in its place"),
+    ],
+)
+def test_what_json_cannot_hold_is_refused_with_its_place_and_what_to_give_instead(value: object, told: str):
+    with pytest.raises(DataError, match=re.escape(told)) as refused:
+        json_text(value, "The value")
+    assert "value_schema" in str(refused.value)
+
+
+def test_what_contains_itself_or_is_too_deep_is_refused():
+    circle: list[object] = []
+    circle.append(circle)
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    for value in (circle, deep):
+        with pytest.raises(DataError, match="cannot be written without a schema"):
             json_text(value, "The value")
 
 
