@@ -11,12 +11,14 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_type
 
 from fencepost.api.errors import ConfigError
+from fencepost.api.plain_values import instead_of
 from fencepost.api.plugin_calls import kind_of
 from fencepost.connectors.record_columns import RecordColumns
 from fencepost.connectors.row_types import MisfitError
@@ -115,7 +117,9 @@ class PythonRows:
         """Return topics, timestamps and headers. Raises ConfigError for a type, MisfitError for a value."""
         columns = {name: self._column(name, [row[name] for row in rows]) for name in self._typed}
         self._record.check_types(
-            t.StructType([t.StructField(name, _spark_type(name, column)) for name, column in columns.items()])
+            t.StructType(
+                [t.StructField(name, _spark_type(name, column, rows[0][name])) for name, column in columns.items()]
+            )
         )
         return {name: column.to_pylist() for name, column in self._record.attributes(columns).items()}
 
@@ -128,7 +132,9 @@ class PythonRows:
         try:
             return pa.array(values, type=wanted)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise MisfitError(f"column {name}: {error}") from None
+            found = values[0]
+            foreign = isinstance(found, np.generic) or type(found).__module__.startswith("pandas.")
+            raise MisfitError(_unusable(name, found) if foreign else f"column {name}: {error}") from None
 
 
 def _kind(value: Any) -> Hashable:
@@ -143,8 +149,14 @@ def _kind(value: Any) -> Hashable:
     return kind
 
 
-def _spark_type(name: str, column: pa.Array) -> t.DataType:
+def _spark_type(name: str, column: pa.Array, first: Any) -> t.DataType:
     try:
         return from_arrow_type(column.type, prefer_timestamp_ntz=True)
     except PySparkException:
-        raise MisfitError(f"column {name}: a value of the type {column.type} is no text, number or time") from None
+        raise MisfitError(_unusable(name, first)) from None
+
+
+def _unusable(name: str, value: Any) -> str:
+    is_time = isinstance(value, np.datetime64) and not np.isnat(value)
+    instead = "value.astype('datetime64[us]').item()" if is_time else instead_of(value)
+    return f"column {name} has {kind_of(value)}, of which nothing can be made. Give {instead} in its place"

@@ -170,7 +170,7 @@ class RecordColumns:
     def check_types(self, schema: t.StructType) -> None:
         """Raise ConfigError for a column of a type of which no topic, timestamp or header can be made."""
         for name in self.headers:
-            if isinstance(schema[name].dataType, (*_NESTED, t.BinaryType)):
+            if isinstance(schema[name].dataType, (*_NESTED, t.BinaryType, t.DayTimeIntervalType)):
                 raise _wrong_type(HEADERS_COLUMNS, name, schema, "a simple type")
         for _, part in self.topic:
             of = TOPIC_COLUMN if self.topic_may_be_null else TOPIC
@@ -257,11 +257,19 @@ class RecordColumns:
             except pa.ArrowInvalid as error:
                 raise MisfitError(f"column {self.timestamp} does not have {TIMESTAMP_FORMAT}: {error}") from None
         if not pa.types.is_integer(values.type):
-            instants = values.cast(pa.timestamp("us"))
+            instants = self._microseconds(values)
             values = pc.floor_temporal(instants, unit="millisecond").cast(pa.timestamp("ms")).cast(pa.int64())
         if (pc.min(values).as_py() or 0) < 0:
             raise MisfitError(f"column {self.timestamp}: a record cannot have a timestamp before 1970")
         return values
+
+    def _microseconds(self, values: pa.Array) -> pa.Array:
+        try:
+            # Nanoseconds are cut, as in the times of files.
+            floored = pc.floor_temporal(values, unit="microsecond") if values.type == pa.timestamp("ns") else values
+            return floored.cast(pa.timestamp("us"))
+        except pa.ArrowInvalid as error:
+            raise MisfitError(f"column {self.timestamp}: {error}") from None
 
 
 def _instants(texts: pa.Array, form: str) -> pa.Array:

@@ -66,7 +66,7 @@ def row_as_json(row: object) -> bytes:
         text = json.dumps(row, default=str, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
         text = repr(row)
-    return text.encode(errors="replace")
+    return text.encode(errors="backslashreplace")
 
 
 def ddl_of_columns(columns: Sequence[t.StructField]) -> str:

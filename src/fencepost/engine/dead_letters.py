@@ -132,7 +132,7 @@ def plain_bytes(value: object) -> bytes | None:
         return None
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
-    return (value if isinstance(value, str) else _json(value)).encode(errors="replace")
+    return (value if isinstance(value, str) else _json(value)).encode(errors="backslashreplace")
 
 
 def _json(value: object) -> str:

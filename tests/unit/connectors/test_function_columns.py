@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -10,12 +11,14 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
 import pytest
 
 from fencepost import ConfigError, DataError, SourceRecord, source
 from fencepost.api.config_def import ConfigDef
 from fencepost.connectors.python_rows import Misfit, PythonRows, RecordParts
 from fencepost.connectors.record_columns import RecordColumns, define_record_columns
+from fencepost.connectors.row_types import row_as_json
 from fencepost.testing import run_task
 from tests.unit.connectors.support import errors_in
 
@@ -70,6 +73,9 @@ def test_a_topic_is_the_value_of_a_column_and_null_means_the_connectors_own() ->
         (datetime(2013, 1, 2, 1, 2, 3, 999999), "", 1357088523999),  # noqa: DTZ001 - without a zone
         (datetime(2013, 1, 2, 1, 2, 3, tzinfo=UTC), "", 1357088523000),
         (datetime(2013, 1, 2, 3, 2, 3, tzinfo=BERLIN), "", 1357088523000),
+        (np.datetime64("2013-01-02T01:02:03"), "", 1357088523000),
+        (np.datetime64("2013-01-02T01:02:03.123456789"), "", 1357088523123),
+        (pd.Timestamp("2013-01-02T01:02:03.123456789"), "", 1357088523123),
     ],
 )
 def test_a_timestamp_is_the_value_of_a_column(value: Any, form: str, expected: int | None) -> None:
@@ -134,13 +140,39 @@ def test_any_mapping_is_a_row() -> None:
         ({"c": b"x"}, {"headers_columns": "c"}, "needs a simple type, but the column c is of type BINARY"),
         ({"c": 1 << 70}, {"headers_columns": "c"}, "column c: Python int too large"),
         ({"c": "\ud800"}, {"headers_columns": "c"}, "column c: 'utf-8' codec can't encode"),
-        ({"c": UUID(int=1)}, {"headers_columns": "c"}, "is no text, number or time"),
         ({"c": object()}, {"headers_columns": "c"}, "column c: Could not convert"),
+        ({"c": timedelta(1)}, {"headers_columns": "c"}, "needs a simple type, but the column c is of type INTERVAL"),
+        (
+            {"c": np.datetime64("300000-01-01T00:00:00")},
+            {"timestamp_column": "c"},
+            "column c: Casting from timestamp[s] to timestamp[us] would result in out of bounds timestamp",
+        ),
+        *(
+            (
+                {"c": value},
+                properties,
+                f"column c has {what}, of which nothing can be made. Give {instead} in its place",
+            )
+            for value, what, instead in [
+                (pd.NaT, "a NaTType", "None"),
+                (pd.NA, "a NAType", "None"),
+                (np.datetime64("NaT"), "a datetime64", "None"),
+                (np.datetime64("2013-01-02"), "a datetime64", "value.astype('datetime64[us]').item()"),
+                (np.uint64(5), "an uint64", "value.item()"),
+                (UUID(int=1), "an UUID", "str(value)"),
+            ]
+            for properties in [{"headers_columns": "c"}, {"timestamp_column": "c"}, {"topic": "o-${c}"}]
+        ),
     ],
 )
 def test_a_row_that_makes_no_record_is_refused_by_name(row: Any, properties: dict[str, str], reason: str) -> None:
     [found] = reasons([row], **properties)
     assert reason in str(found)
+
+
+def test_a_refused_row_keeps_its_text_where_that_is_no_unicode() -> None:
+    row = {"id": "\udc80"}
+    assert json.loads(row_as_json(row)) == row
 
 
 def test_only_the_rows_that_make_no_record_are_refused() -> None:
