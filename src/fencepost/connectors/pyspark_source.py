@@ -118,7 +118,7 @@ class PySparkSourceTask(SourceTask):
         self._reader = _stream_reader(self._source, self._columns)
         self._partition = {"source": self._source.name()}
         committed = self.context.offset_reader.offset(self._partition)
-        self._offset = self._ask("initialOffset") if committed is None else json.loads(committed[_OFFSET])
+        self._offset = _copy(self._ask("initialOffset")) if committed is None else json.loads(committed[_OFFSET])
 
     def poll(self) -> PollResult:
         """Return the rows up to the latest offset, or None after the interval if there is nothing new."""
@@ -129,7 +129,7 @@ class PySparkSourceTask(SourceTask):
         return batch
 
     def _plan(self) -> SourceBatch | None:
-        start, end = self._offset, self._latest_offset()
+        start, end = self._offset, _copy(self._latest_offset())
         if end == start:
             return None
         partitions = list(self._ask("partitions", start, end))
@@ -140,6 +140,7 @@ class PySparkSourceTask(SourceTask):
     def _read_simple(self) -> SourceBatch | None:
         rows, end = self._ask("read", self._offset)
         read = list(iterate_plugin(f"read() of {type(self._reader).__qualname__}", rows))
+        end = _copy(end)
         if end == self._offset:
             if read:
                 raise DataError(
@@ -179,9 +180,10 @@ class PySparkSourceTask(SourceTask):
         return self._ask("latestOffset", self._offset, self._ask("getDefaultReadLimit"))
 
     def _ask(self, method: str, *arguments: Any) -> Any:
-        """Call the reader as a plugin: the trace of its error begins in its code."""
+        """Call the reader as a plugin: the trace of its error begins in its code. Offsets are its own to change."""
         what = f"{method}() of {type(self._reader).__qualname__}"
-        return call_plugin(what, getattr(self._reader, method), *arguments)
+        given = [_copy(argument) if isinstance(argument, Mapping) else argument for argument in arguments]
+        return call_plugin(what, getattr(self._reader, method), *given)
 
 
 @dataclass(frozen=True)
@@ -208,6 +210,11 @@ class PartitionReader:
                 yield self.record.records(self.columns, [batch.column(name) for name in self.columns.names])
             except MisfitError as error:
                 raise DataError(f"A row of the data source {self.source.name()} is no record: {error}") from None
+
+
+def _copy(offset: Any) -> Any:
+    """Return an offset as Spark keeps it, as JSON: a reader may move one dict on."""
+    return json.loads(json.dumps(offset))
 
 
 def _stream_reader(source: DataSource, columns: StructType) -> DataSourceStreamReader | SimpleDataSourceStreamReader:

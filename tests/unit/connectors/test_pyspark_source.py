@@ -141,6 +141,49 @@ def test_the_offset_is_that_of_the_reader_as_json() -> None:
     assert polled.offsets == [({"source": "Rows"}, {"offset": '{"rows": {"index": 5}}'})]
 
 
+class OneOffset(Reader):
+    """Moves one dict on, and returns it each time."""
+
+    at: dict[str, Any]
+
+    def initialOffset(self) -> dict[str, Any]:
+        self.at = {"rows": {"index": 0}}
+        return self.at
+
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+        del limit, start
+        self.at["rows"]["index"] = min(self.at["rows"]["index"] + 5, END)
+        return self.at
+
+
+class OneOffsetSimple(SimpleReader):
+    """Moves the offset on that it was given."""
+
+    def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[Any, ...]], dict[str, Any]]:
+        rows, end = super().read(start)
+        start.update(end)
+        return rows, start
+
+
+class Reused(Rows):
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        del schema
+        return OneOffset(arrow=False)
+
+
+class ReusedSimple(Simple):
+    def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:
+        del schema
+        return OneOffsetSimple()
+
+
+@pytest.mark.parametrize("data_source", [Reused, ReusedSimple])
+def test_a_reader_may_move_one_offset_on(data_source: type[DataSource]) -> None:
+    with run_task(pyspark_source(data_source), CONFIG) as task:
+        ids = [value["id"] for _ in range(3) for value in task.poll().values]
+    assert ids == list(range(END))
+
+
 def test_the_columns_of_the_key_are_chosen() -> None:
     with run_task(RowsConnector, CONFIG | {"key.columns": "id"}) as task:
         assert [record.key for record in task.poll().records] == [0, 1, 2, 3, 4]
