@@ -53,12 +53,12 @@ def test_requests_and_tasks_name_the_open_transaction_they_wait_for(
                 assert worker.request("POST", "/connectors", body).status == 201
             for method, content in ("GET", None), ("PATCH", offsets), ("DELETE", None):
                 wait_for(lambda method=method, content=content: is_refused(method, content), what=f"{method} names it")
-            worker.wait_for_states(started, "RUNNING", "FAILED")
+            worker.wait_for_states(started, "RUNNING", "RESTARTING")
             assert names_it(worker.get(f"/connectors/{started}/tasks/0/status")["trace"])
 
         with Admin(ClientConfig((bootstrap_servers,))) as admin:
             admin.abort_transaction(stranger)
         assert worker.request("PATCH", path, offsets).status == 200
         assert worker.get(path) == offsets
-        assert worker.request("POST", f"/connectors/{started}/tasks/0/restart").status == 204
+        # By itself, as the failure is retriable.
         worker.wait_for_states(started, "RUNNING", "RUNNING")
