@@ -23,7 +23,7 @@ from typing import Final
 
 from fencepost.api.errors import describe_error
 from fencepost.kafka.deadline import Backoff
-from fencepost.kafka.errors import RecordTooLargeError
+from fencepost.kafka.errors import AuthorizationError, RecordTooLargeError
 from fencepost.kafka.producer.simple import PlainProducer
 from fencepost.kafka.records.columns import OutgoingRecord
 from fencepost.storage.errors import OffsetsNotCopiedError
@@ -280,15 +280,22 @@ class OffsetCopies:
         return [record._replace(headers=headers) for record in records]
 
     def _tell(self, copies: list[Copy], failure: Exception | None) -> None:
-        """Log when it starts to fail, and when it works again."""
-        if failure is not None and self._failure is None and copies and not self._closing:
+        """Log when it starts to fail, or lacks another right than before, and when it works again."""
+        if failure is not None:
+            if not copies or self._closing or _is_told(failure, self._failure):
+                return
             _LOG.warning(
                 "The offsets of %s cannot be copied to the worker's offsets topic %s, retrying until it "
                 "succeeds; their own offsets topics have them, and their tasks keep running: %s",
                 _connectors(copies), self._topic, describe_error(failure),
             )  # fmt: skip
-        elif failure is None and self._failure is not None:
+        elif self._failure is not None:
             _LOG.info("Offsets are copied to the worker's offsets topic %s again", self._topic)
+
+
+def _is_told(failure: Exception, before: Exception | None) -> bool:
+    """Whether it was told when the failure before came. A right that lacks instead of another one is told as well."""
+    return before is not None and (not isinstance(failure, AuthorizationError) or str(failure) == str(before))
 
 
 def _connectors(copies: Iterable[Copy]) -> str:
