@@ -42,8 +42,10 @@ def test_a_package_has_an_entry_point_tests_and_ci(tmp_path: Path, kind: str) ->
 
 @pytest.mark.parametrize("command", [["new", "connector", "my-source"], ["init", "worker.properties"]])
 def test_files_that_cannot_be_written_to_their_end_are_removed_again(tmp_path: Path, command: list[str]) -> None:
+    # Bytecode that is cut at the limit would break every later import.
     limited = (
-        "import resource, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); runpy.run_module('fencepost')"
+        "import resource, runpy, sys; sys.dont_write_bytecode = True; "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); runpy.run_module('fencepost')"
     )
     run = [sys.executable, "-c", limited, *command]
     told = subprocess.run(run, check=False, cwd=tmp_path, capture_output=True, text=True)
