@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -86,6 +87,13 @@ def test_numerics_are_exact():
     ]
     assert read(PostgresType(types.NUMERIC), "NaN", decimals=DecimalHandling.STRING) == ["NaN"]
     assert read(numeric(5, 1), "1.5", decimals=DecimalHandling.DOUBLE) == [1.5]
+
+
+def test_numerics_may_have_more_digits_than_python_reads_as_an_int():
+    digits = sys.get_int_max_str_digits() + 1
+    (found,) = read(PostgresType(types.NUMERIC), f"-1{'0' * digits}.0")
+    assert found["scale"] == 1
+    assert int.from_bytes(found["value"], "big", signed=True) == -(10 ** (digits + 1))
 
 
 @pytest.mark.parametrize("kind", [numeric(12, 2), PostgresType(types.NUMERIC)])
