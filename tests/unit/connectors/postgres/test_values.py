@@ -144,10 +144,17 @@ def test_a_domain_is_as_the_type_that_it_is_made_of():
         9001: TypeInfo(base=9002),
         9002: TypeInfo(base=types.NUMERIC, base_modifier=(5 << 16 | 1) + 4),
         9003: TypeInfo(element=9001),
+        9004: TypeInfo(),
+        types.NUMERIC: TypeInfo(),
     }
     assert resolved(9001, -1, known) == numeric(5, 1)
     assert resolved(9003, -1, known) == PostgresType(9003, -1, numeric(5, 1))
-    assert resolved(9999, -1, known) == PostgresType(9999)
+    assert resolved(9004, -1, known) == PostgresType(9004)
+
+
+def test_a_type_that_is_not_known_is_no_text():
+    with pytest.raises(KeyError, match="9999"):
+        resolved(9003, -1, {9003: TypeInfo(element=9001), 9001: TypeInfo(base=9999)})
 
 
 def test_intervals_count_as_the_same_microseconds_alone_and_beside_infinity():
