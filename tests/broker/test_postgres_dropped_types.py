@@ -75,6 +75,19 @@ def test_changes_of_dropped_types_are_as_they_were(offset: str, topics: Topics, 
     assert "types" not in topics.committed_offset
 
 
+def test_dropped_types_are_kept_until_the_stream_is_past_them(topics: Topics, database: Database):
+    database.execute(TYPES)
+    database.execute("create table other(id int primary key, filler text)")
+    topics.run()
+    # More than a read of the stream has.
+    database.execute("insert into other select i, repeat('x', 1000) from generate_series(1, 12000) i")
+    retyped_while_no_task_runs(topics, database, f"insert into t values (3, {ROW})")  # noqa: S608
+
+    assert rows(topics)['{"id": 3}'] == {"id": 3} | VALUES
+    assert topics.committed_offset is not None
+    assert "types" not in topics.committed_offset
+
+
 def test_types_that_no_task_saw_are_those_that_the_log_names(topics: Topics, database: Database):
     database.execute("create table t(id int primary key)")
     topics.run()
@@ -96,6 +109,7 @@ def test_types_that_no_task_saw_are_those_that_the_log_names(topics: Topics, dat
         ("create domain part as numeric(10,2); create domain price as part[]", "{1.5}", "price, part"),
         ("create domain price as time(3)[]", "{12:00:00}", "price"),
     ],
+    ids=["numeric", "timestamp", "array of a domain", "array of times"],
 )
 def test_types_that_nothing_tells_fail_the_task(made: str, value: str, drop: str, topics: Topics, database: Database):
     database.execute("create table t(id int primary key)")
