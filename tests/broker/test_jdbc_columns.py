@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import logging
 from typing import Any
 
@@ -141,7 +142,7 @@ def test_a_query_is_read_by_its_columns(database: Database) -> None:
     [
         ({"mode": "incrementing"}, "has 0 identity or serial columns"),
         ({"mode": "incrementing", "incrementing.column.name": "x"}, "has no column x"),
-        ({"mode": "incrementing", "incrementing.column.name": "name"}, "has no whole numbers"),
+        ({"mode": "incrementing", "incrementing.column.name": "name"}, "has no exact numbers"),
         ({"mode": "incrementing", "incrementing.column.name": "id"}, "may be null.*validate.non.null=false"),
         ({"mode": "timestamp", "timestamp.column.name": "name"}, "has no timestamps"),
     ],
@@ -149,6 +150,98 @@ def test_a_query_is_read_by_its_columns(database: Database) -> None:
 def test_columns_that_cannot_be_used_are_named(database: Database, config: dict[str, str], message: str) -> None:
     database.execute("create table t(id int, name text not null)")
     with TableReading(database, config) as reading, pytest.raises(DataError, match=message):
+        reading.poll()
+
+
+FRACTIONS = ["0.001", "1.4999", "1.5", "1.5001", "2", "17.25", "9223372036854775808", "100000000000000000000.000000001"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "mapping"),
+    [
+        ("numeric", "none"),
+        ("numeric", "best_fit"),
+        ("numeric(38,10)", "none"),
+        ("numeric(38,10)", "best_fit"),
+        ("numeric(60,10)", "none"),
+        ("numeric(38,0)", "precision_only"),
+        ("id_number", "none"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["incrementing", "timestamp+incrementing"])
+def test_ids_that_are_fractions_are_read_once(mode: str, kind: str, mapping: str, database: Database) -> None:
+    database.execute("create domain id_number as numeric")
+    database.execute(f"create table t(id {kind} not null, at timestamp not null, v text)")
+    ids = FRACTIONS if kind != "numeric(38,0)" else [text for text in FRACTIONS if "." not in text]
+    config = {"mode": mode, "incrementing.column.name": "id", "timestamp.column.name": "at", "numeric.mapping": mapping}
+    with TableReading(database, config | {"batch.max.rows": 2}) as reading:
+        for some in (ids[:3], ids[3:]):
+            for number in some:
+                database.execute("insert into t values (%s, '2020-01-01', %s)", (number, number))
+            found = []
+            for _ in ids:
+                found += [row["v"] for row in reading.poll()]
+                # As the offsets topic keeps it.
+                reading.restart(json.loads(json.dumps(reading.offset)))
+            assert found == some
+        assert reading.rest() == []
+
+
+def test_ids_of_any_length_are_read_once(database: Database) -> None:
+    database.execute("create table t(id numeric not null)")
+    with TableReading(database, {"mode": "incrementing", "incrementing.column.name": "id"}) as reading:
+        for number in ("7" * 5_000, "7" * 131_072 + ".3"):
+            database.execute("insert into t values (%s)", [number])
+            assert [row["id"] for row in reading.poll()] == [number]
+            reading.restart(json.loads(json.dumps(reading.offset)))
+        assert reading.rest() == []
+
+
+def test_an_offset_of_whole_numbers_is_continued_by_fractions(database: Database) -> None:
+    database.execute("create table t(id numeric(20,3) not null)")
+    database.execute("insert into t values (17), (17.5)")
+    with TableReading(database, {"mode": "incrementing", "incrementing.column.name": "id"}) as reading:
+        reading.restart({"incrementing": 17})
+        assert [str(row["id"]) for row in reading.rest()] == ["17.500"]
+        assert reading.offset == {"incrementing": "17.500"}
+        database.execute("insert into t values (18)")
+        reading.poll()
+        assert reading.offset == {"incrementing": 18}
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity"])
+def test_ids_that_are_no_numbers_are_refused(value: str, database: Database) -> None:
+    database.execute("create table t(id numeric not null)")
+    with TableReading(database, {"mode": "incrementing", "incrementing.column.name": "id"}) as reading:
+        database.execute("insert into t values (%s)", [value])
+        with pytest.raises(DataError, match=f'The column "id" .numeric. of the table public.t is {value} in a row'):
+            reading.poll()
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("real", "1.5"),
+        ("double precision", "1.5"),
+        ("text", "1"),
+        ("varchar(3)", "1"),
+        ("uuid", "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"),
+        ("timestamp", "2020-01-01"),
+        ("date", "2020-01-01"),
+        ("boolean", "t"),
+        ("money", "1"),
+        ("interval", "1 day"),
+        ("xid8", "1"),
+        ("int[]", "{1}"),
+        ("public.int4", "1"),
+    ],
+)
+def test_ids_of_other_types_are_refused(kind: str, value: str, database: Database) -> None:
+    database.execute("create type public.int4 as enum ('1')")
+    database.execute(f"create table t(id {kind} not null)")
+    database.execute("insert into t values (%s)", [value])
+    refused = pytest.raises(DataError, match="has no exact numbers, as integers and numeric are")
+    with TableReading(database, {"mode": "incrementing", "incrementing.column.name": "id"}) as reading, refused:
         reading.poll()
 
 
@@ -163,8 +256,8 @@ def test_offsets_of_another_mode_are_refused(database: Database) -> None:
         assert numbers(reading.rest()) == [1]
         snapshot = reading.offset
     with TableReading(database, {"mode": "incrementing"}) as reading:
-        for wrong in (snapshot, {"incrementing": "3"}):
-            with pytest.raises(DataError, match=r"The offset .*(not one of the modes|no whole number)"):
+        for wrong in (snapshot, {"incrementing": "NaN"}, {"incrementing": 1.5}, {"timestamp": "3"}):
+            with pytest.raises(DataError, match=r"The offset .*(not one of the modes|no number)"):
                 reading.restart(wrong)
 
 

@@ -27,8 +27,8 @@ def driver() -> Path:
     return next(jar for jar in class_path(find_java(), SQLITE) if jar.name.startswith("sqlite-jdbc"))
 
 
-def run_once(folder: Path, bootstrap_servers: str, driver: Path, *connectors: dict[str, Any]) -> None:
-    """Run a standalone worker with connectors until they have read everything."""
+def run_once(folder: Path, bootstrap_servers: str, driver: Path, *connectors: dict[str, Any], status: int = 0) -> str:
+    """Run a standalone worker with connectors until they have read everything, or failed. Return its output."""
     worker = {
         "bootstrap.servers": bootstrap_servers,
         "listeners": "http://127.0.0.1:0",
@@ -47,7 +47,8 @@ def run_once(folder: Path, bootstrap_servers: str, driver: Path, *connectors: di
     arguments = ["standalone", "--once", str(folder / "worker.properties"), *map(str, files)]
     with Process.fencepost(*arguments, log_file=folder / "log") as process:
         # A busy machine takes minutes to start Spark.
-        assert process.wait(480) == 0, process.output
+        assert process.wait(480) == status, process.output
+    return (folder / "log").read_text()
 
 
 def rows(bootstrap_servers: str, topic: str) -> list[dict[str, Any]]:
@@ -84,3 +85,39 @@ def test_tables_of_sqlite_are_read_whole_and_by_their_ids(bootstrap_servers: str
     assert read_offsets(bootstrap_servers, f"{folder.name}-offsets", f"{prefix}-ids") == [
         ({"protocol": "1", "table": "orders"}, {"incrementing": 100})
     ]
+
+
+def test_ids_of_sqlite_that_are_fractions_are_read_once(bootstrap_servers: str, driver: Path, tmp_path: Path) -> None:
+    folder, database, prefix = tmp_path / unique("sqlite"), tmp_path / "shop.db", unique("shop")
+    folder.mkdir()
+
+    def connector(table: str) -> dict[str, Any]:
+        return {
+            "name": f"{prefix}-{table}", "connector.class": "JdbcSource", "connection.url": f"jdbc:sqlite:{database}",
+            "poll.interval.ms": "60000", "exactly.once.support": "required", "topic.prefix": f"{prefix}-",
+            "mode": "incrementing", "table.whitelist": table, "incrementing.column.name": "id", "single.writer": "true",
+        }  # fmt: skip
+
+    with closing(sqlite3.connect(database)) as connection, connection:
+        kinds = dict.fromkeys(("exact", "down", "up"), "numeric(20,3)") | {"reals": "real", "texts": "text"}
+        for table, kind in kinds.items():
+            connection.execute(f"create table {table}(id {kind}, note text)")
+        connection.execute("insert into exact values (1.5, 'a'), (2.25, 'b')")
+        connection.execute("insert into down values (2.12345, 'a')")
+        connection.execute("insert into up values (2.12399, 'a')")
+        connection.execute("insert into reals values (1.5, 'a')")
+        connection.execute("insert into texts values ('1', 'a')")
+    tables = ("exact", "down", "up", "reals", "texts")
+    output = run_once(folder, bootstrap_servers, driver, *map(connector, tables), status=1)
+
+    assert [row["note"] for row in rows(bootstrap_servers, f"{prefix}-exact")] == ["a", "b"]
+    offsets = f"{folder.name}-offsets"
+    assert read_offsets(bootstrap_servers, offsets, f"{prefix}-exact") == [
+        ({"protocol": "1", "table": "exact"}, {"incrementing": "2.250"})
+    ]
+    assert "The highest id of the table down is 2.123 as Spark reads it, and the database has no such id" in output
+    assert "The highest id of the table up is 2.124 as Spark reads it, and the database has no such id" in output
+    assert 'The column "id" (double) of the table reals has no exact numbers' in output
+    assert 'The column "id" (string) of the table texts has no exact numbers' in output
+    for table in tables[1:]:
+        assert not read_offsets(bootstrap_servers, offsets, f"{prefix}-{table}")

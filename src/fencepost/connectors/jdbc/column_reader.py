@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Final
 
 import pyarrow as pa
@@ -56,19 +57,20 @@ class ColumnReader(Reader):
             moment = self._moment(shape) if config.uses_timestamp else None
             if self._first:
                 self._begin(server)
-            first = f"(extract(epoch from {moment}) * 1000000)::bigint" if moment else f"{_name(id_column)}::bigint"
+            first = _place(moment, id_column)
             order = ", ".join([*([moment] if moment else []), *([_name(id_column)] if id_column else [])])
             rest = f"{self._where(id_column, moment)} order by {order}"
             if not config.values[QUERY_SUFFIX]:
                 rest += f" fetch first {config.values[BATCH_ROWS]} rows with ties"
-            firsts, rows = self.source.copy(connection, self.source.select(first, shape, rest), shape)
+            select = self.source.select(first, shape, rest)
+            places, rows = self.source.copy(connection, select, shape, first=pa.string())
             if not rows.num_rows:
                 if moment is not None:
                     self._check_clock(server)
                 return None
         # Nobody knows what a query.suffix leaves out.
         self.whole = not config.values[QUERY_SUFFIX] and rows.num_rows < int(config.values[BATCH_ROWS])
-        self._offset = self._after(firsts, rows, id_column, moment)
+        self._offset = self._after(places, id_column)
         self._has_read = True
         return PolledRows(self.source.topic, shape, rows, self._offset.as_offset())
 
@@ -106,25 +108,22 @@ class ColumnReader(Reader):
                 if id_column is None or last_id is None:
                     conditions.append(f"{moment} > {then}")
                 else:
-                    conditions.append(f"({moment}, {_name(id_column)}) > ({then}, {last_id})")
+                    conditions.append(f"({moment}, {_name(id_column)}) > ({then}, {last_id:f})")
         elif last_id is not None:
-            conditions.append(f"{_name(id_column)} > {last_id}")
+            conditions.append(f"{_name(id_column)} > {last_id:f}")
         else:
             conditions.append(f"{_name(id_column)} is not null")
         return f"where {' and '.join(conditions)}"
 
-    def _after(
-        self, firsts: pa.Array, rows: pa.RecordBatch, id_column: JdbcColumn | None, moment: str | None
-    ) -> ColumnOffset:
-        last_id = None
-        if id_column is not None:
-            last_id = rows["value"].field(id_column.name)[-1].as_py()
-            if last_id is None:
-                raise DataError(
-                    f"The column {id_column.label} of {self.source.title} is null in a row: rows after it cannot be "
-                    "told from those before. Make it NOT NULL, or use the mode snapshot"
-                )
-        return ColumnOffset(None if last_id is None else int(last_id), firsts[-1].as_py() if moment else None)
+    def _after(self, places: pa.Array, id_column: JdbcColumn | None) -> ColumnOffset:
+        moment, _, last_id = places[-1].as_py().partition(" ")
+        found = Decimal(last_id) if last_id else None
+        if id_column is not None and (found is None or not found.is_finite()):
+            raise DataError(
+                f"The column {id_column.label} of {self.source.title} is {last_id or 'null'} in a row: rows after it cannot be "
+                "told from those before. Correct the row and make the column NOT NULL, or use the mode snapshot"
+            )
+        return ColumnOffset(found, int(moment) if moment else None)
 
     def _id_column(self, shape: RowShape) -> JdbcColumn:
         name = self.source.config.incrementing_column
@@ -138,9 +137,10 @@ class ColumnReader(Reader):
                     f"one to use with {INCREMENTING_COLUMN}"
                 )
             column = numbered[0]
-        if column.type.name not in _NUMBERS:
+        if column.type.name not in _NUMBERS or not column.type.built_in:
             raise DataError(
-                f"The column {column.label} of {shape.title} has no whole numbers: correct {INCREMENTING_COLUMN}"
+                f"The column {column.label} of {shape.title} has no exact numbers, as integers and numeric are: correct "
+                f"{INCREMENTING_COLUMN}"
             )
         return column
 
@@ -169,6 +169,15 @@ class ColumnReader(Reader):
                 f"make it NOT NULL, or set {VALIDATE_NON_NULL}=false"
             )
         return column
+
+
+def _place(moment: str | None, id_column: JdbcColumn | None) -> str:
+    """Return the SQL of a row's place as a text: its microseconds since 1970, a space, and its id; as far as they are used.
+
+    The id is as the server writes it: what the column becomes may have less digits.
+    """
+    micros = f"(extract(epoch from {moment}) * 1000000)::bigint" if moment else "''"
+    return f"concat({micros}, ' ', {_name(id_column) if id_column is not None else 'null'})"
 
 
 def _name(column: JdbcColumn | None) -> str:

@@ -6,14 +6,17 @@ other and go on:
     {"protocol": "1", "table": "schema.table"}   {"incrementing": 17, "timestamp": 1700000000123, "timestamp_nanos": 123456000}
     {"query": "query"}                           the same
 
-`timestamp` is in milliseconds since 1970; `timestamp_nanos` is the fraction of its second. The mode snapshot has the
+`incrementing` is a text where the id has a fraction or more than 64 bits: "17.250". `timestamp` is in milliseconds since
+1970; `timestamp_nanos` is the fraction of its second. The mode snapshot has the
 same partitions, with a Snapshot and the server that it is of; the mode bulk notes when it last read.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
 from fencepost.api.errors import DataError
@@ -36,6 +39,9 @@ _TIMELINE: Final = "timeline"
 _LSN: Final = "lsn"
 _RELATIONS: Final = "relations"
 _BULK: Final = "bulk"
+
+_NUMBER: Final = re.compile(r"-?\d+(\.\d+)?")
+_INT64: Final = (-(1 << 63), (1 << 63) - 1)
 
 _REMEDY: Final = "Correct it, or delete the connector's offsets to read from the start"
 
@@ -74,35 +80,52 @@ def bulk_partition(partition: Mapping[str, str]) -> dict[str, str]:
 class ColumnOffset:
     """The last id and timestamp that were read: `timestamp` in microseconds since 1970. None for one that is not used."""
 
-    incrementing: int | None = None
+    incrementing: Decimal | None = None
     timestamp: int | None = None
 
     @classmethod
     def of(cls, offset: Offset) -> ColumnOffset:
         """Return what a committed offset means. Raises DataError."""
         incrementing, millis, nanos = (offset.get(name) for name in (_INCREMENTING, _TIMESTAMP, _NANOS))
-        if any(
-            value is not None and (isinstance(value, bool) or not isinstance(value, int))
-            for value in (incrementing, millis, nanos)
+        last_id = None if incrementing is None else _number(incrementing)
+        if (last_id is None) != (incrementing is None) or any(
+            value is not None and (isinstance(value, bool) or not isinstance(value, int)) for value in (millis, nanos)
         ):
-            raise DataError(f"The offset {dict(offset)} has a value that is no whole number. {_REMEDY}")
+            raise DataError(
+                f"The offset {dict(offset)} has a value that is no number as the connector writes it. {_REMEDY}"
+            )
         if (incrementing is None and millis is None) or set(offset) - {_INCREMENTING, _TIMESTAMP, _NANOS}:
             raise DataError(
                 f"The offset {dict(offset)} is not one of the modes incrementing and timestamp: set the former mode, or "
                 "delete the connector's offsets to read from the start"
             )
         if millis is None:
-            return cls(incrementing)
+            return cls(last_id)
         fraction = (millis % 1000) * 1000 if nanos is None else nanos // 1000
-        return cls(incrementing, millis // 1000 * 1_000_000 + fraction)
+        return cls(last_id, millis // 1000 * 1_000_000 + fraction)
 
-    def as_offset(self) -> dict[str, int]:
+    def as_offset(self) -> dict[str, int | str]:
         """Return the offset to commit."""
-        found = {} if self.incrementing is None else {_INCREMENTING: self.incrementing}
+        found: dict[str, int | str] = {}
+        if self.incrementing is not None:
+            last_id = whole_if_small(self.incrementing)
+            found[_INCREMENTING] = last_id if isinstance(last_id, int) else format(last_id, "f")
         if self.timestamp is not None:
             found[_TIMESTAMP] = self.timestamp // 1000
             found[_NANOS] = self.timestamp % 1_000_000 * 1000
         return found
+
+
+def whole_if_small(number: Decimal) -> int | Decimal:
+    """Return a number as an int if it is whole and has at most 64 bits, else as it is."""
+    return int(number) if _INT64[0] <= number <= _INT64[1] and number == int(number) else number
+
+
+def _number(value: Any) -> Decimal | None:
+    """Return the number that an offset has as an int or a text, None if it has none."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Decimal(value)
+    return Decimal(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from fencepost.connectors.jdbc.ranges import (
     page_ranges,
     table_bytes,
 )
-from fencepost.connectors.jdbc.row_shape import RowShape, RowsInMemory
+from fencepost.connectors.jdbc.row_shape import WHOLE, RowShape, RowsInMemory
 from fencepost.connectors.jdbc.tables import Catalog, JdbcColumn, TableId, quoted
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class QuerySource:
             )
 
     def select(self, first: str, shape: RowShape, rest: str = "", *, forms: Sequence[BinaryForm] | None = None) -> str:
-        """Return a SELECT of the columns after `first`, a whole number or NO_NUMBER. The rows' alias is `t`.
+        """Return a SELECT of the columns after `first`, which is SQL or NO_NUMBER. The rows' alias is `t`.
 
         `forms` are those of the binary format, None for a text.
         """
@@ -119,9 +119,15 @@ class QuerySource:
         return name
 
     def copy(
-        self, connection: Connection, select: str, shape: RowShape, *, most_bytes: int | None = None
+        self,
+        connection: Connection,
+        select: str,
+        shape: RowShape,
+        *,
+        most_bytes: int | None = None,
+        first: pa.DataType = WHOLE,
     ) -> tuple[pa.Array, pa.RecordBatch]:
-        """Return the first column and the rows of a SELECT.
+        """Return the first column, which is of the type `first`, and the rows of a SELECT.
 
         Raises DataError for values that cannot be represented, and TooMuchError for more than `most_bytes` of text.
         """
@@ -136,7 +142,7 @@ class QuerySource:
                     for _ in found:
                         pass
                 raise TooMuchError
-        return shape.parse(b"".join(rows))
+        return shape.parse(b"".join(rows), first)
 
     def is_large(self, server: OpenServer) -> bool:
         """Whether it is a table that a Spark job reads faster than the task."""

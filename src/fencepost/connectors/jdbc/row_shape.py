@@ -1,12 +1,13 @@
 """Rows of PostgreSQL as Arrow, from COPY in the formats csv and binary.
 
-The first column is a whole number that is no part of the row, such as the transaction that wrote it, or null.
+The first column is no part of the row: a whole number, such as the transaction that wrote it, a text, or null.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.csv as pcsv
@@ -20,7 +21,9 @@ from fencepost.connectors.jdbc.tables import JdbcColumn
 from fencepost.connectors.record_columns import RecordColumns
 from fencepost.connectors.row_types import MisfitError
 
-_FIRST = "0"
+WHOLE: Final = pa.int64()
+"""The type of a first column that is a whole number or null."""
+
 _CONVERT = {
     "null_values": [""],
     "strings_can_be_null": True,
@@ -54,15 +57,18 @@ class RowShape:
         """The DDL of a SourceBatch's columns."""
         return self.record.ddl(self.struct)
 
-    def parse(self, text: bytes | pa.Buffer) -> tuple[pa.Array, pa.RecordBatch]:
-        """Return the first column, and the rows as records. Raises DataError for values that cannot be represented."""
+    def parse(self, text: bytes | pa.Buffer, first: pa.DataType = WHOLE) -> tuple[pa.Array, pa.RecordBatch]:
+        """Return the first column, which is of the type `first`, and the rows as records.
+
+        Raises DataError for values that cannot be represented.
+        """
         try:
-            first, arrays = self._quickly(text)
+            firsts, arrays = self._quickly(text, first)
         except ValueError:
-            first, arrays = self._slowly(text)
+            firsts, arrays = self._slowly(text, first)
         if not arrays:
-            return first, pa.record_batch({"value": pa.nulls(len(first), pa.struct([]))})
-        return first, self._records(arrays)
+            return firsts, pa.record_batch({"value": pa.nulls(len(firsts), pa.struct([]))})
+        return firsts, self._records(arrays)
 
     @property
     def forms(self) -> tuple[BinaryForm, ...] | None:
@@ -81,30 +87,30 @@ class RowShape:
                 f"A row of {self.title} cannot be made a record: {error}. Correct it, or leave it out with a query"
             ) from None
 
-    def _quickly(self, text: bytes | pa.Buffer) -> tuple[pa.Array, list[pa.Array]]:
+    def _quickly(self, text: bytes | pa.Buffer, first: pa.DataType) -> tuple[pa.Array, list[pa.Array]]:
         kinds = [column.becomes for column in self.columns]
-        first, *arrays = _read(text, [parsed_by_arrow(kind) or pa.string() for kind in kinds])
-        return first, [quick_column(kind, array) for kind, array in zip(kinds, arrays, strict=True)]
+        firsts, *arrays = _read(text, [first, *(parsed_by_arrow(kind) or pa.string() for kind in kinds)])
+        return firsts, [quick_column(kind, array) for kind, array in zip(kinds, arrays, strict=True)]
 
-    def _slowly(self, text: bytes | pa.Buffer) -> tuple[pa.Array, list[pa.Array]]:
-        first, *arrays = _read(text, [pa.string()] * len(self.columns))
-        return first, [
+    def _slowly(self, text: bytes | pa.Buffer, first: pa.DataType) -> tuple[pa.Array, list[pa.Array]]:
+        firsts, *arrays = _read(text, [first] + [pa.string()] * len(self.columns))
+        return firsts, [
             slow_column(column.becomes, array.to_pylist(), f"The column {column.label} of {self.title}")
             for column, array in zip(self.columns, arrays, strict=True)
         ]
 
 
 def _read(text: bytes | pa.Buffer, types: Sequence[pa.DataType]) -> list[pa.Array]:
-    """Parse CSV as a whole number and columns of these types. Raises pyarrow.ArrowInvalid, which is a ValueError."""
+    """Parse CSV as columns of these types. Raises pyarrow.ArrowInvalid, which is a ValueError."""
     if not text:
-        return [pa.nulls(0, kind) for kind in (pa.int64(), *types)]
-    names = [str(position) for position in range(len(types) + 1)]
+        return [pa.nulls(0, kind) for kind in types]
+    names = [str(position) for position in range(len(types))]
     table = pcsv.read_csv(
         pa.py_buffer(text),
         # One block: a value may be longer than any other size.
         pcsv.ReadOptions(column_names=names, block_size=len(text) + 1, use_threads=False),
         pcsv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
-        pcsv.ConvertOptions(column_types={_FIRST: pa.int64()} | dict(zip(names[1:], types, strict=True)), **_CONVERT),
+        pcsv.ConvertOptions(column_types=dict(zip(names, types, strict=True)), **_CONVERT),
     )
     return [column.combine_chunks() for column in table.columns]
 

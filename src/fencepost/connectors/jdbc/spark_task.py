@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
+from pyspark.sql import types as t
 
 from fencepost.api.errors import DataError, RetriableError
 from fencepost.api.record import PollResult, SourceBatch
@@ -24,12 +27,22 @@ from fencepost.connectors.jdbc.offsets import (
     bulk_partition,
     bulk_time,
     named_partition,
+    whole_if_small,
 )
-from fencepost.connectors.jdbc.properties import PASSWORD, POLL_INTERVAL, URL, USER, JdbcConfig, Mode, table_name
+from fencepost.connectors.jdbc.properties import (
+    INCREMENTING_COLUMN,
+    PASSWORD,
+    POLL_INTERVAL,
+    URL,
+    USER,
+    JdbcConfig,
+    Mode,
+    table_name,
+)
 from fencepost.connectors.jdbc.rounds import Rounds
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _FETCHED_ROWS: Final = "10000"
 
@@ -47,7 +60,7 @@ class SparkTable:
         self._topic = config.topic("" if name is None else table_name(name))
         of_rows = QUERY_PARTITION if name is None else named_partition(name)
         self.partition = bulk_partition(of_rows) if config.mode is Mode.BULK else of_rows
-        self._last_id: int | None = None
+        self._last_id: Decimal | None = None
         self._last_read: int | None = None
 
     def begin(self, offset: dict[str, Any] | None) -> None:
@@ -77,17 +90,39 @@ class SparkTable:
     def _new(self, session: SparkSession) -> SourceBatch | None:
         column = F.col(_quoted(self._config.incrementing_column))
         rows = self._frame(session)
-        rows = rows.where(column.isNotNull() if self._last_id is None else column > F.lit(self._last_id))
-        highest = rows.agg(F.max(column)).first()
-        if highest is None or highest[0] is None:
+        kind = self._kind_of_ids(rows.select(column).schema[0])
+        rows = rows.where(
+            column.isNotNull() if self._last_id is None else column > F.lit(whole_if_small(self._last_id))
+        )
+        last = _highest(rows, column)
+        if last is None:
             return None
-        last = int(highest[0])
+        if isinstance(kind, t.DecimalType) and kind.scale:
+            self._check_exact(rows, column, last)
         # A row with a higher id that was committed meanwhile is for the next poll.
-        batch = self._batch(rows.where(column <= F.lit(last)).sortWithinPartitions(column), {"incrementing": last})
+        rows = rows.where(column <= F.lit(whole_if_small(last))).sortWithinPartitions(column)
+        batch = self._batch(rows, ColumnOffset(last).as_offset())
         self._last_id = last
         return batch
 
-    def _batch(self, rows: DataFrame, offset: dict[str, int]) -> SourceBatch:
+    def _kind_of_ids(self, field: t.StructField) -> t.DataType:
+        if not isinstance(field.dataType, t.IntegralType | t.DecimalType):
+            raise DataError(
+                f'The column "{field.name}" ({field.dataType.simpleString()}) of {self.title} has no exact numbers, as '
+                f"integers and decimals are: correct {INCREMENTING_COLUMN}, or cast it in a query"
+            )
+        return field.dataType
+
+    def _check_exact(self, rows: DataFrame, column: Column, last: Decimal) -> None:
+        """Raise DataError if the database does not find the highest id again: Spark rounds to the digits of the column."""
+        if rows.where(column == F.lit(last)).isEmpty() and _highest(rows, column) == last:
+            raise DataError(
+                f"The highest id of {self.title} is {last:f} as Spark reads it, and the database has no such id: Spark rounds "
+                f"it. Name a column whose numbers have no more digits than its type says, with {INCREMENTING_COLUMN}, or "
+                "cast it in a query"
+            )
+
+    def _batch(self, rows: DataFrame, offset: Mapping[str, int | str]) -> SourceBatch:
         value = F.struct(*(F.col(_quoted(name)) for name in rows.columns))
         return SourceBatch(
             dataframe=rows.select(value.alias("value")), offsets=[(self.partition, offset)], topic=self._topic
@@ -138,6 +173,11 @@ class SparkJdbcTask(SourceTask):
     def at_end(self) -> bool:
         """Return whether every table was once read to its end."""
         return self._rounds.exhausted
+
+
+def _highest(rows: DataFrame, column: Column) -> Decimal | None:
+    found = rows.agg(F.max(column)).first()
+    return None if found is None or found[0] is None else Decimal(found[0])
 
 
 def _quoted(name: str) -> str:

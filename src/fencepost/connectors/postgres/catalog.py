@@ -1,37 +1,38 @@
-"""What the server's catalog knows of tables beyond what the stream says: domains, arrays and primary keys."""
+"""What the server's catalog knows of tables beyond what the stream says: types and primary keys."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from fencepost.connectors.postgres.config import PostgresConfig
 from fencepost.connectors.postgres.connection import PostgresError, query
 from fencepost.connectors.postgres.envelope import KEY_REMEDY, TableColumn, TableEvents
+from fencepost.connectors.postgres.known_types import NO_TYPES, KnownTypes
 from fencepost.connectors.postgres.relation import Column, Relation, ReplicaIdentity
 from fencepost.connectors.postgres.slot import PublishedTable
-from fencepost.connectors.postgres.types import TypeInfo, key_type, resolved, value_type
+from fencepost.connectors.postgres.type_catalog import column_types
+from fencepost.connectors.postgres.types import key_type, value_type
 
 if TYPE_CHECKING:
     import psycopg
 
 
-def table_events(connection: psycopg.Connection[Any], relation: Relation, config: PostgresConfig) -> TableEvents | None:
-    """Return what makes the events of a table, None if it is not captured.
+def table_events(
+    connection: psycopg.Connection[Any], relation: Relation, config: PostgresConfig, remembered: KnownTypes = NO_TYPES
+) -> TableEvents | None:
+    """Return what makes the events of a table, None if it is not captured or none of its columns is.
+
+    `remembered` are the types that the source offset has, for types that were dropped.
 
     Keys are those of `message.key.columns`, else the replica identity; where that is the full row, or nothing, they are
-    the primary key. Raises PostgresError for chosen keys that the events cannot have.
+    the primary key. Raises PostgresError for chosen keys that the events cannot have, and for types that nothing tells.
     """
     if not config.captures(relation.name):
         return None
-    kept = [
-        (position, column)
-        for position, column in enumerate(relation.columns)
-        if config.has_column(f"{relation.name}.{column.name}")
-    ]
+    kept = captured_columns(relation, config)
     if not kept:
         return None
-    known = type_infos(connection, {column.type_oid for _, column in kept})
     identity = {column.name for column in relation.columns if column.identity}
     chosen = config.chosen_key(relation.name)
     keys: Collection[str] = identity
@@ -52,7 +53,7 @@ def table_events(connection: psycopg.Connection[Any], relation: Relation, config
             "different rows would have one key. Leave out all columns of the key, or none, or choose others with "
             "message.key.columns"
         )
-    kinds = [resolved(column.type_oid, column.modifier, known) for _, column in kept]
+    kinds = column_types(connection, relation, [column for _, column in kept], remembered)
     columns = [
         TableColumn(
             column.name,
@@ -67,6 +68,15 @@ def table_events(connection: psycopg.Connection[Any], relation: Relation, config
     return TableEvents(config.envelope, relation, columns, topic=config.topic(relation.name))
 
 
+def captured_columns(relation: Relation, config: PostgresConfig) -> list[tuple[int, Column]]:
+    """Return the columns of a table that its events have, with their places in the relation."""
+    return [
+        (position, column)
+        for position, column in enumerate(relation.columns)
+        if config.has_column(f"{relation.name}.{column.name}")
+    ]
+
+
 def _check_chosen(
     chosen: Collection[str], relation: Relation, identity: Collection[str], kept: Collection[str]
 ) -> None:
@@ -78,25 +88,6 @@ def _check_chosen(
             f"{named}, but the server does not send {', '.join(unsent)} of deleted rows, so deletes would have no key: run "
             f"ALTER TABLE {relation.name} REPLICA IDENTITY FULL, or choose columns of its replica identity"
         )
-
-
-def type_infos(connection: psycopg.Connection[Any], oids: Iterable[int]) -> dict[int, TypeInfo]:
-    """Return what pg_type has of types, and of the types that they are made of."""
-    known: dict[int, TypeInfo] = {}
-    wanted = set(oids)
-    while wanted:
-        rows = query(
-            connection,
-            # int2vector and oidvector are no arrays, and box[] has semicolons between its items: these are texts.
-            "SELECT t.oid, t.typbasetype, t.typtypmod, CASE WHEN t.typcategory = 'A' AND e.typarray = t.oid "
-            "AND e.typdelim = ',' THEN e.oid ELSE 0 END FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem "
-            "WHERE t.oid = ANY(%s::oid[])",
-            [sorted(wanted)],
-        )
-        known |= {oid: TypeInfo(base, modifier, 0 if base else element) for oid, base, modifier, element in rows}
-        made_of = {part for info in known.values() for part in (info.base, info.element) if part}
-        wanted = made_of - known.keys() if rows else set()
-    return known
 
 
 def primary_key(connection: psycopg.Connection[Any], table: int) -> set[str]:

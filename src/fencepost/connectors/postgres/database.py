@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Any, Final
 from fencepost.api.errors import RetriableError
 from fencepost.connectors.postgres import held_tables
 from fencepost.connectors.postgres import slot as slots
-from fencepost.connectors.postgres.catalog import table_events
+from fencepost.connectors.postgres.catalog import captured_columns, table_events
 from fencepost.connectors.postgres.config import PostgresConfig
 from fencepost.connectors.postgres.connection import PostgresError, command, driver_error, query, translated
 from fencepost.connectors.postgres.decoder import Decoder
 from fencepost.connectors.postgres.definitions import Autocreate
 from fencepost.connectors.postgres.envelope import TableEvents
+from fencepost.connectors.postgres.known_types import NO_TYPES, KnownTypes, SeenTypes
 from fencepost.connectors.postgres.left_out import left_out, refusal
 from fencepost.connectors.postgres.position import Position, SourceState
 from fencepost.connectors.postgres.relation import Relation
 from fencepost.connectors.postgres.slot_wait import SlotWait
 from fencepost.connectors.postgres.stream import ReplicationStream
+from fencepost.connectors.postgres.type_catalog import user_types
 from fencepost.connectors.table_topics import shared_topic
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ class SourceDatabase:
         self._seen: set[str] = set()
         self._left_out: set[str] = set()
         self._missing: set[str] = set()
+        self._empty: set[str] = set()
 
     def connection(self) -> psycopg.Connection[Any]:
         """Return the connection."""
@@ -187,9 +190,25 @@ class SourceDatabase:
                 "the task begins with another one"
             ) from cause
 
-    def table_events(self, relation: Relation) -> TableEvents | None:
-        """Return what makes a table's events, None if it is not captured."""
-        return table_events(self.connection(), relation, self._config)
+    def table_events(self, relation: Relation, remembered: KnownTypes = NO_TYPES) -> TableEvents | None:
+        """Return what makes a table's events, None if it has none. `remembered` are types that may be dropped by now."""
+        config = self._config
+        if (
+            config.captures(relation.name)
+            and relation.name not in self._empty
+            and not captured_columns(relation, config)
+        ):
+            self._empty.add(relation.name)
+            _log.warning(
+                "The table %s has no columns to capture, so there are no events of it, also not of its rows that are "
+                "inserted or deleted: give it a column, or leave it out with table.exclude.list",
+                relation.name,
+            )
+        return table_events(self.connection(), relation, config, remembered)
+
+    def user_types(self) -> SeenTypes:
+        """Return the user-made types of the columns of captured tables."""
+        return user_types(self.connection(), self._config.captures)
 
     def checked_state(self, state: SourceState) -> SourceState:
         """Check that the server continues where an offset is; return the offset's state with what is so now.

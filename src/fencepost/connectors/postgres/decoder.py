@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 from fencepost.connectors.postgres.frames import KEEPALIVE, MESSAGE, PAYLOAD, XLOG_DATA, Positions
 from fencepost.connectors.postgres.messages import Message, parse_message
 from fencepost.connectors.postgres.position import Position
-from fencepost.connectors.postgres.relation import Relation, parse_relation
+from fencepost.connectors.postgres.relation import Relation, TypeName, parse_relation, parse_type
 
 EPOCH_US: Final = 946_684_800_000_000
 """PostgreSQL's epoch, 2000-01-01, in microseconds of Unix's."""
 
 INSERT, UPDATE, DELETE, TRUNCATE = b"IUDT"
-_BEGIN, _COMMIT, _RELATION, _MESSAGE = b"BCRM"
+_BEGIN, _COMMIT, _RELATION, _TYPE, _MESSAGE = b"BCRYM"
 _NEW: Final = ord("N")
 # The tag of a change and the number of its relation.
 _HEADER: Final = 5
@@ -106,6 +106,7 @@ class Decoder:
         self._resume = resume
         self._describe = describe
         self._relations: dict[int, Relation] = {}
+        self._type_names: dict[int, TypeName] = {}
         self._transaction = _Transaction()
         self._in_transaction = False
         self._end = resume.lsn
@@ -183,8 +184,13 @@ class Decoder:
     def _runs(self, block: _Block) -> Iterator[tuple[int, int]]:
         """Yield the parts of the block in which relations do not change, learning them on the way."""
         low = 0
-        for at in np.flatnonzero(block.tags == _RELATION).tolist():
-            relation = parse_relation(block.message(at))
+        for at in np.flatnonzero(np.isin(block.tags, (_RELATION, _TYPE))).tolist():
+            if block.tags[at] == _TYPE:
+                # The types of a relation are described before it, as they are at that place of the log.
+                oid, name = parse_type(block.message(at))
+                self._type_names[oid] = name
+                continue
+            relation = parse_relation(block.message(at), self._type_names)
             former = self._relations.get(relation.oid)
             if former == relation:
                 if relation.primary_key_counts:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from fencepost.api.errors import DataError
 from fencepost.connectors.postgres.incremental import NOTHING, SnapshotProgress
+from fencepost.connectors.postgres.known_types import KnownTypes, parse_types, types_text
 
 LSN: Final = "lsn"
 COMMIT_LSN: Final = "lsn_commit"
@@ -26,6 +27,7 @@ SNAPSHOT: Final = "snapshot"
 SLOT: Final = "slot"
 TRANSACTION: Final = "transaction"
 INCREMENTAL: Final = "incremental_snapshot"
+TYPES: Final = "types"
 
 _TEXT: Final = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
 
@@ -79,7 +81,7 @@ class SourceState:
     `position` is None while the first snapshot is not committed: the slot is then the connector's own, and is replaced.
     `publication` are the parts of the publication, with a mark of each (see `slot.publication_parts`); None accepts
     whatever is published at the next start. `transaction` is that of a position within one, if its events are counted.
-    `incremental` is how far incremental snapshots are.
+    `incremental` is how far incremental snapshots are. `types` are those that users made, of the columns of captured tables.
     """
 
     slot: str
@@ -89,6 +91,7 @@ class SourceState:
     publication: Mapping[str, str] | None = None
     transaction: PartialTransaction | None = None
     incremental: SnapshotProgress = NOTHING
+    types: KnownTypes = field(default_factory=dict)
 
     def at(self, position: Position) -> SourceState:
         """Return the state at another position of the same log."""
@@ -104,6 +107,8 @@ class SourceState:
         offset[LSN] = lsn_text(self.position.lsn)
         if (progress := self.incremental.text()) is not None:
             offset[INCREMENTAL] = progress
+        if self.types:
+            offset[TYPES] = types_text(self.types)
         if self.position.changes:
             offset |= {COMMIT_LSN: lsn_text(self.position.commit_lsn), CHANGES: self.position.changes}
             if (open_ := self.transaction) is not None:
@@ -123,6 +128,8 @@ class SourceState:
         _require(offset, LSN, str)
         if offset.get(INCREMENTAL) is not None:
             state = replace(state, incremental=_progress(offset))
+        if offset.get(TYPES) is not None:
+            state = replace(state, types=_types(offset))
         if CHANGES not in offset:
             return state.at(Position(parse_lsn(offset[LSN])))
         _require(offset, COMMIT_LSN, str)
@@ -152,6 +159,16 @@ def _progress(offset: Mapping[str, Any]) -> SnapshotProgress:
         raise DataError(
             f"The field {INCREMENTAL} of the source offset {dict(offset)} is not as the connector writes it: remove it to "
             "end all incremental snapshots"
+        ) from None
+
+
+def _types(offset: Mapping[str, Any]) -> KnownTypes:
+    try:
+        return parse_types(offset[TYPES])
+    except (TypeError, ValueError):
+        raise DataError(
+            f"The field {TYPES} of the source offset {dict(offset)} is not as the connector writes it: remove it, if no type "
+            "was dropped since"
         ) from None
 
 

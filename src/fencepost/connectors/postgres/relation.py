@@ -6,8 +6,16 @@ https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
+
+# It is sent as an empty name.
+_CATALOG: Final = "pg_catalog"
+
+TypeName = tuple[str, str]
+"""The schema and name of a type."""
 
 
 class ReplicaIdentity(StrEnum):
@@ -21,13 +29,17 @@ class ReplicaIdentity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column that is published. `type_oid` and `modifier` are pg_attribute's atttypid and atttypmod."""
+    """A column that is published. `type_oid` and `modifier` are pg_attribute's atttypid and atttypmod.
+
+    `type_name` are the schema and name of a type that users made, or of the base type of such a domain; None for others.
+    """
 
     name: str
     type_oid: int
     modifier: int
     identity: bool
     """Whether the column is part of the replica identity."""
+    type_name: TypeName | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +63,16 @@ class Relation:
         return f"{self.schema}.{self.table}"
 
 
-def parse_relation(message: bytes) -> Relation:
-    """Return the relation that a message of type R describes."""
+def parse_type(message: bytes) -> tuple[int, TypeName]:
+    """Return the OID of the type that a message of type Y describes, and its name. A domain has the name of its base type."""
+    (oid,) = struct.unpack_from(">I", message, 1)
+    schema, at = _text(message, 5)
+    name, _ = _text(message, at)
+    return oid, (schema or _CATALOG, name)
+
+
+def parse_relation(message: bytes, type_names: Mapping[int, TypeName]) -> Relation:
+    """Return the relation that a message of type R describes. `type_names` are those of the types that users made."""
     (oid,) = struct.unpack_from(">I", message, 1)
     schema, at = _text(message, 5)
     table, at = _text(message, at)
@@ -65,9 +85,8 @@ def parse_relation(message: bytes) -> Relation:
         name, at = _text(message, at + 1)
         type_oid, modifier = struct.unpack_from(">Ii", message, at)
         at += 8
-        columns.append(Column(name, type_oid, modifier, bool(flags & 1)))
-    # pg_catalog is sent as an empty name.
-    return Relation(oid, schema or "pg_catalog", table, identity, tuple(columns))
+        columns.append(Column(name, type_oid, modifier, bool(flags & 1), type_names.get(type_oid)))
+    return Relation(oid, schema or _CATALOG, table, identity, tuple(columns))
 
 
 def _text(message: bytes, at: int) -> tuple[str, int]:

@@ -17,6 +17,7 @@ from fencepost.connectors.postgres.decoder import Changes, Decoder
 from fencepost.connectors.postgres.envelope import TableEvents
 from fencepost.connectors.postgres.heartbeats import Heartbeats
 from fencepost.connectors.postgres.incremental_snapshots import IncrementalSnapshots
+from fencepost.connectors.postgres.known_types import SeenTypes
 from fencepost.connectors.postgres.message_events import message_batch
 from fencepost.connectors.postgres.position import PartialTransaction, Position, SourceState
 from fencepost.connectors.postgres.relation import Relation
@@ -74,6 +75,8 @@ class Streaming:
         self._offered_state = state
         """What that offset said beside its position."""
         self._snapshots = IncrementalSnapshots(config, database)
+        self._seen_types: SeenTypes | None = None
+        """The types that the catalog had, until the stream is past them."""
         self._new_table = False
         """Whether the stream described a table since the publication was last looked at."""
         self._open_since: float | None = None
@@ -129,9 +132,15 @@ class Streaming:
         return False
 
     def _has_ended(self) -> bool:
-        reading = self._state.incremental.active or self._state.incremental != self._offered_state.incremental
+        reading = self._state.incremental.active or self._has_news
         whole = self._open_since is None and not self._position.changes
         return self._end is not None and self._position.lsn >= self._end and whole and not reading
+
+    @property
+    def _has_news(self) -> bool:
+        """Whether the state has something to commit also where the position stays the same."""
+        state, offered = self._state, self._offered_state
+        return state.incremental != offered.incremental or state.types != offered.types
 
     def close(self) -> None:
         """End the stream. A later read continues at the position."""
@@ -159,7 +168,7 @@ class Streaming:
         decoded = self._stream.read(self._wait())
         if self._new_table:
             # With the first change of a table, the offset says that the table is published.
-            self._check_publication()
+            self._look_at_catalog()
             self._database.check_topics()
             self._new_table = False
         batches, transaction = self._events(decoded.changes)
@@ -169,6 +178,7 @@ class Streaming:
         progress, rows = self._snapshots.follow(self._state, decoded.changes, position, now_ms())
         self._position = position
         self._state = replace(self._state, transaction=transaction, incremental=progress)
+        self._forget_types()
         if rows is not None:
             batches.append(rows)
         if batches and self._open_since is None:
@@ -210,8 +220,7 @@ class Streaming:
             moved = not position.changes and position.lsn > self._offered.lsn
             offered = self._offered_state
             altered = self._state.publication != offered.publication
-            progressed = self._state.incremental != offered.incremental
-            if not position.changes and (progressed or self._heartbeats.due):
+            if not position.changes and (self._has_news or self._heartbeats.due):
                 return True
             return moved and (altered or now >= self._advanced + _ADVANCE_S)
         if position.changes:
@@ -233,16 +242,26 @@ class Streaming:
 
     def _table_events(self, relation: Relation) -> TableEvents | None:
         self._new_table = True
-        return self._database.table_events(relation)
+        return self._database.table_events(relation, self._state.types)
 
-    def _check_publication(self) -> None:
-        self._state = replace(self._state, publication=self._database.published_parts(self._state))
+    def _look_at_catalog(self) -> None:
+        """Take note of what is published, and of the types of its columns."""
+        parts = self._database.published_parts(self._state)
+        self._seen_types = seen = self._database.user_types()
+        # Changes that are still to be read may have types that are dropped.
+        self._state = replace(self._state, publication=parts, types={**seen.types, **self._state.types})
+
+    def _forget_types(self) -> None:
+        """Forget the dropped types, once the stream is past all changes that have them."""
+        seen = self._seen_types
+        if seen is not None and self._position.lsn >= seen.lsn:
+            self._state, self._seen_types = replace(self._state, types=seen.types), None
 
     def _look_at_log(self) -> None:
         if time.monotonic() < self._next_status:
             return
         self._next_status = time.monotonic() + _STATUS_S
-        self._check_publication()
+        self._look_at_catalog()
         self._database.tell_unpublished()
         self._status = status = self._database.log_status()
         little = min(_LITTLE_WAL_BYTES, status.kept_wal_size // 2)

@@ -173,7 +173,8 @@ class PostgresSourceTask(SourceTask):
             SlotSnapshot(config, self._stopping.is_set).close()
         slot = check_slot(database.slot(), config.slot, config.connection.database)
         position = Position(slot.confirmed or 0)
-        self._state = SourceState(config.slot, server.system, server.timeline, position, parts)
+        types = database.user_types().types
+        self._state = SourceState(config.slot, server.system, server.timeline, position, parts, types=types)
         self._return_offset(self._state)
         self._stream_from(position)
 
@@ -196,6 +197,7 @@ class PostgresSourceTask(SourceTask):
         tables = database.hold(snapshot, parts)
         _log.info("Reading %d tables as they were at the position of the slot %s", len(tables), config.slot)
         version = database.connection().info.server_version
+        types = database.user_types().types
         batches, topics = [], []
         for table in tables:
             events = database.table_events(relation_of(database.connection(), table))
@@ -210,7 +212,9 @@ class PostgresSourceTask(SourceTask):
             batches[0] = replace(batches[0], topics=topics)
         # Only now: after a failure above, the next poll begins with another slot.
         self._queue.extend(batches)
-        self._state = SourceState(config.slot, server.system, server.timeline, Position(snapshot.lsn), parts)
+        self._state = SourceState(
+            config.slot, server.system, server.timeline, Position(snapshot.lsn), parts, types=types
+        )
         self._return_offset(self._state)
         self._phase = Phase.SNAPSHOT
 

@@ -71,8 +71,8 @@ class PostgresType:
 
 
 def resolved(oid: int, modifier: int, known: Mapping[int, TypeInfo]) -> PostgresType:
-    """Return the type that a column's values have. Types that are not known are written as text."""
-    info = known.get(oid, TypeInfo())
+    """Return the type that a column's values have. Raises KeyError with the OID of a type that is not known."""
+    info = known[oid]
     if info.base:
         return resolved(info.base, info.base_modifier if modifier < 0 else modifier, known)
     if info.element:

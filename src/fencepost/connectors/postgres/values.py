@@ -304,6 +304,7 @@ def _unscaled(text: str) -> dict[str, Any]:
     if not number.is_finite():
         raise DataError(f"{text} is no number with digits")
     sign, digits, exponent = number.as_tuple()
-    unscaled = int("".join(map(str, digits)) or "0") * (-1 if sign else 1)
+    # Python makes no int of a text of more than 4,300 digits, but of any decimal.
+    unscaled = int(Decimal((sign, digits, 0)))
     size = (unscaled if unscaled >= 0 else -unscaled - 1).bit_length() // 8 + 1
     return {"scale": -int(exponent), "value": unscaled.to_bytes(size, "big", signed=True)}

@@ -62,6 +62,10 @@ def relation(described: Relation) -> bytes:
     return logged(body)
 
 
+def type_name(oid: int, schema: str, name: str) -> bytes:
+    return logged(b"Y" + struct.pack(">I", oid) + schema.encode() + b"\0" + name.encode() + b"\0")
+
+
 def insert(table: Relation, row: Row, *, lsn: int = 0) -> bytes:
     return logged(b"I" + struct.pack(">I", table.oid) + b"N" + values(row), lsn)
 

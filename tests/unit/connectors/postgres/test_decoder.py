@@ -25,6 +25,7 @@ from tests.unit.connectors.postgres.messages import (
     message,
     relation,
     truncate,
+    type_name,
     update,
 )
 
@@ -228,3 +229,31 @@ def test_old_rows_are_decoded_by_replica_identity(full: bool):
     old = ["1", "a", "b"] if full else ["1", None, None]
     changes = decode(Decoder(START), begin(1), relation(ACCOUNTS), delete(ACCOUNTS, old, full=full), commit(1, 2))
     assert shown(changes) == [("accounts", "D", None, old)]
+
+
+def test_a_column_has_the_name_that_its_type_had_at_its_place_of_the_log():
+    def table(*names: tuple[str, str] | None) -> Relation:
+        oids = (16500, 16501, 23)
+        columns = [Column(f"c{oid}", oid, -1, False, name) for oid, name in zip(oids, names, strict=True)]
+        return Relation(1003, "public", "typed", ACCOUNTS.identity, tuple(columns))
+
+    described: list[Relation] = []
+    plain, row = table(None, None, None), [None, None, None]
+    changes = decode(
+        Decoder(START, described.append),
+        begin(100),
+        type_name(16500, "", "numeric"),
+        type_name(16501, "public", "mood"),
+        relation(plain),
+        insert(plain, row),
+        type_name(16501, "app", "feeling"),
+        relation(plain),
+        insert(plain, row),
+        commit(100, 110),
+    )
+    expected = [
+        table(("pg_catalog", "numeric"), ("public", "mood"), None),
+        table(("pg_catalog", "numeric"), ("app", "feeling"), None),
+    ]
+    assert described == expected
+    assert [part.relation for part in changes] == expected

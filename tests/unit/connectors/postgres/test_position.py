@@ -12,6 +12,7 @@ from fencepost.api.errors import DataError
 from fencepost.connectors.postgres.connection import PositionLostError, PostgresError
 from fencepost.connectors.postgres.position import Position, SourceState, lsn_text, parse_lsn, shares_history
 from fencepost.connectors.postgres.slot import Server, Slot, check_publication, check_slot, check_state
+from fencepost.connectors.postgres.types import TypeInfo
 
 STATE = SourceState("slot", "7000", 1, Position(0x16B374D848), {"": "1.t", "public.t": "2.abc.7"})
 SLOT = Slot("slot", "pgoutput", "shop", None, 0x16B374D848, "reserved", None)
@@ -25,6 +26,9 @@ SERVER = Server("7000", 1, 0x16B374D900)
         STATE.at(Position(1, 2, 3)),
         SourceState("slot", "7000", 2, None),
         SourceState("slot", "7000", 2, Position(5)),
+        SourceState(
+            "slot", "7000", 2, Position(5), types={16500: TypeInfo(1700, 655366), 16501: TypeInfo(element=16500)}
+        ),
     ],
 )
 def test_a_state_is_read_back_from_its_offset(state: SourceState):
@@ -40,6 +44,11 @@ def test_a_state_is_read_back_from_its_offset(state: SourceState):
         {"slot": "s", "system_identifier": "7", "timeline": 1, "lsn": "1"},
         {"slot": "s", "system_identifier": "7", "timeline": 1, "lsn": "0/1", "changes": 5},
         {"slot": "s", "system_identifier": "7", "timeline": 1, "lsn": "0/1", "publication": "all"},
+        {"slot": "s", "system_identifier": "7", "timeline": 1, "lsn": "0/1", "types": 16500},
+        {"slot": "s", "system_identifier": "7", "timeline": 1, "lsn": "0/1", "types": "[16500]"},
+        {"slot": "s", "system_identifier": "7", "timeline": 1, "lsn": "0/1", "types": '{"price": [1700, -1, 0]}'},
+        {"slot": "s", "system_identifier": "7", "timeline": 1, "lsn": "0/1", "types": '{"16500": [1700, -1]}'},
+        {"slot": "s", "system_identifier": "7", "timeline": 1, "lsn": "0/1", "types": '{"16500": ["numeric", -1, 0]}'},
     ],
 )
 def test_what_is_no_offset_is_refused(offset: dict[str, Any]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -88,6 +89,13 @@ def test_numerics_are_exact():
     assert read(numeric(5, 1), "1.5", decimals=DecimalHandling.DOUBLE) == [1.5]
 
 
+def test_numerics_may_have_more_digits_than_python_reads_as_an_int():
+    digits = sys.get_int_max_str_digits() + 1
+    (found,) = read(PostgresType(types.NUMERIC), f"-1{'0' * digits}.0")
+    assert found["scale"] == 1
+    assert int.from_bytes(found["value"], "big", signed=True) == -(10 ** (digits + 1))
+
+
 @pytest.mark.parametrize("kind", [numeric(12, 2), PostgresType(types.NUMERIC)])
 def test_nan_in_a_precise_numeric_is_refused_by_name(kind: PostgresType):
     with pytest.raises(DataError, match=r"column public\.t\.c .*decimal\.handling\.mode=string"):
@@ -136,10 +144,17 @@ def test_a_domain_is_as_the_type_that_it_is_made_of():
         9001: TypeInfo(base=9002),
         9002: TypeInfo(base=types.NUMERIC, base_modifier=(5 << 16 | 1) + 4),
         9003: TypeInfo(element=9001),
+        9004: TypeInfo(),
+        types.NUMERIC: TypeInfo(),
     }
     assert resolved(9001, -1, known) == numeric(5, 1)
     assert resolved(9003, -1, known) == PostgresType(9003, -1, numeric(5, 1))
-    assert resolved(9999, -1, known) == PostgresType(9999)
+    assert resolved(9004, -1, known) == PostgresType(9004)
+
+
+def test_a_type_that_is_not_known_is_no_text():
+    with pytest.raises(KeyError, match="9999"):
+        resolved(9003, -1, {9003: TypeInfo(element=9001), 9001: TypeInfo(base=9999)})
 
 
 def test_intervals_count_as_the_same_microseconds_alone_and_beside_infinity():
