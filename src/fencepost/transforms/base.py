@@ -63,6 +63,25 @@ class RecordTransformation(_Configured, Transformation):
     """A transform of whole records; subclasses implement `apply`."""
 
 
+class DroppingTransformation(RecordTransformation):
+    """A transform that drops records: with a predicate, only of those that the predicate selects.
+
+    Subclasses implement `kept` and `changed_records`.
+    """
+
+    def apply(self, records: DataFrame) -> DataFrame:
+        """Return the changed records that are kept."""
+        return self.changed_records(records.filter(self.kept(records)))
+
+    @abstractmethod
+    def kept(self, records: DataFrame) -> Column:
+        """Return which records are kept: BOOLEAN and never null."""
+
+    @abstractmethod
+    def changed_records(self, records: DataFrame) -> DataFrame:
+        """Return all of the given records, changed."""
+
+
 class RecordPredicate(_Configured, Predicate):
     """A predicate on records; subclasses implement `test`."""
 
