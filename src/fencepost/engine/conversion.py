@@ -315,10 +315,12 @@ def _joined(parts: Sequence[pa.Array], name: str) -> pa.Array:
 
 
 def converted_by(converter: Converter, topic: str, schema: t.DataType | None, values: pa.Array) -> pa.Array:
-    """Return a converter's result for values.
+    """Return a converter's result for values, but nulls without a schema are Kafka's nulls in every format.
 
     Raises what it raises, and ConverterContractError (see `_one_for_each`).
     """
+    if _is_nothing(schema, values):
+        return pa.nulls(len(values), pa.binary())
     what = f"from_connect_data() of {type(converter).__name__}"
     return _one_for_each(values, call_plugin(what, converter.from_connect_data, topic, schema, values), converter)
 
@@ -327,8 +329,18 @@ def header_converted_by(
     converter: HeaderConverter, topic: str, schema: t.DataType | None, values: pa.Array
 ) -> pa.Array:
     """Return a header converter's result for values. Raises as `converted_by`."""
+    if _is_nothing(schema, values):
+        return pa.nulls(len(values), pa.binary())
     what = f"from_connect_header() of {type(converter).__name__}"
     return _one_for_each(values, call_plugin(what, converter.from_connect_header, topic, schema, values), converter)
+
+
+def _is_nothing(schema: t.DataType | None, values: pa.Array) -> bool:
+    """Whether all values are null and have no schema.
+
+    Such a column has a type by accident, which a converter would refuse.
+    """
+    return (schema is None or isinstance(schema, t.NullType)) and values.null_count == len(values)
 
 
 def _one_for_each(given: pa.Array, found: object, converter: Converter | HeaderConverter) -> pa.Array:

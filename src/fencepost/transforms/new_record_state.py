@@ -16,7 +16,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, NullType, StringT
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import DataError
 from fencepost.config.validators import one_of
-from fencepost.transforms.base import DroppingTransformation, planned_by_schema, text
+from fencepost.transforms.base import DroppingTransformation, define_null_default, planned_by_schema, text
 from fencepost.transforms.event_fields import OPERATION, event_fields
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
@@ -40,7 +40,7 @@ class _Event:
         """None for a type that is no envelope. Without a schema, a side that is null has no fields."""
         if not isinstance(kind, StructType) or not set(_ENVELOPE) <= set(kind.names):
             return None
-        sides = {name: kind[name].dataType for name in ("before", "after")}
+        sides = {name: kind[name].dataType for name in ("after", "before")}
         if not all(isinstance(side, StructType | NullType) for side in sides.values()):
             return None
         return cls(F.col("value"), kind, {name: side for name, side in sides.items() if isinstance(side, StructType)})
@@ -48,7 +48,7 @@ class _Event:
     @property
     def names(self) -> list[str]:
         """The names of the row's columns."""
-        return list(dict.fromkeys(name for side in reversed(self.sides.values()) for name in side.names))
+        return list(dict.fromkeys(name for side in self.sides.values() for name in side.names))
 
     @property
     def deleted(self) -> Column:
@@ -67,7 +67,7 @@ class _Event:
             self.value[side][name] if side in self.sides and name in self.sides[side].names else F.lit(None)
             for side in ("before", "after")
         ]
-        kind = next(side[name].dataType for side in reversed(self.sides.values()) if name in side.names)
+        kind = next(side[name].dataType for side in self.sides.values() if name in side.names)
         return F.when(self.deleted, either[0]).otherwise(either[1]), kind
 
 
@@ -78,7 +78,7 @@ class ExtractNewRecordState(DroppingTransformation):
     Events of truncates, which have no row, are dropped. A null value counts as the tombstone of a delete.
     """
 
-    definitions = (
+    definitions = define_null_default(
         ConfigDef()
         .define(
             _MODE, _Type.STRING, "tombstone", _Importance.MEDIUM,
@@ -118,10 +118,6 @@ class ExtractNewRecordState(DroppingTransformation):
         .define(
             _COMPATIBLE, _Type.BOOLEAN, True, _Importance.LOW,
             "Whether only listed fields are dropped that may be null by their schema.",
-        )
-        .define(
-            "replace.null.with.default", _Type.BOOLEAN, True, _Importance.MEDIUM,
-            "Accepted for compatibility: Spark's types carry no default values to replace nulls with.",
         )
     )  # fmt: skip
 
@@ -232,7 +228,8 @@ class _DropList:
         if not header:
             return None
         headers = records.schema["headers"].dataType
-        kind = headers.elementType["value"].dataType if isinstance(headers, ArrayType) else headers
+        pair = headers.elementType if isinstance(headers, ArrayType) else headers
+        kind = pair["value"].dataType if isinstance(pair, StructType) else pair
         value = F.get(F.filter("headers", lambda given: given["key"] == F.lit(header)), F.lit(0))["value"]
         if isinstance(kind, ArrayType) and isinstance(kind.elementType, StringType):
             listed = value
