@@ -19,7 +19,7 @@ from pyspark.sql import types as t
 from fencepost.api.errors import DataError
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.plugin_calls import call_plugin, kind_of
-from fencepost.api.schema_name import named
+from fencepost.api.schema_name import NULLS_METADATA, named
 from fencepost.engine.dead_letters import contents_of
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import ConverterContractError
@@ -44,7 +44,8 @@ class ColumnTypes:
 
     `value` and `key` are None for schemaless data. `has_key` and the like: whether the column exists at all;
     `raw_headers`: the headers' values are already converted; `batch`: the rows are of a SourceBatch, where a null
-    key or value is Kafka's null, as in Spark's own Kafka sink. In a polled record it is data if it has a schema.
+    key or value is Kafka's null, as in Spark's own Kafka sink. In a polled record it is data if it has a schema, unless
+    `null_values` says that null values have none.
     """
 
     value: t.DataType | None
@@ -57,6 +58,7 @@ class ColumnTypes:
     has_headers: bool = False
     raw_headers: bool = False
     batch: bool = False
+    null_values: bool = False
 
     @property
     def targeted(self) -> bool:
@@ -135,6 +137,7 @@ def column_types(schema: t.StructType, *, where: str, batch: bool = True) -> Col
         has_timestamp="timestamp" in present,
         has_headers="headers" in present,
         batch=batch,
+        null_values=bool((schema["value"].metadata or {}).get(NULLS_METADATA)),
     )
 
 
@@ -214,14 +217,16 @@ def _convert_topic(
             Stage.KEY_CONVERTER,
             key,
             "key",
-            lambda part: _with_nulls(converted_by(key, topic, types.key, part), part, types),
+            lambda part: _with_nulls(converted_by(key, topic, types.key, part), part, keep=types.batch),
         )
     value = pipeline.value_converter
     rows.pass_stage(
         Stage.VALUE_CONVERTER,
         value,
         "value",
-        lambda part: _with_nulls(converted_by(value, topic, types.value, part), part, types),
+        lambda part: _with_nulls(
+            converted_by(value, topic, types.value, part), part, keep=types.batch or types.null_values
+        ),
     )
     left = rows.batch
     headers = rows.converted.get("headers", left["headers"] if types.has_headers else None)
@@ -261,9 +266,9 @@ def _checked_timestamps(topic: str, timestamps: pa.Array) -> pa.Array:
     return pc.if_else(pc.equal(timestamps, NO_TIMESTAMP), pa.scalar(None, pa.int64()), timestamps)
 
 
-def _with_nulls(converted: pa.Array, given: pa.Array, types: ColumnTypes) -> pa.Array:
-    """Return converted values, null where a SourceBatch has a null, whatever the converter writes for it."""
-    if not types.batch or given.null_count == 0:
+def _with_nulls(converted: pa.Array, given: pa.Array, *, keep: bool) -> pa.Array:
+    """Return converted values; to `keep` nulls, null where the given are, whatever the converter writes for them."""
+    if not keep or given.null_count == 0:
         return converted
     if isinstance(converted, pa.ChunkedArray) or converted.offset or converted.type not in _PLAIN:
         return pc.if_else(given.is_valid(), converted, pa.scalar(None, converted.type))

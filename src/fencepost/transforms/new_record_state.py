@@ -15,6 +15,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, NullType, StringT
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import DataError
+from fencepost.api.schema_name import NULLS_METADATA
 from fencepost.config.validators import one_of
 from fencepost.transforms.base import DroppingTransformation, define_null_default, planned_by_schema, text
 from fencepost.transforms.event_fields import OPERATION, event_fields
@@ -82,8 +83,9 @@ class ExtractNewRecordState(DroppingTransformation):
         ConfigDef()
         .define(
             _MODE, _Type.STRING, "tombstone", _Importance.MEDIUM,
-            "What becomes of deletes, and of the tombstones that may follow them. drop: both are dropped. tombstone, "
-            "delete-to-tombstone: the delete becomes a record with a null value, and its tombstone is dropped. rewrite: "
+            "What becomes of deletes, and of the tombstones that may follow them. drop: both are dropped. tombstone: the "
+            "delete becomes a record with a null value, and its tombstone is dropped. delete-to-tombstone: the same, and "
+            "the null has no schema, even if a connector polls records one by one. rewrite: "
             f"the delete becomes the row before it, and its tombstone is dropped; all records get the field {_DELETED}, "
             "which is the text true or false. rewrite-with-tombstone: as rewrite, but the tombstone stays.",
             validator=one_of(_MODES),
@@ -151,7 +153,8 @@ class ExtractNewRecordState(DroppingTransformation):
         columns = {"headers": self._with_headers(records, event)} if self._headers else {}
         if event is not None:
             dropped = _DropList.of(records, self.properties)
-            columns["value"] = self._row(event, dropped)
+            metadata = {NULLS_METADATA: True} if self._mode == "delete-to-tombstone" else {}
+            columns["value"] = self._row(event, dropped).alias("value", metadata=metadata)
             if self.properties["route.by.field"]:
                 columns["topic"] = self._topic(event)
             if dropped is not None and self.properties["drop.fields.from.key"]:
