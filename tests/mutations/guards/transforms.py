@@ -45,7 +45,7 @@ GUARDS = (
         "engine/pipeline.py",
         "        return transform.keeps_topics\n",
         "        return True\n",
-        "tests/broker/test_postgres_many_tables.py::test_only_topics_that_transforms_keep_are_created_before",
+        "tests/unit/engine/test_pipeline.py::test_transforms_are_known_to_keep_topics_or_not",
     ),
     Guard(
         "the refusal of a property that only Java's class does, in a chain",
@@ -66,7 +66,14 @@ GUARDS = (
         "engine/conversion.py",
         "    return (schema is None or isinstance(schema, t.NullType)) and values.null_count == len(values)",
         "    return False",
-        "tests/broker/engine/test_engine_transforms.py::test_what_a_transform_leaves_null_is_null_for_bytes",
+        "tests/unit/engine/test_conversion.py::test_a_column_of_nulls_without_a_schema_is_null_whatever_its_type",
+    ),
+    Guard(
+        "the order of bytes in texts of UTF-16",
+        "converters/string_converter.py",
+        '_AS_IN_JAVA.get(name, (b"", name))',
+        '(b"", name)',
+        "tests/unit/converters/test_other_converters.py::test_encodings_without_an_order_of_bytes_have_that_of_java",
     ),
     Guard(
         "the refusal of a record without a required field to insert",
