@@ -318,8 +318,11 @@ def test_an_unknown_property_is_logged_and_is_not_an_error(
 )
 def test_what_only_the_java_class_does_is_an_error_of_that_property(of: str, type_: str, refused: str, hint: str):
     own = {"InsertField$Key": {"transforms.a.static.field": "f", "transforms.a.static.value": "v"}}.get(type_, {})
-    infos = _validate(CONFIG, **{of: "a", f"{of}.a.type": type_, f"{of}.a.{refused}": "x"}, **own)
+    given = {**CONFIG, **own, of: "a", f"{of}.a.type": type_, f"{of}.a.{refused}": "x"}
+    infos = _validate(given)
     assert _errors(infos) == {f"{of}.a.{refused}": 1}
+    # It is shown beside other errors, with which no chain is built.
+    assert f"{of}.a.{refused}" in _errors(_validate(given, **{"tasks.max": "0"}))
     (error,) = _info(infos, f"{of}.a.{refused}").value.errors
     assert f"The property {refused} of {type_.partition('$')[0]}" in error
     assert hint in error
