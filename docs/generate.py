@@ -12,6 +12,7 @@ from typing import Any, Final
 from fencepost.api.config_def import ConfigDef, ConfigKey
 from fencepost.config.connector_config import connector_config_def
 from fencepost.config.group_config import group_config_def
+from fencepost.config.java_properties import REFUSED
 from fencepost.config.plugins import PluginKind, plugin_entry_points
 from fencepost.config.rest_config import rest_config_def
 from fencepost.config.worker_config import WorkerMode, worker_config_def
@@ -75,6 +76,9 @@ perhaps `transforms.<alias>.predicate` (an alias of `predicates`) with `transfor
 properties stand beside its `predicates.<alias>.type`. Types are the short names below, the Java class names
 (`org.apache.kafka.connect.transforms.Cast$Value`), or the dotted path of a Python class.
 """
+
+_REFUSED: Final = """A property that a plugin does not know is a warning, and has no effect, as in Java. These are refused by name, because
+Java's class of a built-in transform or converter has them, or had them, and records would differ:"""
 
 _SPARK: Final = """## Spark
 
@@ -201,6 +205,7 @@ def _blocks() -> Iterator[str]:
     yield _CONVERTERS
     yield from _plugins(PluginKind.CONVERTER)
     yield _TRANSFORMS
+    yield _refused_properties()
     yield from _plugins(PluginKind.TRANSFORMATION)
     yield from _plugins(PluginKind.PREDICATE)
     yield _SPARK + _spark_rows()
@@ -243,6 +248,15 @@ def _other_client_properties() -> Iterator[str]:
     yield "Refused, because leaving them out would change what was asked for:"
     rows = [f"| `{name}` | {_cell(advice)} |" for name, advice in clients.NO_COUNTERPART.items()]
     yield "\n".join(["| property | instead |", "|---|---|", *rows])
+
+
+def _refused_properties() -> str:
+    rows = [
+        f"| {name.rpartition('.')[2]} | `{refused}` | {_cell(reason)} |"
+        for name, properties in REFUSED.items()
+        for refused, reason in properties.items()
+    ]
+    return "\n".join([_REFUSED, "", "| class | property | instead |", "|---|---|---|", *rows])
 
 
 def _plugins(kind: PluginKind) -> Iterator[str]:

@@ -165,6 +165,30 @@ def test_a_start_that_would_miss_changes_is_refused(source: PostgresSource, data
     assert "past the connector's offset" in output
 
 
+@pytest.mark.parametrize("tombstones", [True, False])
+def test_a_delete_becomes_one_null_value_with_and_without_tombstones(
+    source: PostgresSource, database: Database, *, tombstones: bool
+):
+    """In the default mode: its event has the headers, and a tombstone of its own does not come twice."""
+    database.execute("create table people(id int primary key, name text)")
+    source.run_to_end()
+    source.change(
+        transforms="unwrap", transforms_unwrap_type="io.debezium.transforms.ExtractNewRecordState",
+        transforms_unwrap_add_headers="op", tombstones_on_delete=str(tombstones).lower(),
+    )  # fmt: skip
+    database.execute("insert into people values (1, 'Ada'), (2, null)")
+    database.execute("delete from people where id = 2")
+    source.run_to_end()
+
+    assert sorted(source.events("public.people"), key=str) == [
+        ({"id": 1}, {"id": 1, "name": "Ada"}),
+        ({"id": 2}, None),
+        ({"id": 2}, {"id": 2, "name": None}),
+    ]
+    (deleted,) = [record for record in source.records("public.people") if record.value is None]
+    assert deleted.headers == (("__op", b"d"),)
+
+
 def test_a_transform_leaves_rows_and_tombstones(source: PostgresSource, database: Database):
     database.execute("create table people(id int primary key, name text)")
     source.run_to_end()

@@ -34,8 +34,8 @@ class Converter(ABC):
         """Return a `binary` or `large_binary` array as long as `values`; a null stays null if the format allows.
 
         `schema` is the values' Spark type, or None if they are schemaless. Schemaless structures arrive as JSON text of
-        Arrow's type `pa.json_()`, other schemaless values as the matching Arrow type. Raises DataError for values that
-        the format cannot represent.
+        Arrow's type `pa.json_()`, other schemaless values as the matching Arrow type. A column of nothing but schemaless
+        nulls does not arrive: it is null in every format. Raises DataError for values that the format cannot represent.
         """
 
 

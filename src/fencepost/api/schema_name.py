@@ -16,6 +16,8 @@ from typing import Any, Final
 from pyspark.sql.types import DataType, StructField, StructType
 
 SCHEMA_METADATA: Final = "fencepost.schema"
+NULLS_METADATA: Final = "fencepost.nulls"
+"""In the metadata of a DataFrame's column: nulls in it have no schema, so they are Kafka's nulls in every format."""
 _COMMENT: Final = re.compile(r"connect\.name=([\w.$]+) version=(\d+)")
 
 

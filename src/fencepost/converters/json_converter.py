@@ -48,6 +48,9 @@ class JsonConverter(BuiltinConverter):
             .define("replace.null.with.default", kind.BOOLEAN, True, importance.LOW,
                     "Accepted for compatibility: Spark's types carry no default values to replace nulls with.",
                     group="Serialization", order_in_group=1, width=width)
+            .define("schema.content", kind.STRING, None, importance.HIGH,
+                    "Accepted for compatibility: the schema for values that are read from Kafka, which a source does not.",
+                    group="Schemas", order_in_group=2, width=width)
         )  # fmt: skip
 
     def from_connect_data(self, topic: str, schema: DataType | None, values: pa.Array) -> pa.Array:

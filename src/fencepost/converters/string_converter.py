@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 _ENCODING = "converter.encoding"
+_AS_IN_JAVA: Final = {"utf-16": (codecs.BOM_UTF16_BE, "utf-16-be"), "utf-32": (b"", "utf-32-be")}
+"""What Java writes first, and how it goes on, for encodings that leave the order of bytes open."""
 
 
 class StringConverter(BuiltinConverter):
@@ -38,7 +40,8 @@ class StringConverter(BuiltinConverter):
         super().configure(configs, is_key=is_key)
         encoding = self.settings[_ENCODING]
         try:
-            codecs.lookup(encoding)
+            # Python has codecs that are for bytes only, such as hex.
+            "".encode(encoding)
         except LookupError:
             raise ConfigError(
                 f"There is no encoding {encoding!r} for the property {_ENCODING}: use UTF-8, or another name that "
@@ -63,11 +66,10 @@ class StringConverter(BuiltinConverter):
         return self._encoded(JavaRenderer().render(values).column().view(pa.binary()))
 
     def _encoded(self, utf8: pa.Array) -> pa.Array:
-        if codecs.lookup(self.settings[_ENCODING]).name == "utf-8":
+        name = codecs.lookup(self.settings[_ENCODING]).name
+        if name == "utf-8":
             return utf8
+        mark, encoding = _AS_IN_JAVA.get(name, (b"", name))
         # Nearly all text is sent in UTF-8; values in other encodings are converted one by one.
-        encoded = [
-            None if text is None else text.decode().encode(self.settings[_ENCODING], "replace")
-            for text in utf8.to_pylist()
-        ]
+        encoded = [mark + text.decode().encode(encoding, "replace") if text else text for text in utf8.to_pylist()]
         return pa.array(encoded, utf8.type)

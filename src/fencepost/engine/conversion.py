@@ -19,7 +19,7 @@ from pyspark.sql import types as t
 from fencepost.api.errors import DataError
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.plugin_calls import call_plugin, kind_of
-from fencepost.api.schema_name import named
+from fencepost.api.schema_name import NULLS_METADATA, named
 from fencepost.engine.dead_letters import contents_of
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import ConverterContractError
@@ -44,7 +44,8 @@ class ColumnTypes:
 
     `value` and `key` are None for schemaless data. `has_key` and the like: whether the column exists at all;
     `raw_headers`: the headers' values are already converted; `batch`: the rows are of a SourceBatch, where a null
-    key or value is Kafka's null, as in Spark's own Kafka sink. In a polled record it is data if it has a schema.
+    key or value is Kafka's null, as in Spark's own Kafka sink. In a polled record it is data if it has a schema, unless
+    `null_values` says that null values have none.
     """
 
     value: t.DataType | None
@@ -57,6 +58,7 @@ class ColumnTypes:
     has_headers: bool = False
     raw_headers: bool = False
     batch: bool = False
+    null_values: bool = False
 
     @property
     def targeted(self) -> bool:
@@ -135,6 +137,7 @@ def column_types(schema: t.StructType, *, where: str, batch: bool = True) -> Col
         has_timestamp="timestamp" in present,
         has_headers="headers" in present,
         batch=batch,
+        null_values=bool((schema["value"].metadata or {}).get(NULLS_METADATA)),
     )
 
 
@@ -214,14 +217,16 @@ def _convert_topic(
             Stage.KEY_CONVERTER,
             key,
             "key",
-            lambda part: _with_nulls(converted_by(key, topic, types.key, part), part, types),
+            lambda part: _with_nulls(converted_by(key, topic, types.key, part), part, keep=types.batch),
         )
     value = pipeline.value_converter
     rows.pass_stage(
         Stage.VALUE_CONVERTER,
         value,
         "value",
-        lambda part: _with_nulls(converted_by(value, topic, types.value, part), part, types),
+        lambda part: _with_nulls(
+            converted_by(value, topic, types.value, part), part, keep=types.batch or types.null_values
+        ),
     )
     left = rows.batch
     headers = rows.converted.get("headers", left["headers"] if types.has_headers else None)
@@ -261,9 +266,9 @@ def _checked_timestamps(topic: str, timestamps: pa.Array) -> pa.Array:
     return pc.if_else(pc.equal(timestamps, NO_TIMESTAMP), pa.scalar(None, pa.int64()), timestamps)
 
 
-def _with_nulls(converted: pa.Array, given: pa.Array, types: ColumnTypes) -> pa.Array:
-    """Return converted values, null where a SourceBatch has a null, whatever the converter writes for it."""
-    if not types.batch or given.null_count == 0:
+def _with_nulls(converted: pa.Array, given: pa.Array, *, keep: bool) -> pa.Array:
+    """Return converted values; to `keep` nulls, null where the given are, whatever the converter writes for them."""
+    if not keep or given.null_count == 0:
         return converted
     if isinstance(converted, pa.ChunkedArray) or converted.offset or converted.type not in _PLAIN:
         return pc.if_else(given.is_valid(), converted, pa.scalar(None, converted.type))
@@ -315,10 +320,12 @@ def _joined(parts: Sequence[pa.Array], name: str) -> pa.Array:
 
 
 def converted_by(converter: Converter, topic: str, schema: t.DataType | None, values: pa.Array) -> pa.Array:
-    """Return a converter's result for values.
+    """Return a converter's result for values, but nulls without a schema are Kafka's nulls in every format.
 
     Raises what it raises, and ConverterContractError (see `_one_for_each`).
     """
+    if _is_nothing(schema, values):
+        return pa.nulls(len(values), pa.binary())
     what = f"from_connect_data() of {type(converter).__name__}"
     return _one_for_each(values, call_plugin(what, converter.from_connect_data, topic, schema, values), converter)
 
@@ -327,8 +334,18 @@ def header_converted_by(
     converter: HeaderConverter, topic: str, schema: t.DataType | None, values: pa.Array
 ) -> pa.Array:
     """Return a header converter's result for values. Raises as `converted_by`."""
+    if _is_nothing(schema, values):
+        return pa.nulls(len(values), pa.binary())
     what = f"from_connect_header() of {type(converter).__name__}"
     return _one_for_each(values, call_plugin(what, converter.from_connect_header, topic, schema, values), converter)
+
+
+def _is_nothing(schema: t.DataType | None, values: pa.Array) -> bool:
+    """Whether all values are null and have no schema.
+
+    Such a column has a type by accident, which a converter would refuse.
+    """
+    return (schema is None or isinstance(schema, t.NullType)) and values.null_count == len(values)
 
 
 def _one_for_each(given: pa.Array, found: object, converter: Converter | HeaderConverter) -> pa.Array:

@@ -41,7 +41,7 @@ _KINDS: Final[dict[type, str]] = {
     memoryview: "binary", bool: "boolean", int: "int64", float: "double", RefusedRow: _REFUSED,
 }  # fmt: skip
 _ARROW: Final[dict[str, pa.DataType]] = {
-    "null": pa.string(), "string": pa.string(), "binary": pa.binary(), "boolean": pa.bool_(), "int64": pa.int64(),
+    "null": pa.null(), "string": pa.string(), "binary": pa.binary(), "boolean": pa.bool_(), "int64": pa.int64(),
     "double": pa.float64(),
 }  # fmt: skip
 _WHOLE: Final = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from fencepost.api.plugin import Converter, HeaderConverter
+from fencepost.api.plugin import Converter, HeaderConverter, Transformation
 from fencepost.config.error_handling import ErrorHandling
 from fencepost.transforms.base import PartTransformation
 from fencepost.transforms.chain import Step
@@ -36,8 +36,14 @@ class Pipeline:
     @property
     def keeps_topics(self) -> bool:
         """Whether records go to the topics that the connector gives them, as far as the transforms' classes tell."""
-        return all(isinstance(step.transform, PartTransformation | ExtractNewRecordState) for step in self.transforms)
+        return all(_keeps_topics(step.transform) for step in self.transforms)
 
     def without_transforms(self) -> Pipeline:
         """The part that executors need."""
         return replace(self, transforms=()) if self.transforms else self
+
+
+def _keeps_topics(transform: Transformation) -> bool:
+    if isinstance(transform, ExtractNewRecordState):
+        return transform.keeps_topics
+    return isinstance(transform, PartTransformation)

@@ -11,6 +11,7 @@ from fencepost.api.errors import ConfigError, RetriableError, describe_error
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.plugin_calls import call_plugin
 from fencepost.config.connector_config import PluginSpec, TransformSpec
+from fencepost.config.java_properties import refusals
 from fencepost.config.plugin_instances import new_plugin
 from fencepost.config.plugin_sources import PluginSources
 from fencepost.config.plugins import PluginKind, find_plugin
@@ -53,6 +54,8 @@ class PluginBuilder:
 
     def _made(self, kind: PluginKind, spec: PluginSpec, property_name: str) -> Any:
         plugin = find_plugin(kind, spec.type, property_name=property_name, sources=self.sources)
+        for name, message in refusals(plugin, spec.properties).items():
+            raise ConfigError(message, name=name)
         return new_plugin(kind, plugin)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final, TypeVar
 
 from pyspark.sql import Column, DataFrame
@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import DataError
 from fencepost.api.plugin import Predicate, Transformation
+from fencepost.transforms.field_paths import FieldPath, field_at
 
 C = TypeVar("C", bound=type[Transformation] | type[Predicate])
 
@@ -63,6 +64,25 @@ class RecordTransformation(_Configured, Transformation):
     """A transform of whole records; subclasses implement `apply`."""
 
 
+class DroppingTransformation(RecordTransformation):
+    """A transform that drops records: with a predicate, only of those that the predicate selects.
+
+    Subclasses implement `kept` and `changed_records`.
+    """
+
+    def apply(self, records: DataFrame) -> DataFrame:
+        """Return the changed records that are kept."""
+        return self.changed_records(records.filter(self.kept(records)))
+
+    @abstractmethod
+    def kept(self, records: DataFrame) -> Column:
+        """Return which records are kept: BOOLEAN and never null."""
+
+    @abstractmethod
+    def changed_records(self, records: DataFrame) -> DataFrame:
+        """Return all of the given records, changed."""
+
+
 class RecordPredicate(_Configured, Predicate):
     """A predicate on records; subclasses implement `test`."""
 
@@ -89,30 +109,33 @@ class PartTransformation(_Configured, Transformation):
         Raises DataError if the transform does not support the type.
         """
 
-    def fields(self, kind: DataType) -> list[StructField]:
-        """Return the fields of a struct. Raises DataError for another type."""
+    def struct(self, kind: DataType) -> StructType:
+        """Return the type of a struct. Raises DataError for another type."""
         if not isinstance(kind, StructType):
             raise DataError(
                 f"The transform {type(self).__name__} needs a {self.part} that is a struct, but it is of type "
                 f"{kind.simpleString()}: put HoistField before it, or remove it"
             )
-        return list(kind.fields)
+        return kind
 
-    def field(self, kind: DataType, name: str) -> StructField:
-        """Return a field of a struct. Raises DataError if there is none of this name."""
-        found = [field for field in self.fields(kind) if field.name == name]
-        if not found:
-            names = ", ".join(field.name for field in self.fields(kind))
+    def field(self, kind: DataType, path: FieldPath) -> StructField:
+        """Return the field at a path of a struct. Raises DataError if there is none."""
+        found = field_at(self.struct(kind), path)
+        if found is None:
+            names = ", ".join(self.struct(kind).names)
             raise DataError(
-                f"The transform {type(self).__name__} needs the field {name!r}, which the {self.part} does not have; "
-                f"it has: {names}. Correct the transform's properties"
+                f"The transform {type(self).__name__} needs the field {'.'.join(path)!r}, which the {self.part} does not "
+                f"have; it has: {names}. Correct the transform's properties"
             )
-        return found[0]
+        return found
 
 
-def rebuilt(column: Column, fields: Sequence[Column]) -> Column:
-    """Return a struct of named columns where `column` is not null, and null where it is."""
-    return F.when(column.isNotNull(), F.struct(*fields))
+def define_null_default(definitions: ConfigDef) -> ConfigDef:
+    """Add the property `replace.null.with.default`, and return the definitions."""
+    return definitions.define(
+        "replace.null.with.default", ConfigDef.Type.BOOLEAN, True, ConfigDef.Importance.MEDIUM,
+        "Accepted for compatibility: Spark's types carry no default values to replace nulls with.",
+    )  # fmt: skip
 
 
 def formatted(milliseconds: Column, pattern: str) -> Column:

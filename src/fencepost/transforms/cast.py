@@ -11,7 +11,8 @@ from pyspark.sql import types as t
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError
-from fencepost.transforms.base import PartTransformation, planned_by_schema, rebuilt, text
+from fencepost.transforms.base import PartTransformation, define_null_default, planned_by_schema, text
+from fencepost.transforms.field_paths import Change, FieldPath, define_syntax, field_path, with_changes
 
 _TYPES: Final[dict[str, t.DataType]] = {
     "int8": t.ByteType(),
@@ -35,16 +36,18 @@ class Cast(PartTransformation):
     Bytes become a text in base64.
     """
 
-    definitions = ConfigDef().define(
-        "spec", ConfigDef.Type.LIST, ConfigDef.NO_DEFAULT, ConfigDef.Importance.HIGH,
-        f"Fields and types, as 'a:int32,b:string', or a type for the whole key or value. Types: {', '.join(_TYPES)}.",
-    )  # fmt: skip
+    definitions = define_syntax(define_null_default(
+        ConfigDef().define(
+            "spec", ConfigDef.Type.LIST, ConfigDef.NO_DEFAULT, ConfigDef.Importance.HIGH,
+            f"Fields and types, as 'a:int32,b:string', or a type for the whole key or value. Types: {', '.join(_TYPES)}.",
+        )
+    ))  # fmt: skip
 
     def configure(self, configs: Mapping[str, str]) -> None:
         """Set the properties. Raises ConfigError for an unknown type."""
         super().configure(configs)
         self._whole: t.DataType | None = None
-        self._fields: dict[str, t.DataType] = {}
+        self._fields: dict[FieldPath, t.DataType] = {}
         for item in self.properties["spec"]:
             name, colon, kind = item.rpartition(":")
             if kind.strip().lower() not in _TYPES:
@@ -52,7 +55,7 @@ class Cast(PartTransformation):
                     f"spec has {item!r}, which is not a type or field:type; types are {', '.join(_TYPES)}", name="spec"
                 )
             if colon:
-                self._fields[name.strip()] = _TYPES[kind.strip().lower()]
+                self._fields[field_path(name.strip(), self.properties, "spec")] = _TYPES[kind.strip().lower()]
             else:
                 self._whole = _TYPES[kind.strip().lower()]
         if self._whole is not None and len(self.properties["spec"]) > 1:
@@ -62,13 +65,10 @@ class Cast(PartTransformation):
         """Return the part with its types changed."""
         if self._whole is not None:
             return self._cast(column, kind, self._whole, self.part)
-        fields = []
-        for field in self.fields(kind):
-            content = column.getField(field.name)
-            if field.name in self._fields:
-                content = self._cast(content, field.dataType, self._fields[field.name], field.name)
-            fields.append(content.alias(field.name))
-        return rebuilt(column, fields)
+        return with_changes(column, self.struct(kind), {path: self._change(new) for path, new in self._fields.items()})
+
+    def _change(self, new: t.DataType) -> Change:
+        return lambda content, field: {field.name: self._cast(content, field.dataType, new, field.name)}
 
     def _cast(self, column: Column, old: t.DataType, new: t.DataType, name: str) -> Column:
         if isinstance(old, t.StructType | t.ArrayType | t.MapType):

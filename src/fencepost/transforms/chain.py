@@ -14,8 +14,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.api.plugin import Predicate, Transformation
 from fencepost.api.plugin_calls import call_plugin, kind_of, refuse_answer
 from fencepost.api.schema_name import SCHEMA_METADATA
-from fencepost.transforms.base import is_planned_by_schema
-from fencepost.transforms.filter import Filter
+from fencepost.transforms.base import DroppingTransformation, is_planned_by_schema
 
 RECORD_COLUMNS: Final = ("topic", "partition", "key", "value", "timestamp", "headers")
 """The columns that a transform may change."""
@@ -72,10 +71,16 @@ def _tested(predicate: Predicate, records: DataFrame) -> Column:
 def _apply_where(records: DataFrame, predicate: Predicate, step: Step) -> DataFrame:
     holds = F.coalesce(_tested(predicate, records), F.lit(False))
     applies = ~holds if step.negate else holds
-    if isinstance(step.transform, Filter):
-        return records.filter(~applies)
+    transform = step.transform
+    if isinstance(transform, DroppingTransformation):
+        # The transform's own filter would drop records to which it does not apply.
+        records = records.filter(~applies | transform.kept(records))
     before = {f"{_BEFORE}{name}": F.col(name) for name in RECORD_COLUMNS}
-    changed = _applied(step, records.withColumns({**before, _APPLIES: applies}))
+    beside = records.withColumns({**before, _APPLIES: applies})
+    if isinstance(transform, DroppingTransformation):
+        changed = transform.changed_records(beside)
+    else:
+        changed = _applied(step, beside)
     return changed.select(
         *(_chosen(name, changed, step) if name in RECORD_COLUMNS else F.col(name) for name in records.columns)
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import reduce
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
@@ -13,101 +13,155 @@ from pyspark.sql import types as t
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.config.validators import not_blank
-from fencepost.transforms.base import PartTransformation, planned_by_schema, rebuilt
+from fencepost.transforms.base import PartTransformation, define_null_default, planned_by_schema
+from fencepost.transforms.field_paths import (
+    FieldPath,
+    content_at,
+    define_syntax,
+    field_path,
+    rebuilt,
+    selected,
+    with_changes,
+    with_fields,
+)
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 _MEDIUM = _Importance.MEDIUM
+_INSERTED: Final = ("topic.field", "partition.field", "timestamp.field", "static.field")
 
 
 @planned_by_schema
 class InsertField(PartTransformation):
     """Adds fields that hold the record's topic, partition or timestamp, or a fixed text.
 
-    Connect's suffixes of a field's name, `!` and `?`, are accepted; the fields are always nullable. An existing field
-    is replaced. The timestamp of a record without one is null.
+    By its schema a field may be null, unless its name is given with the suffix `!`; `?` says that it may. An existing
+    field is replaced. The partition or timestamp of a record without one is null, which a field with `!` refuses.
     """
 
-    definitions = (
-        ConfigDef()
-        .define("topic.field", _Type.STRING, None, _MEDIUM, "The field for the topic.")
-        .define("partition.field", _Type.STRING, None, _MEDIUM, "The field for the Kafka partition.")
-        .define("timestamp.field", _Type.STRING, None, _MEDIUM, "The field for the record's timestamp.")
-        .define("static.field", _Type.STRING, None, _MEDIUM, "The field for the value static.value.")
-        .define("static.value", _Type.STRING, None, _MEDIUM, "The text for the field static.field.")
+    definitions = define_syntax(
+        define_null_default(
+            ConfigDef()
+            .define("topic.field", _Type.STRING, None, _MEDIUM, "The field for the topic.")
+            .define("partition.field", _Type.STRING, None, _MEDIUM, "The field for the Kafka partition.")
+            .define("timestamp.field", _Type.STRING, None, _MEDIUM, "The field for the record's timestamp.")
+            .define("static.field", _Type.STRING, None, _MEDIUM, "The field for the value static.value.")
+            .define("static.value", _Type.STRING, None, _MEDIUM, "The text for the field static.field.")
+        )
     )
 
     def configure(self, configs: Mapping[str, str]) -> None:
         """Set the properties. Raises ConfigError if they name no field, or a static one without a value."""
-        if configs.get("offset.field"):
-            raise ConfigError(
-                "offset.field has no meaning for a source: the offset is not known before the record is written. "
-                "Remove it",
-                name="offset.field",
-            )
         super().configure(configs)
         given = self.properties
         if (given["static.field"] is None) != (given["static.value"] is None):
             raise ConfigError("static.field and static.value belong together: set both", name="static.value")
-        if not any(given[name] for name in ("topic.field", "partition.field", "timestamp.field", "static.field")):
+        named = {name: given[name] for name in _INSERTED if given[name]}
+        self._paths = {
+            name: field_path(field[:-1] if field[-1] in "!?" else field, given, name) for name, field in named.items()
+        }
+        self._required = {name for name, field in named.items() if field[-1] == "!"}
+        if not self._paths:
             raise ConfigError("No field to insert is named: set topic.field, for example", name="topic.field")
 
     def changed(self, column: Column, kind: t.DataType) -> Column:
-        """Return the struct with the fields added."""
-        fields = {field.name: column.getField(field.name) for field in self.fields(kind)}
-        sources = {
-            "topic.field": F.col("topic"),
-            "partition.field": F.col("partition"),
-            "timestamp.field": F.timestamp_millis(F.col("timestamp")),
-            "static.field": F.lit(self.properties["static.value"]),
-        }
-        for name, source in sources.items():
-            if self.properties[name]:
-                fields[self.properties[name].rstrip("!?")] = source
-        return rebuilt(column, [field.alias(name) for name, field in fields.items()])
+        """Return the struct with the fields added. Raises DataError if a struct on a field's path is not there."""
+        struct = self.struct(kind)
+        for path in self._paths.values():
+            if len(path) > 1 and not isinstance(within := self.field(kind, path[:-1]).dataType, t.StructType):
+                raise DataError(
+                    f"The transform {type(self).__name__} cannot insert {'.'.join(path)}: the field "
+                    f"{'.'.join(path[:-1])} is no struct, but of type {within.simpleString()}"
+                )
+        return with_fields(column, struct, {path: self._content(name, column) for name, path in self._paths.items()})
+
+    def _content(self, name: str, part: Column) -> Column:
+        """What is inserted: by its type it may be null, unless it is required."""
+        required = name in self._required
+        match name:
+            case "topic.field":
+                content = F.coalesce(F.col("topic"), F.lit("")) if required else F.col("topic")
+            case "partition.field":
+                content = self._given("partition", required=required)
+            case "timestamp.field":
+                content = F.timestamp_millis(self._given("timestamp", required=required))
+            case _:
+                content = F.lit(self.properties["static.value"])
+        return content if required else F.when(part.isNotNull(), content)
+
+    def _given(self, column: str, *, required: bool) -> Column:
+        if not required:
+            return F.col(column)
+        why = f"A record has no {column}, which {type(self).__name__} is to insert: remove the ! of {column}.field"
+        # The numbers are never used: they make a type of it that cannot be null.
+        return F.coalesce(F.col(column), F.when(F.raise_error(F.lit(why)).isNull(), F.lit(0)).otherwise(F.lit(1)))
 
 
 @planned_by_schema
 class ReplaceField(PartTransformation):
     """Removes or keeps listed fields, and renames fields."""
 
-    definitions = (
-        ConfigDef()
-        .define("exclude", _Type.LIST, "", _MEDIUM, "The fields to remove. Takes precedence over include.")
-        .define("include", _Type.LIST, "", _MEDIUM, "The fields to keep; empty: all.")
-        .define("renames", _Type.LIST, "", _MEDIUM, "Old and new names of fields, as 'old:new,other:another'.")
+    definitions = define_syntax(
+        define_null_default(
+            ConfigDef()
+            .define("exclude", _Type.LIST, "", _MEDIUM, "The fields to remove. Takes precedence over include.")
+            .define("include", _Type.LIST, "", _MEDIUM, "The fields to keep; empty: all.")
+            .define("renames", _Type.LIST, "", _MEDIUM, "Old and new names of fields, as 'old:new,other:another'.")
+        )
     )
 
     def configure(self, configs: Mapping[str, str]) -> None:
         """Set the properties. Raises ConfigError for a malformed list of names."""
         super().configure(configs)
-        pairs = [pair.partition(":") for pair in self.properties["renames"] if pair]
+        given = self.properties
+        pairs = [pair.partition(":") for pair in given["renames"] if pair]
         if not all(old.strip() and new.strip() for old, _, new in pairs):
             raise ConfigError("renames must be a list of old:new", name="renames")
-        self._renames = {old.strip(): new.strip() for old, _, new in pairs}
+        self._renames = {field_path(old.strip(), given, "renames"): new.strip() for old, _, new in pairs}
+        self._include, self._exclude = (
+            {field_path(field, given, name) for field in given[name] if field} for name in ("include", "exclude")
+        )
 
     def changed(self, column: Column, kind: t.DataType) -> Column:
         """Return the struct with the remaining fields, under their new names."""
-        include, exclude = self.properties["include"], self.properties["exclude"]
-        names = [field.name for field in self.fields(kind)]
-        kept = [name for name in names if name not in exclude and (name in include or not any(include))]
-        if not kept:
+        names = dict.fromkeys(self._include | self._exclude, "") | self._renames
+        left = selected(column, self.struct(kind), self._keeps, names)
+        if left is None:
             raise DataError(
-                f"The transform {type(self).__name__} leaves no field of {', '.join(names)}: correct include or exclude"
+                f"The transform {type(self).__name__} leaves no field of {', '.join(self.struct(kind).names)}, or of a "
+                "struct within them: correct include or exclude"
             )
-        return rebuilt(column, [column.getField(name).alias(self._renames.get(name, name)) for name in kept])
+        return left
+
+    def _keeps(self, path: FieldPath) -> bool:
+        """Whether a field stays: itself, a struct around it, or a field within it is included."""
+        if path in self._exclude:
+            return False
+        return not self._include or any(
+            path[: len(other)] == other or other[: len(path)] == path for other in self._include
+        )
 
 
 @planned_by_schema
 class ExtractField(PartTransformation):
     """Replaces the whole key or value by the content of one of its fields."""
 
-    definitions = ConfigDef().define(
-        "field", _Type.STRING, ConfigDef.NO_DEFAULT, _MEDIUM, "The field to extract.", validator=not_blank
+    definitions = define_syntax(
+        define_null_default(
+            ConfigDef().define(
+                "field", _Type.STRING, ConfigDef.NO_DEFAULT, _MEDIUM, "The field to extract.", validator=not_blank
+            )
+        )
     )
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """Set the properties. Raises ConfigError for a malformed path."""
+        super().configure(configs)
+        self._path = field_path(self.properties["field"], self.properties, "field")
 
     def changed(self, column: Column, kind: t.DataType) -> Column:
         """Return the field's content; null where the whole is null."""
-        return column.getField(self.field(kind, self.properties["field"]).name)
+        self.field(kind, self._path)
+        return content_at(column, self._path)
 
 
 @planned_by_schema
@@ -131,22 +185,27 @@ class HoistField(PartTransformation):
 class MaskField(PartTransformation):
     """Replaces fields by a neutral value: `replacement`, else 0, an empty text, false, the epoch."""
 
-    definitions = (
-        ConfigDef()
-        .define("fields", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The fields to mask.")
-        .define("replacement", _Type.STRING, None, _Importance.LOW, "The value for texts and numbers.")
+    definitions = define_syntax(
+        define_null_default(
+            ConfigDef()
+            .define("fields", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The fields to mask.")
+            .define("replacement", _Type.STRING, None, _Importance.LOW, "The value for texts and numbers.")
+        )
     )
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """Set the properties. Raises ConfigError for a malformed path."""
+        super().configure(configs)
+        self._paths = [field_path(name, self.properties, "fields") for name in self.properties["fields"]]
 
     def changed(self, column: Column, kind: t.DataType) -> Column:
         """Return the struct with its fields masked; a field that is null stays null."""
-        masked = {name: self._mask(self.field(kind, name)) for name in self.properties["fields"]}
-        fields = []
-        for field in self.fields(kind):
-            content = column.getField(field.name)
-            if field.name in masked:
-                content = F.when(content.isNotNull(), masked[field.name])
-            fields.append(content.alias(field.name))
-        return rebuilt(column, fields)
+        for path in self._paths:
+            self.field(kind, path)
+        return with_changes(column, self.struct(kind), dict.fromkeys(self._paths, self._masked))
+
+    def _masked(self, content: Column, field: t.StructField) -> dict[str, Column]:
+        return {field.name: F.when(content.isNotNull(), self._mask(field))}
 
     def _mask(self, field: t.StructField) -> Column:
         replacement, kind = self.properties["replacement"], field.dataType
@@ -176,7 +235,7 @@ class Flatten(PartTransformation):
 
     def changed(self, column: Column, kind: t.DataType) -> Column:
         """Return the flat struct."""
-        self.fields(kind)
+        self.struct(kind)
         leaves = [
             reduce(Column.getField, path, column).alias(self.properties["delimiter"].join(path))
             for path in _leaves(kind)

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 
-from fencepost.api.config_def import ConfigDef
-from fencepost.api.plugin import Transformation
-from fencepost.transforms.base import planned_by_schema
+from fencepost.transforms.base import DroppingTransformation, planned_by_schema
 
 
 @planned_by_schema
-class Filter(Transformation):
+class Filter(DroppingTransformation):
     """Drops all records; with a predicate, those that it selects."""
 
-    def config(self) -> ConfigDef:
-        """Return no definitions: there are no properties."""
-        return ConfigDef()
+    def kept(self, records: DataFrame) -> Column:  # noqa: ARG002 - none is kept
+        """Return that no record is kept."""
+        return F.lit(False)
 
-    def configure(self, configs: Mapping[str, str]) -> None:
-        """Take nothing."""
-
-    def apply(self, records: DataFrame) -> DataFrame:
-        """Return no records."""
-        return records.filter(F.lit(False))
+    def changed_records(self, records: DataFrame) -> DataFrame:
+        """Return the records unchanged."""
+        return records

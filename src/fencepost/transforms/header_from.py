@@ -12,7 +12,8 @@ from pyspark.sql import types as t
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.config.validators import one_of
-from fencepost.transforms.base import PartTransformation, planned_by_schema, rebuilt, text
+from fencepost.transforms.base import PartTransformation, define_null_default, planned_by_schema, text
+from fencepost.transforms.field_paths import content_at, define_syntax, field_path, without
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 
@@ -31,7 +32,7 @@ class HeaderFrom(PartTransformation):
     unchanged.
     """
 
-    definitions = (
+    definitions = define_syntax(define_null_default(
         ConfigDef()
         .define("fields", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The fields.", validator=_not_empty)
         .define(
@@ -42,13 +43,14 @@ class HeaderFrom(PartTransformation):
             "operation", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
             "move, which removes the fields from the record, or copy.", validator=one_of(("move", "copy")),
         )
-    )  # fmt: skip
+    ))  # fmt: skip
 
     def configure(self, configs: Mapping[str, str]) -> None:
         """Set the properties. Raises ConfigError unless there are as many fields as headers."""
         super().configure(configs)
         if len(self.properties["fields"]) != len(self.properties["headers"]):
             raise ConfigError("fields and headers must be lists of the same length", name="headers")
+        self._paths = [field_path(name, self.properties, "fields") for name in self.properties["fields"]]
 
     def apply(self, records: DataFrame) -> DataFrame:
         """Return the records with their headers, and without the fields that were moved."""
@@ -65,18 +67,18 @@ class HeaderFrom(PartTransformation):
 
     def changed(self, column: Column, kind: t.DataType) -> Column:
         """Return the part without the fields that are moved."""
-        moved = self.properties["fields"]
-        kept = [field.name for field in self.fields(kind) if field.name not in moved]
-        if not kept:
+        left = without(column, self.struct(kind), self._paths)
+        if left is None:
             raise DataError(
-                f"The transform {type(self).__name__} moves all fields of the {self.part}: copy them, or leave one"
+                f"The transform {type(self).__name__} moves all fields of the {self.part}, or of a struct within it: copy "
+                "them, or leave one"
             )
-        return rebuilt(column, [column.getField(name).alias(name) for name in kept])
+        return left
 
     def _headers(self, column: Column, kind: t.DataType) -> list[Column]:
         headers = []
-        for name, header in zip(self.properties["fields"], self.properties["headers"], strict=True):
-            content = text(column.getField(name), self.field(kind, name).dataType)
+        for path, header in zip(self._paths, self.properties["headers"], strict=True):
+            content = text(content_at(column, path), self.field(kind, path).dataType)
             headers.append(F.struct(F.lit(header).alias("key"), content.alias("value")))
         return headers
 

@@ -6,107 +6,262 @@ https://debezium.io/documentation/reference/stable/transformations/event-flatten
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, BinaryType, DataType, NullType, StringType, StructType
 
 from fencepost.api.config_def import ConfigDef
-from fencepost.api.errors import ConfigError, DataError
+from fencepost.api.errors import DataError
+from fencepost.api.schema_name import NULLS_METADATA
 from fencepost.config.validators import one_of
-from fencepost.transforms.base import RecordTransformation, planned_by_schema
+from fencepost.transforms.base import DroppingTransformation, define_null_default, planned_by_schema, text
+from fencepost.transforms.event_fields import OPERATION, event_fields
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 _MODES: Final = ("drop", "tombstone", "rewrite", "rewrite-with-tombstone", "delete-to-tombstone")
-_ENVELOPE: Final = ("before", "after", "source", "op")
+_ENVELOPE: Final = ("before", "after", "source", OPERATION)
 _DELETED: Final = "__deleted"
+_MODE: Final = "delete.tombstone.handling.mode"
+_COMPATIBLE: Final = "drop.fields.keep.schema.compatible"
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """The change events of a value column. `names` are the columns of the table, `sides` those with their fields."""
+
+    value: Column
+    kind: StructType
+    sides: Mapping[str, StructType]
+
+    @classmethod
+    def of(cls, kind: DataType) -> _Event | None:
+        """None for a type that is no envelope. Without a schema, a side that is null has no fields."""
+        if not isinstance(kind, StructType) or not set(_ENVELOPE) <= set(kind.names):
+            return None
+        sides = {name: kind[name].dataType for name in ("after", "before")}
+        if not all(isinstance(side, StructType | NullType) for side in sides.values()):
+            return None
+        return cls(F.col("value"), kind, {name: side for name, side in sides.items() if isinstance(side, StructType)})
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the row's columns."""
+        return list(dict.fromkeys(name for side in self.sides.values() for name in side.names))
+
+    @property
+    def deleted(self) -> Column:
+        """Whether an event is a delete."""
+        leaves_nothing = self.value["after"].isNull() & self.value["before"].isNotNull()
+        return self.value[OPERATION].eqNullSafe("d") | leaves_nothing
+
+    @property
+    def has_row(self) -> Column:
+        """Whether an event has a row, before or after it: a truncate does not."""
+        return self.deleted | self.value["after"].isNotNull()
+
+    def column(self, name: str) -> tuple[Column, DataType]:
+        """Return a column of the row after the event, or before a delete, and its type."""
+        either = [
+            self.value[side][name] if side in self.sides and name in self.sides[side].names else F.lit(None)
+            for side in ("before", "after")
+        ]
+        kind = next(side[name].dataType for side in self.sides.values() if name in side.names)
+        return F.when(self.deleted, either[0]).otherwise(either[1]), kind
 
 
 @planned_by_schema
-class ExtractNewRecordState(RecordTransformation):
-    """Replaces change events by the row after the change; records that are no change events stay as they are.
+class ExtractNewRecordState(DroppingTransformation):
+    """Replaces change events by the row after the change; other records stay as they are.
 
-    Events of truncates, which have no row, are dropped.
+    Events of truncates, which have no row, are dropped. A null value counts as the tombstone of a delete.
     """
 
-    definitions = (
+    definitions = define_null_default(
         ConfigDef()
         .define(
-            "delete.tombstone.handling.mode", _Type.STRING, "tombstone", _Importance.MEDIUM,
-            "What becomes of deletes and their tombstones: drop removes both; tombstone keeps the tombstones; rewrite "
-            f"keeps the deletes as the former row, with the field {_DELETED}, which all records get; "
-            "rewrite-with-tombstone keeps both so; delete-to-tombstone makes tombstones of deletes, and removes others.",
+            _MODE, _Type.STRING, "tombstone", _Importance.MEDIUM,
+            "What becomes of deletes, and of the tombstones that may follow them. drop: both are dropped. tombstone: the "
+            "delete becomes a record with a null value, and its tombstone is dropped. delete-to-tombstone: the same, and "
+            "the null has no schema, even if a connector polls records one by one. rewrite: "
+            f"the delete becomes the row before it, and its tombstone is dropped; all records get the field {_DELETED}, "
+            "which is the text true or false. rewrite-with-tombstone: as rewrite, but the tombstone stays.",
             validator=one_of(_MODES),
         )
         .define(
             "add.fields", _Type.LIST, "", _Importance.LOW,
-            "Fields of the event to add to the row: op, ts_ms, those of source (table, lsn, or source.ts_ms), each "
-            "possibly with another name, as in 'op:operation'.",
+            "Fields of the event to add to the row: op, ts_ms, those of transaction (id, total_order) and of source "
+            "(table, lsn), or with the name of the struct, as in before.id; each possibly with another name, as in "
+            "'op:operation'. Fields that the events do not have are left out.",
         )
         .define("add.fields.prefix", _Type.STRING, "__", _Importance.LOW, "What the names of added fields begin with.")
+        .define(
+            "add.headers", _Type.LIST, "", _Importance.LOW,
+            "Fields of the event to add as headers, in the form of add.fields; their values are texts. A tombstone that "
+            "stays gets op alone, which is d.",
+        )
+        .define("add.headers.prefix", _Type.STRING, "__", _Importance.LOW, "What the names of added headers begin with.")
+        .define(
+            "route.by.field", _Type.STRING, "", _Importance.LOW,
+            "The column of the row whose value becomes the topic, of a delete in the row before it; it must be a text. "
+            "Where it is null, the topic stays.",
+        )
+        .define(
+            "drop.fields.header.name", _Type.STRING, None, _Importance.LOW,
+            "The header that lists the fields to drop from a record: a list of texts, or a text that is a list in JSON. "
+            "The rows of a batch share their schema, so dropped fields stay in it, and are null.",
+        )
+        .define(
+            "drop.fields.from.key", _Type.BOOLEAN, False, _Importance.LOW,
+            "Whether the listed fields are dropped from the key as well.",
+        )
+        .define(
+            _COMPATIBLE, _Type.BOOLEAN, True, _Importance.LOW,
+            "Whether only listed fields are dropped that may be null by their schema.",
+        )
     )  # fmt: skip
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Set the properties. Raises ConfigError for a property that Debezium has and this does not."""
-        for name in (
-            "drop.tombstones",
-            "delete.handling.mode",
-            "route.by.field",
-            "add.headers",
-            "drop.fields.keep.schema.compatible",
-        ):
-            if name in configs:
-                raise ConfigError(
-                    f"{name} is not supported: use delete.tombstone.handling.mode and add.fields, and other transforms "
-                    "for topics and headers", name=name,
-                )  # fmt: skip
+        """Set the properties. Raises ConfigError for one that is invalid."""
         super().configure(configs)
+        given = self.properties
+        self._mode: str = given[_MODE].lower()
+        self._fields, self._headers = (
+            event_fields(given[name], prefix=given[f"{name}.prefix"], property_name=name)
+            for name in ("add.fields", "add.headers")
+        )
 
-    def apply(self, records: DataFrame) -> DataFrame:
-        """Return the rows."""
-        kind = records.schema["value"].dataType
-        if not isinstance(kind, StructType) or not set(_ENVELOPE) <= set(kind.names):
-            return records
-        row = kind["after"].dataType
-        if not isinstance(row, StructType):
-            return records
-        mode, event = self.properties["delete.tombstone.handling.mode"].lower(), F.col("value")
-        deleted = event["op"] == "d"
-        fields = [
-            F.when(deleted, event["before"][name]).otherwise(event["after"][name]).alias(name) for name in row.names
-        ]
-        if mode.startswith("rewrite"):
-            fields.append(F.when(deleted, "true").otherwise("false").alias(_DELETED))
-        fields += [self._added(event, kind, name) for name in self.properties["add.fields"] if name]
-        has_row = event.isNotNull() & ~deleted if mode == "delete-to-tombstone" else event.isNotNull()
-        kept = records.filter(_kept(mode, event))
-        return kept.withColumn("value", F.when(has_row, F.struct(*fields)))
+    @property
+    def keeps_topics(self) -> bool:
+        """Whether records stay in the topics that they have."""
+        return not self.properties["route.by.field"]
 
-    def _added(self, event: Column, kind: StructType, given: str) -> Column:
-        path, _, name = (part.strip() for part in given.partition(":"))
-        alias = self.properties["add.fields.prefix"] + (name or path.replace(".", "_"))
-        parent, _, field = path.rpartition(".")
-        if not parent and path not in kind.names:
-            parent, field = "source", path
-        within = kind[parent].dataType if parent in kind.names else kind
-        if not isinstance(within, StructType) or field not in within.names or (parent and parent not in kind.names):
+    def kept(self, records: DataFrame) -> Column:
+        """Return which records are not dropped."""
+        event = _Event.of(records.schema["value"].dataType)
+        tombstones = F.lit(self._mode == "rewrite-with-tombstone")
+        changes = F.lit(True)
+        if event is not None:
+            changes = event.has_row & ~event.deleted if self._mode == "drop" else event.has_row
+        return F.when(F.col("value").isNull(), tombstones).otherwise(changes)
+
+    def changed_records(self, records: DataFrame) -> DataFrame:
+        """Return the rows for events. Raises DataError for columns that do not fit the properties."""
+        event = _Event.of(records.schema["value"].dataType)
+        columns = {"headers": self._with_headers(records, event)} if self._headers else {}
+        if event is not None:
+            dropped = _DropList.of(records, self.properties)
+            metadata = {NULLS_METADATA: True} if self._mode == "delete-to-tombstone" else {}
+            columns["value"] = self._row(event, dropped).alias("value", metadata=metadata)
+            if self.properties["route.by.field"]:
+                columns["topic"] = self._topic(event)
+            if dropped is not None and self.properties["drop.fields.from.key"]:
+                columns["key"] = F.when(event.value.isNotNull(), dropped.from_key(records)).otherwise(F.col("key"))
+        return records.withColumns(columns) if columns else records
+
+    def _row(self, event: _Event, dropped: _DropList | None) -> Column:
+        rewritten = self._mode.startswith("rewrite")
+        named = {name: event.column(name) for name in event.names}
+        names = [*named, *([_DELETED] if rewritten else [])]
+        for field in self._fields:
+            found = field.of(event.value, event.kind)
+            if found is not None:
+                names.append(field.name)
+                named[field.name] = found
+        if len(set(names)) < len(names):
+            twice = sorted({name for name in names if names.count(name) > 1})
             raise DataError(
-                f"The transform ExtractNewRecordState is to add {path}, which change events do not have: correct add.fields"
+                f"The transform {type(self).__name__} is to add fields that the rows have already: {', '.join(twice)}. "
+                "Correct add.fields, or set add.fields.prefix"
             )
-        return (event[parent][field] if parent else event[field]).alias(alias)
+        fields = {name: column for name, (column, _) in named.items()}
+        if dropped is not None:
+            fields = {name: dropped.without(name, column) for name, column in fields.items()}
+        if rewritten:
+            fields[_DELETED] = F.when(event.deleted, "true").otherwise("false")
+        has_row = event.value.isNotNull() if rewritten else event.value.isNotNull() & ~event.deleted
+        return F.when(has_row, F.struct(*(fields[name].alias(name) for name in names)))
+
+    def _topic(self, event: _Event) -> Column:
+        name = self.properties["route.by.field"]
+        if name not in event.names:
+            raise DataError(
+                f"The transform {type(self).__name__} needs the column {name!r} for the topic, which the rows do not "
+                f"have; they have: {', '.join(event.names)}. Correct route.by.field"
+            )
+        column, kind = event.column(name)
+        if not isinstance(kind, StringType | NullType):
+            raise DataError(
+                f"The transform {type(self).__name__} needs a text for the topic, but the column {name} is of type "
+                f"{kind.simpleString()}: name another column in route.by.field"
+            )
+        return F.coalesce(column.cast(StringType()), F.col("topic"))
+
+    def _with_headers(self, records: DataFrame, event: _Event | None) -> Column:
+        """The headers after the existing ones."""
+        kind, value = records.schema["headers"].dataType, F.col("value")
+        found = [] if event is None else [(field.name, field.of(event.value, event.kind)) for field in self._headers]
+        of_event = [_header(name, text(*copied)) for name, copied in found if copied is not None]
+        of_tombstone = [_header(field.name, F.lit("d")) for field in self._headers if field.field == OPERATION]
+        known = F.coalesce(F.col("headers"), F.array().cast(kind))
+        return F.when(value.isNull(), _joined(known, of_tombstone, kind)).otherwise(_joined(known, of_event, kind))
 
 
-def _kept(mode: str, event: Column) -> Column:
-    """Return which records are kept: op is null for tombstones, whose whole value is null."""
-    operation = event["op"]
-    changed = operation.isNotNull() & (operation != "t")
-    match mode:
-        case "drop":
-            return changed & (operation != "d")
-        case "tombstone":
-            return event.isNull() | (changed & (operation != "d"))
-        case "rewrite-with-tombstone":
-            return event.isNull() | changed
-        case _:
-            return changed
+def _header(name: str, value: Column) -> Column:
+    return F.struct(F.lit(name).alias("key"), value.alias("value"))
+
+
+def _joined(known: Column, more: list[Column], kind: DataType) -> Column:
+    return F.concat(known, F.array(*more).cast(kind)) if more else known
+
+
+@dataclass(frozen=True, slots=True)
+class _DropList:
+    """The fields that a header of each record lists. With `compatible`, only those that may be null are dropped."""
+
+    listed: Column
+    compatible: bool
+
+    @classmethod
+    def of(cls, records: DataFrame, properties: Mapping[str, object]) -> _DropList | None:
+        """None without such a header's name. Raises DataError if headers are of a type that cannot hold lists."""
+        header = properties["drop.fields.header.name"]
+        if not header:
+            return None
+        headers = records.schema["headers"].dataType
+        pair = headers.elementType if isinstance(headers, ArrayType) else headers
+        kind = pair["value"].dataType if isinstance(pair, StructType) else pair
+        value = F.get(F.filter("headers", lambda given: given["key"] == F.lit(header)), F.lit(0))["value"]
+        if isinstance(kind, ArrayType) and isinstance(kind.elementType, StringType):
+            listed = value
+        elif isinstance(kind, StringType | BinaryType):
+            parsed = F.from_json(value.cast(StringType()), ArrayType(StringType()))
+            why = F.concat(
+                F.lit(f"The header {header} must be a list of fields to drop, as a list in JSON, but is: "),
+                value.cast(StringType()),
+            )
+            malformed = F.raise_error(why).cast(ArrayType(StringType()))
+            listed = F.when(value.isNull() | parsed.isNotNull(), parsed).otherwise(malformed)
+        else:
+            raise DataError(
+                f"The header {header} cannot list the fields to drop, because headers are of type {kind.simpleString()}: "
+                "they must be texts or lists of texts. Correct drop.fields.header.name or the source"
+            )
+        return cls(F.coalesce(listed, F.array().cast(ArrayType(StringType()))), bool(properties[_COMPATIBLE]))
+
+    def without(self, name: str, column: Column) -> Column:
+        """Return a field that may be null: null where it is listed."""
+        return F.when(~F.coalesce(F.array_contains(self.listed, name), F.lit(False)), column)
+
+    def from_key(self, records: DataFrame) -> Column:
+        """Return the key without the listed fields, which is itself unless it is a struct."""
+        key, kind = F.col("key"), records.schema["key"].dataType
+        if not isinstance(kind, StructType):
+            return key
+        for field in kind.fields:
+            if field.nullable or not self.compatible:
+                quoted = "`" + field.name.replace("`", "``") + "`"
+                key = key.withField(quoted, self.without(field.name, F.col("key")[field.name]))
+        return key

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 from pyspark.sql.types import ArrayType, DataType, StructType
 
 from fencepost.api.config_def import ConfigDef
+from fencepost.api.errors import ConfigError
 from fencepost.config.validators import not_blank
-from fencepost.transforms.base import PartTransformation, RecordTransformation, formatted, planned_by_schema, rebuilt
+from fencepost.transforms.base import (
+    PartTransformation,
+    RecordTransformation,
+    define_null_default,
+    formatted,
+    planned_by_schema,
+)
+from fencepost.transforms.field_paths import content_at, define_syntax, field_path, rebuilt
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 _PLACE = re.compile(r"\$\{(topic|timestamp)\}")
@@ -72,7 +81,18 @@ class TimestampRouter(RecordTransformation):
 class ValueToKey(PartTransformation):
     """Sets the key to a struct of fields of the value; the key of a null value is null."""
 
-    definitions = ConfigDef().define("fields", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The fields.")
+    definitions = define_syntax(
+        define_null_default(
+            ConfigDef().define("fields", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The fields.")
+        )
+    )
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """Set the properties. Raises ConfigError for fields that would have one name in the key."""
+        super().configure(configs)
+        self._paths = [field_path(name, self.properties, "fields") for name in self.properties["fields"]]
+        if len({path[-1] for path in self._paths}) < len(self._paths):
+            raise ConfigError("fields has several fields of one name: a key cannot hold them all", name="fields")
 
     def apply(self, records: DataFrame) -> DataFrame:
         """Return the records with their key."""
@@ -80,8 +100,7 @@ class ValueToKey(PartTransformation):
 
     def changed(self, column: Column, kind: DataType) -> Column:
         """Return the key for a value."""
-        names = [self.field(kind, name).name for name in self.properties["fields"]]
-        return rebuilt(column, [column.getField(name).alias(name) for name in names])
+        return rebuilt(column, [content_at(column, path).alias(self.field(kind, path).name) for path in self._paths])
 
 
 @planned_by_schema

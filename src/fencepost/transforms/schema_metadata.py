@@ -12,7 +12,7 @@ from pyspark.sql import types as t
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
 from fencepost.api.schema_name import SCHEMA_METADATA
-from fencepost.transforms.base import PartTransformation, planned_by_schema
+from fencepost.transforms.base import PartTransformation, define_null_default, planned_by_schema
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 
@@ -25,15 +25,11 @@ class SetSchemaMetadata(PartTransformation):
     have a predicate, because the records of one batch share their schema, and it needs a struct with a schema.
     """
 
-    definitions = (
+    definitions = define_null_default(
         ConfigDef()
         .define("schema.name", _Type.STRING, None, _Importance.HIGH, "The name.")
         .define("schema.version", _Type.INT, None, _Importance.HIGH, "The version.")
-        .define(
-            "replace.null.with.default", _Type.BOOLEAN, True, _Importance.MEDIUM,
-            "Accepted for compatibility: Spark's types carry no default values to replace nulls with.",
-        )
-    )  # fmt: skip
+    )
 
     def configure(self, configs: Mapping[str, str]) -> None:
         """Set the properties. Raises ConfigError if they set nothing."""
@@ -55,7 +51,7 @@ class SetSchemaMetadata(PartTransformation):
 
     def changed(self, column: Column, kind: t.DataType) -> Column:
         """Return the part unchanged."""
-        self.fields(kind)
+        self.struct(kind)
         return column
 
 

@@ -13,7 +13,8 @@ from pyspark.sql import types as t
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.config.validators import one_of
-from fencepost.transforms.base import PartTransformation, formatted, planned_by_schema, rebuilt
+from fencepost.transforms.base import PartTransformation, define_null_default, formatted, planned_by_schema
+from fencepost.transforms.field_paths import Change, define_syntax, field_path, with_changes
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 
@@ -40,7 +41,7 @@ class TimestampConverter(PartTransformation):
     completely fails the task. A text without an offset is in UTC. TIME needs `spark.sql.timeType.enabled=true`.
     """
 
-    definitions = (
+    definitions = define_syntax(define_null_default(
         ConfigDef()
         .define("field", _Type.STRING, "", _Importance.HIGH, "The field with the time; empty: the whole key or value is the time.")
         .define(
@@ -52,7 +53,7 @@ class TimestampConverter(PartTransformation):
             "unix.precision", _Type.STRING, "milliseconds", _Importance.LOW,
             f"The unit of numbers, counted from 1970: {', '.join(_PER_SECOND)}.", validator=one_of(tuple(_PER_SECOND)),
         )
-    )  # fmt: skip
+    ))  # fmt: skip
 
     def configure(self, configs: Mapping[str, str]) -> None:
         """Set the properties.
@@ -60,6 +61,7 @@ class TimestampConverter(PartTransformation):
         Raises ConfigError for texts without a format, or a format that Spark reads differently.
         """
         super().configure(configs)
+        field_path(self.properties["field"], self.properties, "field")
         self._pattern: str = self.properties["format"]
         self._letters = _QUOTED.sub("", self._pattern)
         self._per_second = _PER_SECOND[self.properties["unix.precision"].lower()]
@@ -88,14 +90,10 @@ class TimestampConverter(PartTransformation):
         name = self.properties["field"]
         if not name:
             return self._converted(column, kind, self.part)
-        self.field(kind, name)
-        fields = []
-        for field in self.fields(kind):
-            content = column.getField(field.name)
-            if field.name == name:
-                content = self._converted(content, field.dataType, name)
-            fields.append(content.alias(field.name))
-        return rebuilt(column, fields)
+        path = field_path(name, self.properties, "field")
+        self.field(kind, path)
+        change: Change = lambda content, field: {field.name: self._converted(content, field.dataType, name)}  # noqa: E731
+        return with_changes(column, self.struct(kind), {path: change})
 
     def _converted(self, column: Column, kind: t.DataType, name: str) -> Column:
         milliseconds = self._milliseconds(column, kind, name)

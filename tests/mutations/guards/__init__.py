@@ -13,6 +13,7 @@ from tests.mutations.guards import (
     runtime,
     spark,
     storage,
+    transforms,
 )
 
 GUARDS = (
@@ -26,4 +27,5 @@ GUARDS = (
     *runtime.GUARDS,
     *spark.GUARDS,
     *storage.GUARDS,
+    *transforms.GUARDS,
 )

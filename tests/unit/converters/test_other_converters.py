@@ -57,8 +57,14 @@ def test_string_converter_writes_text_unchanged(kind: Any):
 
 def test_string_converter_writes_another_encoding_if_configured():
     assert strings(pa.array(["é", None]), converter_encoding="ISO-8859-1") == [b"\xe9", None]
-    with pytest.raises(ConfigError, match=r"converter\.encoding.*UTF-8"):
-        strings(pa.array(["é"]), converter_encoding="UTF-99")
+    for name in ("UTF-99", "hex"):
+        with pytest.raises(ConfigError, match=r"converter\.encoding.*UTF-8"):
+            strings(pa.array(["é"]), converter_encoding=name)
+
+
+@pytest.mark.parametrize(("name", "written"), [("UTF-16", b"\xfe\xff\0\xe9"), ("UTF-32", b"\0\0\0\xe9")])
+def test_encodings_without_an_order_of_bytes_have_that_of_java(name: str, written: bytes):
+    assert strings(pa.array(["é", "", None]), converter_encoding=name) == [written, b"", None]
 
 
 @pytest.mark.parametrize(

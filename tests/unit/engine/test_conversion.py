@@ -13,7 +13,15 @@ from fencepost.api.ddl import parse_columns
 from fencepost.api.errors import DataError
 from fencepost.config.error_handling import ErrorHandling, Tolerance
 from fencepost.converters import StringConverter
-from fencepost.engine.conversion import ColumnTypes, Converted, column_types, convert, in_record_order
+from fencepost.engine.conversion import (
+    ColumnTypes,
+    Converted,
+    column_types,
+    convert,
+    converted_by,
+    header_converted_by,
+    in_record_order,
+)
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.pipeline import Pipeline
 from fencepost.kafka.records.columns import Records
@@ -156,3 +164,13 @@ def test_groups_of_a_topic_are_joined_in_record_order():
     assert joined.rows is not None
     assert joined.rows.to_pylist() == [0, 2, 3, 4]
     assert other.topic == "u"
+
+
+@pytest.mark.parametrize("schema", [None, spark.NullType()])
+def test_a_column_of_nulls_without_a_schema_is_null_whatever_its_type(schema: spark.DataType | None):
+    """The type is an accident, for example of the field that a transform extracts."""
+    values = pa.nulls(2, pa.string())
+    assert converted_by(bytes_converter(), "t", schema, values).to_pylist() == [None, None]
+    assert header_converted_by(bytes_converter(), "t", schema, values).to_pylist() == [None, None]
+    with pytest.raises(DataError, match="ByteArrayConverter takes BINARY only"):
+        converted_by(bytes_converter(), "t", spark.StringType(), values)

@@ -6,6 +6,7 @@ import datetime as dt
 import decimal
 import json
 import re
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
@@ -14,10 +15,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as t
 
+from fencepost import converters
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.record import RefusedRow, SourceRecord
 from fencepost.config.error_handling import ErrorHandling
-from fencepost.engine.conversion import ROW
+from fencepost.config.plugin_sources import ANY_MODULE
+from fencepost.config.plugins import PluginKind, find_plugin
+from fencepost.engine.conversion import ROW, convert, in_record_order
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.errors import RecordRefusedError
 from fencepost.engine.grouping import RecordGroup, group_records, json_text, signature
@@ -224,3 +228,44 @@ def test_a_field_that_the_schema_does_not_have_is_refused(schema: str, value: ob
 def test_fields_may_be_missing_and_in_any_order():
     (group,) = grouped([record({"b": "x", "a": 1}, value_schema="a INT, b STRING, c STRING")])
     assert group.columns["value"].to_pylist() == [{"a": 1, "b": "x", "c": None}]
+
+
+VALUES = {
+    "ByteArrayConverter": b"x",
+    "ShortConverter": 1,
+    "IntegerConverter": 1,
+    "LongConverter": 1,
+    "BooleanConverter": True,
+}
+SCHEMAS = {"ShortConverter": "SMALLINT", "IntegerConverter": "INT", "FloatConverter": "FLOAT"}
+
+
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("name", sorted(converters.__all__))
+def test_what_is_null_and_has_no_schema_is_null_in_every_format(name: str, *, beside: bool) -> None:
+    """Value, key and headers; alone, and among other records of the batch."""
+    header = find_plugin(PluginKind.HEADER_CONVERTER, name, property_name="header.converter", sources=ANY_MODULE)()
+    header.configure({})
+    steps = replace(pipeline(), header_converter=header)
+    if name != "SimpleHeaderConverter":
+        steps = replace(steps, key_converter=header, value_converter=header)
+    full = VALUES.get(name, 1.5)
+    given = [SourceRecord({}, {}, "t", None, key=None, headers=[("h", None)])]
+    if beside:
+        schema = SCHEMAS.get(name)
+        more = {} if name in SCHEMAS or name == "SimpleHeaderConverter" else {"headers": [("h", full), ("h", None)]}
+        given.append(SourceRecord({}, {}, "t", full, value_schema=schema, key=full, key_schema=schema, **more))  # type: ignore[arg-type]
+        given.append(SourceRecord({}, {}, "t", None, key=full, key_schema=schema))
+        given.append(SourceRecord({}, {}, "t", full, value_schema=schema, key=None))
+    errors = ErrorHandler(steps.errors)
+    groups = group_records(given, steps, errors)
+    (found,) = in_record_order(
+        part for group in groups for part in convert(group.columns, group.types, steps, errors, "t")
+    )
+    records = found.records
+    assert [value is None for value in records.value.to_pylist()] == [one.value is None for one in given]
+    keys = [None] * len(given) if records.key is None else records.key.to_pylist()
+    assert [key is None for key in keys] == [one.key is None for one in given]
+    assert records.headers is not None
+    found_headers = [[pair["value"] is None for pair in pairs or []] for pairs in records.headers.to_pylist()]
+    assert found_headers == [[value is None for _, value in one.headers] for one in given]

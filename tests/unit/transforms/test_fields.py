@@ -40,7 +40,6 @@ def test_insert_field_replaces_a_field_in_its_place(spark: SparkSession) -> None
     [
         ({}, "No field to insert"),
         ({"static.field": "a"}, "belong together"),
-        ({"offset.field": "o"}, "offset.field has no meaning for a source"),
     ],
 )
 def test_insert_field_refuses_invalid_properties(properties: dict[str, str], message: str) -> None:

@@ -82,6 +82,10 @@ INSERT = {"topic.field": "t", "partition.field": "p", "timestamp.field": "at", "
 CHAINS: Mapping[str, tuple[Step, ...]] = {
     "InsertField": (step("InsertField$Value", INSERT),),
     "InsertField of keys": (step("HoistField$Key", {"field": "id"}), step("InsertField$Key", INSERT)),
+    "fields within structs": (
+        step("MaskField$Value", {"fields": "inner.b.c", "field.syntax.version": "V2"}),
+        step("InsertField$Value", {"static.field": "inner.s!", "static.value": "x", "field.syntax.version": "V2"}),
+    ),
     "ReplaceField": (step("ReplaceField$Value", {"exclude": "ok", "renames": "n:number"}),),
     "ExtractField": (step("ExtractField$Value", {"field": "inner"}),),
     "MaskField": (step("MaskField$Value", {"fields": "n,text"}),),

@@ -3,29 +3,30 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from fencepost import ConfigError, DataError
-from fencepost.transforms.chain import Step
+from fencepost.transforms.chain import Step, apply_chain
 from fencepost.transforms.new_record_state import ExtractNewRecordState
-from tests.unit.transforms.support import Records, applied
+from tests.unit.transforms.support import Records, applied, plain, predicate
 
+ROW = "STRUCT<id: INT, name: STRING>"
 ENVELOPE = (
-    "STRUCT<before: STRUCT<id: INT, name: STRING>, after: STRUCT<id: INT, name: STRING>, "
-    "source: STRUCT<table: STRING, lsn: BIGINT>, op: STRING, ts_ms: BIGINT>"
+    f"STRUCT<before: {ROW}, after: {ROW}, source: STRUCT<table: STRING, lsn: BIGINT>, op: STRING, ts_ms: BIGINT, "
+    "transaction: STRUCT<id: STRING, total_order: BIGINT>>"
 )
-SOURCE = ("people", 7)
-EVENTS = Records(
-    ENVELOPE,
-    [
-        {"value": (None, (1, "Ada"), SOURCE, "r", 5)},
-        {"value": (None, (1, "Bob"), SOURCE, "u", 5)},
-        {"value": ((1, None), None, SOURCE, "d", 5)},
-        {"value": None},
-        {"value": (None, None, SOURCE, "t", 5)},
-    ],
-)
+SOURCE, TRANSACTION = ("people", 7), ("tx1", 3)
+READ = {"key": "1", "value": (None, (1, "Ada"), SOURCE, "r", 5, None)}
+UPDATE = {"key": "1", "value": (None, (1, "Bob"), SOURCE, "u", 5, TRANSACTION)}
+DELETE = {"key": "1", "value": ((1, None), None, SOURCE, "d", 5, TRANSACTION), "timestamp": 5}
+TOMBSTONE = {"key": "1", "value": None, "timestamp": 9}
+TRUNCATE = {"value": (None, None, SOURCE, "t", 5, None)}
+EVENTS = Records(ENVELOPE, [READ, UPDATE, DELETE, TOMBSTONE, TRUNCATE], key="STRING")
 ROWS = [{"id": 1, "name": "Ada"}, {"id": 1, "name": "Bob"}]
+LIVING = [{**row, "__deleted": "false"} for row in ROWS]
+REWRITTEN = {"id": 1, "name": None, "__deleted": "true"}
+MODE = "delete_tombstone_handling_mode"
 
 
 def extracting(**properties: str) -> Step:
@@ -40,30 +41,136 @@ def extracting(**properties: str) -> Step:
         ("drop", ROWS),
         ("tombstone", [*ROWS, None]),
         ("delete-to-tombstone", [*ROWS, None]),
-        ("rewrite", [*({**row, "__deleted": "false"} for row in ROWS), {"id": 1, "name": None, "__deleted": "true"}]),
-        (
-            "rewrite-with-tombstone",
-            [*({**row, "__deleted": "false"} for row in ROWS), {"id": 1, "name": None, "__deleted": "true"}, None],
-        ),
+        ("rewrite", [*LIVING, REWRITTEN]),
+        ("rewrite-with-tombstone", [*LIVING, REWRITTEN, None]),
     ],
 )
 def test_events_become_rows_and_deletes_what_the_mode_says(spark: SparkSession, mode: str, left: list[Any]) -> None:
-    assert applied(spark, EVENTS, extracting(delete_tombstone_handling_mode=mode)) == left
+    assert applied(spark, EVENTS, extracting(**{MODE: mode})) == left
+
+
+@pytest.mark.parametrize("mode", ["tombstone", "delete-to-tombstone"])
+def test_a_delete_without_a_tombstone_becomes_the_null_value(spark: SparkSession, mode: str) -> None:
+    """Its key, timestamp and headers are those of the delete."""
+    step = extracting(**{MODE: mode}, add_headers="op,ts_ms")
+    (frame,) = [apply_chain(EVENTS.with_rows(DELETE).frame(spark), [step])]
+    (found,) = [plain(row) for row in frame.collect()]
+    assert (found["key"], found["value"], found["timestamp"]) == ("1", None, 5)
+    assert found["headers"] == [{"key": "__op", "value": b"d"}, {"key": "__ts_ms", "value": b"5"}]
+
+
+@pytest.mark.parametrize(("mode", "left"), [("tombstone", []), ("drop", []), ("rewrite-with-tombstone", [None])])
+def test_tombstones_without_a_schema_are_as_others(spark: SparkSession, mode: str, left: list[Any]) -> None:
+    alone = Records("VOID", [{"key": "1"}], key="STRING")
+    assert applied(spark, alone, extracting(**{MODE: mode})) == left
+
+
+def test_a_predicate_keeps_records_that_the_transform_would_drop(spark: SparkSession) -> None:
+    """Tombstones of another topic, to which the transform does not apply."""
+    records = Records("VOID", [{"topic": "mine"}, {"topic": "changes"}])
+    step = Step(extracting().transform, predicate("TopicNameMatches", {"pattern": "changes"}))
+    assert applied(spark, records, step, column="topic") == ["mine"]
 
 
 def test_fields_of_the_event_can_be_added(spark: SparkSession) -> None:
-    step = extracting(add_fields="op,table,source.lsn:position", delete_tombstone_handling_mode="drop")
-    first = applied(spark, EVENTS, step)[0]
-    assert first == {"id": 1, "name": "Ada", "__op": "r", "__table": "people", "__position": 7}
+    step = extracting(add_fields="op,table,id,source.lsn:position,before.id,ts_us,transaction.total_order")
+    first, second, _ = applied(spark, EVENTS, step)
+    added = {"__op": "r", "__table": "people", "__position": 7, "__before_id": None}
+    assert first == {"id": 1, "name": "Ada", **added, "__id": None, "__transaction_total_order": None}
+    assert (second["__id"], second["__transaction_total_order"]) == ("tx1", 3)
+
+
+def test_a_prefix_begins_the_names_of_added_fields_and_headers(spark: SparkSession) -> None:
+    step = extracting(add_fields="op:what", add_fields_prefix="f.", add_headers="table", add_headers_prefix="h.")
+    first = apply_chain(EVENTS.frame(spark), [step]).collect()[0]
+    assert plain(first)["value"] == {"id": 1, "name": "Ada", "f.what": "r"}
+    assert plain(first)["headers"] == [{"key": "h.table", "value": b"people"}]
+
+
+def test_a_tombstone_that_stays_gets_the_header_op_alone(spark: SparkSession) -> None:
+    step = extracting(**{MODE: "rewrite-with-tombstone"}, add_headers="table,op:what")
+    given = EVENTS.with_rows(DELETE, {**TOMBSTONE, "headers": [("h", b"x")]})
+    deleted, buried = applied(spark, given, step, column="headers")
+    assert deleted == [{"key": "__table", "value": b"people"}, {"key": "__what", "value": b"d"}]
+    assert buried == [{"key": "h", "value": b"x"}, {"key": "__what", "value": b"d"}]
+
+
+def test_a_column_routes_rows_and_deletes_to_their_topics(spark: SparkSession) -> None:
+    named = {**DELETE, "value": ((1, "Eve"), *DELETE["value"][1:])}  # type: ignore[index]
+    given = EVENTS.with_rows(READ, named, DELETE)
+    step = extracting(route_by_field="name")
+    assert applied(spark, given, step, column="topic") == ["Ada", "Eve", "t"]
+    assert not step.transform.keeps_topics  # type: ignore[attr-defined]
+    assert extracting().transform.keeps_topics  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("column", "reason"), [("nothing", "does not|do not have"), ("id", "of type int")])
+def test_a_column_that_cannot_route_is_refused(spark: SparkSession, column: str, reason: str) -> None:
+    with pytest.raises(DataError, match=reason):
+        applied(spark, EVENTS, extracting(route_by_field=column))
+
+
+def test_fields_that_a_header_lists_are_not_published(spark: SparkSession) -> None:
+    listed = [("drop", b'["name","__op"]')]
+    rows = [{**READ, "headers": listed}, READ, {**DELETE, "headers": listed}]
+    step = extracting(drop_fields_header_name="drop", add_fields="op", **{MODE: "rewrite"})
+    assert applied(spark, EVENTS.with_rows(*rows), step) == [
+        {"id": 1, "name": None, "__deleted": "false", "__op": None},
+        {"id": 1, "name": "Ada", "__deleted": "false", "__op": "r"},
+        {"id": 1, "name": None, "__deleted": "true", "__op": None},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("properties", "key"),
+    [
+        ({}, {"id": 1, "name": "k"}),
+        ({"drop_fields_from_key": "true"}, {"id": 1, "name": None}),
+        (
+            {"drop_fields_from_key": "true", "drop_fields_keep_schema_compatible": "false"},
+            {"id": None, "name": None},
+        ),
+    ],
+)
+def test_listed_fields_leave_the_key_if_that_is_wanted(spark: SparkSession, properties: Any, key: Any) -> None:
+    """Those that may not be null only if the schema need not stay compatible."""
+    row = {**READ, "key": (1, "k"), "headers": [("drop", b'["id","name"]')]}
+    given = Records(ENVELOPE, [row], key="STRUCT<id: INT NOT NULL, name: STRING>")
+    assert applied(spark, given, extracting(drop_fields_header_name="drop", **properties), column="key") == [key]
+
+
+def test_a_header_that_is_no_list_of_fields_is_refused(spark: SparkSession) -> None:
+    given = EVENTS.with_rows({**READ, "headers": [("drop", b"name")]})
+    with pytest.raises(PySparkException, match="The header drop must be a list of fields"):
+        applied(spark, given, extracting(drop_fields_header_name="drop"))
+
+
+def test_events_without_a_schema_have_one_side_only(spark: SparkSession) -> None:
+    rest = "source: STRUCT<lsn: BIGINT>, op: STRING"
+    created = Records(f"STRUCT<before: VOID, after: {ROW}, {rest}>", [{"value": (None, (1, "Ada"), (7,), "c")}])
+    deleted = Records(f"STRUCT<before: {ROW}, after: VOID, {rest}>", [{"value": ((1, "Ada"), None, (7,), "d")}])
+    assert applied(spark, created, extracting()) == [{"id": 1, "name": "Ada"}]
+    assert applied(spark, deleted, extracting()) == [None]
+    assert applied(spark, deleted, extracting(**{MODE: "rewrite"})) == [{"id": 1, "name": "Ada", "__deleted": "true"}]
 
 
 def test_records_that_are_no_events_stay(spark: SparkSession) -> None:
     others = Records("STRUCT<id: INT>", [{"value": (1,)}])
-    assert applied(spark, others, extracting()) == [{"id": 1}]
+    assert applied(spark, others, extracting(add_headers="op")) == [{"id": 1}]
+    assert applied(spark, others, extracting(add_headers="op"), column="headers") == [[]]
 
 
-def test_unknown_fields_and_properties_are_refused(spark: SparkSession) -> None:
-    with pytest.raises(DataError, match="nothing"):
-        applied(spark, EVENTS, extracting(add_fields="nothing"))
-    with pytest.raises(ConfigError, match=r"delete\.tombstone\.handling\.mode"):
-        extracting(drop_tombstones="false")
+def test_fields_that_events_do_not_have_are_left_out(spark: SparkSession) -> None:
+    """As Debezium does: other connectors of the group may have them."""
+    assert applied(spark, EVENTS, extracting(add_fields="nothing,transaction.nothing,ts_ns"))[:2] == ROWS
+
+
+def test_names_that_rows_have_already_are_refused(spark: SparkSession) -> None:
+    with pytest.raises(DataError, match=r"have already: id\..*add\.fields\.prefix"):
+        applied(spark, EVENTS, extracting(add_fields="id", add_fields_prefix=""))
+
+
+@pytest.mark.parametrize("field", ["other.name", "source.a.b", "source."])
+def test_malformed_names_of_fields_are_refused(field: str) -> None:
+    with pytest.raises(ConfigError, match=r"add\.headers has .*source\.lsn"):
+        extracting(add_headers=field)

@@ -8,7 +8,7 @@ imported, and the connector's code runs.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -19,8 +19,9 @@ from fencepost.api.secrets import HIDDEN, hide, is_secret_name, secret_values
 from fencepost.api.source import SourceConnector
 from fencepost.config.client_overrides import ClientKind
 from fencepost.config.config_transformer import TransformedConfig
-from fencepost.config.connector_config import ConnectorConfig, connector_config_def, plugin_aliases
+from fencepost.config.connector_config import ConnectorConfig, below, connector_config_def, plugin_aliases
 from fencepost.config.connector_instance import ConnectorInstance
+from fencepost.config.java_properties import refusals, takes_any_property, without_effect
 from fencepost.config.log_context import log_context
 from fencepost.config.plugin_instances import plugin_definitions
 from fencepost.config.plugins import PluginKind, find_plugin, plugin_version
@@ -62,6 +63,8 @@ class _Section:
     found: list[ConfigValue] = field(default_factory=list)
     undefined: str | None = None
     """The prefix below which undefined properties are allowed: the plugin's own, if it defines none."""
+    without_effect: Collection[str] = ()
+    """Properties that are accepted though they change nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +178,8 @@ def _unknown(
     config: Mapping[str, str], sections: Sequence[_Section], keys: Mapping[str, ConfigKey], *, others_allowed: bool
 ) -> dict[str, str | None]:
     prefixes = [section.undefined for section in sections if section.undefined]
-    known = keys if others_allowed else {**keys, _TOPIC: None}
+    accepted = {name for section in sections for name in section.without_effect}
+    known = accepted.union(keys, () if others_allowed else (_TOPIC,))
     return unknown_properties(config, known, open_prefixes=prefixes, only_alike=others_allowed)
 
 
@@ -257,9 +261,25 @@ def _converter(worker: WorkerConfig, role: str, config: Mapping[str, str]) -> _S
     except ConfigError:
         # Reported on the property that names it.
         return _Section({})
-    definitions = _copied(plugin_definitions(_ROLES[role], plugin), prefix=f"{role}.")
-    undefined = None if definitions.keys() else f"{role}."
-    return _Section(definitions.keys(), _checked(definitions, config, plugin), undefined)
+    prefix = f"{role}."
+    definitions = _copied(plugin_definitions(_ROLES[role], plugin), prefix=prefix)
+    found = [*_checked(definitions, config, plugin), *_refused(plugin, prefix, config)]
+    return _of_plugin(definitions, found, plugin, prefix, definitions.keys())
+
+
+def _of_plugin(
+    definitions: ConfigDef, found: list[ConfigValue], plugin: type[Any], prefix: str, own: Collection[str]
+) -> _Section:
+    accepted = [prefix + name for name in without_effect(plugin)]
+    return _Section(definitions.keys(), found, prefix if takes_any_property(plugin, own) else None, accepted)
+
+
+def _refused(plugin: type[Any], prefix: str, config: Mapping[str, str]) -> list[ConfigValue]:
+    """The properties that the plugin's Java class has, and that it does not do."""
+    given = below(config, prefix)
+    return [
+        ConfigValue(prefix + name, given[name], errors=[message]) for name, message in refusals(plugin, given).items()
+    ]
 
 
 def _chained(worker: WorkerConfig, what: str, alias: str, config: Mapping[str, str]) -> _Section:
@@ -289,9 +309,11 @@ def _chained(worker: WorkerConfig, what: str, alias: str, config: Mapping[str, s
         "The version of the plugin; it must be the installed one. Unset: any.",
         group=group, order_in_group=1, width=_W.LONG,
     )  # fmt: skip
-    defined = plugin is not None and _define_own(definitions, plugin, what, prefix, group)
+    own = () if plugin is None else _define_own(definitions, plugin, what, prefix, group)
     found += _checked(definitions, config, plugin)
-    return _Section(definitions.keys(), found, None if defined else prefix)
+    if plugin is None:
+        return _Section(definitions.keys(), found, prefix)
+    return _of_plugin(definitions, [*found, *_refused(plugin, prefix, config)], plugin, prefix, own)
 
 
 def _checked(definitions: ConfigDef, config: Mapping[str, str], plugin: type[Any] | None) -> list[ConfigValue]:
@@ -300,8 +322,8 @@ def _checked(definitions: ConfigDef, config: Mapping[str, str], plugin: type[Any
     return call_plugin(f"A validator in the config(){name}", definitions.validate, config)
 
 
-def _define_own(definitions: ConfigDef, plugin: type[Any], what: str, prefix: str, group: str) -> bool:
-    """Add a plugin's own properties, and the common ones of transforms. False if the plugin defines none."""
+def _define_own(definitions: ConfigDef, plugin: type[Any], what: str, prefix: str, group: str) -> Collection[str]:
+    """Add a plugin's own properties, which are returned, and the common ones of transforms."""
     own = _copied(plugin_definitions(_CHAINS[what], plugin), prefix=prefix).keys()
     for key in own.values():
         _define(definitions, key, group=group, order=len(definitions.keys()))
@@ -315,7 +337,7 @@ def _define_own(definitions: ConfigDef, plugin: type[Any], what: str, prefix: st
             "The alias of the predicate that says which records the transform applies to. Unset: to all.",
             group=group, order_in_group=len(definitions.keys()),
         )  # fmt: skip
-    return bool(own)
+    return own.keys()
 
 
 def _version_errors(name: str, config: Mapping[str, str], installed: str) -> list[ConfigValue]:

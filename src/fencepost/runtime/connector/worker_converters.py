@@ -8,6 +8,7 @@ from typing import Final
 
 from fencepost.api.errors import FencepostError
 from fencepost.config.connector_config import below
+from fencepost.config.java_properties import takes_any_property, without_effect
 from fencepost.config.plugin_instances import plugin_definitions
 from fencepost.config.plugins import PluginKind, find_plugin
 from fencepost.config.unknown_properties import unknown_properties
@@ -35,8 +36,9 @@ def warn_of_unknown_converter_properties(worker: WorkerConfig) -> None:
         except FencepostError:
             # Reported to the connectors that use it.
             continue
-        if defined:
-            for name, nearest in unknown_properties(given, {*defined, _VERSION}).items():
+        if not takes_any_property(plugin, defined):
+            known = {*defined, *without_effect(plugin), _VERSION}
+            for name, nearest in unknown_properties(given, known).items():
                 hint = "" if nearest is None else f": did you mean {role}.{nearest}?"
                 _log.warning(
                     "The property %s.%s, set in %s, is not known to %s and has no effect%s",

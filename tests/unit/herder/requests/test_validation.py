@@ -250,8 +250,26 @@ def test_the_properties_of_a_function_that_make_records_are_documented():
             {"value.converter": "JsonConverter", "value.converter.schema.enable": "false"},
             {"value.converter.schema.enable": "value.converter.schemas.enable"},
         ),
-        (CONFIG, {"value.converter": "ByteArrayConverter", "value.converter.own": "1"}, {}),
-        (CONFIG, {"transforms": "f", "transforms.f.type": "Filter", "transforms.f.own": "1"}, {}),
+        (
+            CONFIG,
+            {
+                "value.converter": "ByteArrayConverter",
+                "value.converter.surplus": "1",
+                "value.converter.converter.type": "value",
+            },
+            {"value.converter.surplus": None},
+        ),
+        (CONFIG, {"header.converter": "SimpleHeaderConverter", "header.converter.converter.type": "header"}, {}),
+        (
+            CONFIG,
+            {"transforms": "f", "transforms.f.type": "Filter", "transforms.f.surplus": "1"},
+            {"transforms.f.surplus": None},
+        ),
+        (
+            CONFIG,
+            {"predicates": "p", "predicates.p.type": "RecordIsTombstone", "predicates.p.surplus": "1"},
+            {"predicates.p.surplus": None},
+        ),
         (
             CONFIG,
             {"transforms": "h", "transforms.h.type": "HoistField$Value", "transforms.h.fields": "1"},
@@ -287,6 +305,35 @@ def test_an_unknown_property_is_logged_and_is_not_an_error(
         f"Connector c has an unknown property, {name}" + (f": did you mean {nearest}?" if nearest else "")
         for name, nearest in unknown.items()
     ]
+
+
+@pytest.mark.parametrize(
+    ("of", "type_", "refused", "hint"),
+    [
+        ("transforms", "ReplaceField$Value", "blacklist", "set exclude"),
+        ("transforms", "Filter", "condition", "set predicate"),
+        ("transforms", "InsertField$Key", "offset.field", "no meaning for a source"),
+        ("transforms", "ExtractNewRecordState", "drop.tombstones", "set delete.tombstone.handling.mode"),
+    ],
+)
+def test_what_only_the_java_class_does_is_an_error_of_that_property(of: str, type_: str, refused: str, hint: str):
+    own = {"InsertField$Key": {"transforms.a.static.field": "f", "transforms.a.static.value": "v"}}.get(type_, {})
+    given = {**CONFIG, **own, of: "a", f"{of}.a.type": type_, f"{of}.a.{refused}": "x"}
+    infos = _validate(given)
+    assert _errors(infos) == {f"{of}.a.{refused}": 1}
+    # It is shown beside other errors, with which no chain is built.
+    assert f"{of}.a.{refused}" in _errors(_validate(given, **{"tasks.max": "0"}))
+    (error,) = _info(infos, f"{of}.a.{refused}").value.errors
+    assert f"The property {refused} of {type_.partition('$')[0]}" in error
+    assert hint in error
+
+
+@pytest.mark.parametrize("role", ["key.converter", "value.converter", "header.converter"])
+def test_what_only_javas_converter_does_is_an_error_of_that_property(role: str):
+    name = f"{role}.value.serializer.encoding"
+    infos = _validate(CONFIG, **{role: "StringConverter", name: "UTF-16"})
+    assert _errors(infos) == {name: 1}
+    assert "set converter.encoding" in _info(infos, name).value.errors[0]
 
 
 @pytest.fixture

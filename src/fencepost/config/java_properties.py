@@ -1,0 +1,75 @@
+"""Properties that the Java classes of the built-in plugins have, and ours do not define.
+
+A property is one of four things: defined by our class; without an effect on a source, and accepted; refused, because
+records would differ from Java's; or known to neither, which is a warning, as Java ignores it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+_CONVERTERS: Final = "fencepost.converters"
+_TRANSFORMS: Final = "fencepost.transforms"
+
+_FILTER: Final = "this Filter has no condition and would drop all records: set predicate instead"
+_ENCODING: Final = "set converter.encoding instead"
+_MODE: Final = "set delete.tombstone.handling.mode instead"
+
+REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
+    f"{_CONVERTERS}.string_converter.StringConverter": {
+        "key.serializer.encoding": _ENCODING,
+        "value.serializer.encoding": _ENCODING,
+    },
+    f"{_TRANSFORMS}.fields.InsertField": {
+        "offset.field": "it has no meaning for a source, because the offset is not known before the record is written",
+    },
+    f"{_TRANSFORMS}.fields.ReplaceField": {
+        "blacklist": "set exclude instead",
+        "whitelist": "set include instead",
+    },
+    f"{_TRANSFORMS}.filter.Filter": {"condition": _FILTER, "filter.condition": _FILTER},
+    f"{_TRANSFORMS}.new_record_state.ExtractNewRecordState": {
+        "drop.tombstones": _MODE,
+        "delete.handling.mode": _MODE,
+        "operation.header": "set add.headers=op instead",
+        "add.source.fields": "set add.fields instead",
+    },
+}
+"""Why each property of a class is refused: its own ones of today, and former ones that other guides still name."""
+
+WITHOUT_EFFECT: Final[Mapping[str, frozenset[str]]] = {
+    f"{_CONVERTERS}.base.BuiltinConverter": frozenset({"converter.type"}),
+    f"{_CONVERTERS}.simple_header_converter.SimpleHeaderConverter": frozenset({"converter.type"}),
+    f"{_CONVERTERS}.string_converter.StringConverter": frozenset(
+        {"deserializer.encoding", "key.deserializer.encoding", "value.deserializer.encoding"}
+    ),
+}
+"""Properties for the way from Kafka to Connect, and those that a worker of Java sets itself."""
+
+
+def refusals(plugin: type[Any], properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the refused properties of a plugin's class that are given, each with a message."""
+    return {
+        name: f"The property {name} of {plugin.__name__} is not supported: {reason}. Remove {name}"
+        for table in _of_class(plugin, REFUSED)
+        for name, reason in table.items()
+        if properties.get(name, "").strip()
+    }
+
+
+def without_effect(plugin: type[Any]) -> frozenset[str]:
+    """Return the properties of a plugin's class that are accepted, though they change nothing."""
+    return frozenset().union(*_of_class(plugin, WITHOUT_EFFECT))
+
+
+def takes_any_property(plugin: type[Any], defined: Iterable[str]) -> bool:
+    """Whether the properties of a plugin cannot be known: it defines none, and is not built in."""
+    return not list(defined) and not plugin.__module__.startswith("fencepost.")
+
+
+def _of_class(plugin: type[Any], tables: Mapping[str, Any]) -> Iterator[Any]:
+    for base in plugin.__mro__:
+        name = f"{base.__module__}.{base.__qualname__}"
+        if name in tables:
+            yield tables[name]

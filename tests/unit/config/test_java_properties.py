@@ -1,0 +1,99 @@
+"""Every property of the Java classes is one that ours has, or is refused by name, or changes nothing for a source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from fencepost.api.errors import ConfigError
+from fencepost.config.connector_config import PluginSpec, TransformSpec
+from fencepost.config.java_properties import refusals, takes_any_property, without_effect
+from fencepost.config.plugin_instances import plugin_definitions
+from fencepost.config.plugin_sources import ANY_MODULE
+from fencepost.config.plugins import PluginKind, find_plugin, plugin_entry_points
+from fencepost.engine.plugin_builder import PluginBuilder
+
+_NULLS, _SYNTAX = "replace.null.with.default", "field.syntax.version"
+_OF_CONVERTERS = ("converter.type",)
+_JSON = ("schemas.enable", "schemas.cache.size", "decimal.format", _NULLS, "schema.content")
+_STRING = ("converter.encoding", *(f"{of}serializer.encoding" for of in ("key.", "value.", "de", "key.de", "value.de")))
+
+TRANSFORMS: Mapping[str, tuple[str, ...]] = {
+    "Cast": ("spec", _NULLS),
+    "DropHeaders": ("headers",),
+    "ExtractField": ("field", _SYNTAX, _NULLS),
+    "Filter": (),
+    "Flatten": ("delimiter",),
+    "HeaderFrom": ("fields", "headers", "operation", _SYNTAX, _NULLS),
+    "HoistField": ("field",),
+    "InsertField": (
+        "topic.field", "partition.field", "offset.field", "timestamp.field", "static.field", "static.value", _SYNTAX, _NULLS,
+    ),
+    "InsertHeader": ("header", "value.literal"),
+    "MaskField": ("fields", "replacement", _SYNTAX, _NULLS),
+    "RegexRouter": ("regex", "replacement"),
+    "ReplaceField": ("exclude", "include", "renames", "blacklist", "whitelist", _SYNTAX, _NULLS),
+    "SetSchemaMetadata": ("schema.name", "schema.version", _NULLS),
+    "TimestampConverter": ("field", "target.type", "format", "unix.precision", _SYNTAX, _NULLS),
+    "TimestampRouter": ("topic.format", "timestamp.format"),
+    "ValueToKey": ("fields", _SYNTAX, _NULLS),
+    "ExtractNewRecordState": (
+        "delete.tombstone.handling.mode", "route.by.field", "add.fields", "add.fields.prefix", "add.headers",
+        "add.headers.prefix", "drop.fields.header.name", "drop.fields.from.key", "drop.fields.keep.schema.compatible",
+        "drop.tombstones", "delete.handling.mode", _NULLS,
+    ),
+}  # fmt: skip
+PREDICATES = {"HasHeaderKey": ("name",), "RecordIsTombstone": (), "TopicNameMatches": ("pattern",)}
+CONVERTERS = {
+    **dict.fromkeys(
+        (
+            "BooleanConverter", "ByteArrayConverter", "DoubleConverter", "FloatConverter", "IntegerConverter",
+            "LongConverter", "ShortConverter", "SimpleHeaderConverter",
+        ),
+        _OF_CONVERTERS,
+    ),
+    "JsonConverter": (*_JSON, *_OF_CONVERTERS),
+    "StringConverter": (*_STRING, *_OF_CONVERTERS),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "java"),
+    [
+        (PluginKind.TRANSFORMATION, TRANSFORMS), (PluginKind.PREDICATE, PREDICATES), (PluginKind.CONVERTER, CONVERTERS),
+        (PluginKind.HEADER_CONVERTER, CONVERTERS),
+    ],
+)  # fmt: skip
+def test_each_property_of_java_is_done_or_refused_or_has_no_effect(
+    kind: PluginKind, java: Mapping[str, tuple[str, ...]]
+) -> None:
+    found = set()
+    for entry in plugin_entry_points(kind):
+        name = entry.name.partition("$")[0]
+        if "." in name or not entry.value.startswith("fencepost."):
+            continue
+        found.add(name)
+        plugin = entry.load()
+        defined = plugin_definitions(kind, plugin).keys()
+        refused = refusals(plugin, dict.fromkeys(java[name], "x"))
+        assert set(java[name]) == set(defined) & set(java[name]) | set(refused) | set(without_effect(plugin)), (
+            entry.name
+        )
+        assert not set(refused) & {*defined, *without_effect(plugin)}
+        assert not takes_any_property(plugin, defined)
+    assert found == set(java)
+
+
+def test_a_subclass_refuses_what_its_base_refuses() -> None:
+    """The variants for keys are subclasses, and so are those of users."""
+    plugin = find_plugin(PluginKind.TRANSFORMATION, "InsertField$Key", property_name="type", sources=ANY_MODULE)
+    assert "no meaning for a source" in refusals(plugin, {"offset.field": "o"})["offset.field"]
+    assert refusals(plugin, {"offset.field": " "}) == {}
+
+
+def test_a_chain_with_a_refused_property_is_not_built() -> None:
+    spec = PluginSpec("ReplaceField$Value", {"blacklist": "secret"})
+    with pytest.raises(ConfigError, match="blacklist of ReplaceField is not supported: set exclude") as raised:
+        PluginBuilder(ANY_MODULE).step(TransformSpec("a", spec))
+    assert raised.value.name == "transforms.a.blacklist"
