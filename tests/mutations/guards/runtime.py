@@ -70,4 +70,11 @@ GUARDS = (
         "tests/unit/runtime/connector/test_client_properties.py::"
         "test_a_connector_of_a_group_names_only_token_endpoints_that_are_allowed",
     ),
+    Guard(
+        "the end of the samples that nobody reads",
+        "runtime/metrics/windowed.py",
+        "deque(maxlen=_WINDOWS)",
+        "deque()",
+        "tests/unit/runtime/metrics/test_worker_metrics.py::test_a_task_whose_metrics_nobody_reads_does_not_grow",
+    ),
 )

@@ -1,0 +1,112 @@
+"""A worker whose tasks move data while nobody asks it anything must not grow.
+
+`python -m tests.chaos.endurance --minutes 60` runs a worker, with a broker, for that long. It requests the creation of
+the connector and later its stop, and nothing in between: no metrics, no status. The worker's memory is sampled from
+outside. At the end a line through the last two thirds of the samples must rise by less than the bound, and each record
+must be in the topic exactly once. A run below ten minutes only shows that the program works: a worker warms up for
+minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from fencepost.embedded.broker import EmbeddedBroker
+from tests.chaos.growth import MIB, Growth, Sample
+from tests.hostile.workers import CONNECTORS, good
+from tests.support.checker import assert_exactly_once, read_offsets, read_topic
+from tests.support.topics import Topics
+from tests.support.workers import Group, Worker
+
+_TOPIC = "endurance"
+_PARTITIONS = 3
+_HEAP_MB = 160
+_SAMPLE_SECONDS = 30.0
+
+Tell = Callable[[str], None]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.endurance", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=60, help="how long the worker is left alone (60)")
+    parser.add_argument("--tasks", type=int, default=20, help="how many tasks move data (20)")
+    parser.add_argument("--poll-ms", type=int, default=5000, help="the pause between the polls of a task (5000)")
+    parser.add_argument("--bound", type=float, default=2.0, help="the growth that is too much, in MiB an hour (2)")
+    options = parser.parse_args()
+    start = time.monotonic()
+
+    def tell(text: str) -> None:
+        sys.stdout.write(f"{time.monotonic() - start:7.0f} s  {text}\n")
+        sys.stdout.flush()
+
+    with tempfile.TemporaryDirectory(prefix="fencepost-endurance-") as folder:
+        growth = _endure(Path(folder), options.minutes * 60, options.tasks, options.poll_ms, tell)
+    sound = growth.per_hour <= options.bound
+    tell(f"{'Sound' if sound else 'NOT sound'}: the worker grew by {growth}, the bound is {options.bound:g}")
+    return 0 if sound else 1
+
+
+def _endure(folder: Path, seconds: float, tasks: int, poll_ms: int, tell: Tell) -> Growth:
+    with contextlib.ExitStack() as stack:
+        broker = EmbeddedBroker(folder / "broker", heap_mb=_HEAP_MB)
+        broker.start()
+        stack.callback(broker.kill)
+        Topics(broker.bootstrap_servers).create(_TOPIC, partitions=_PARTITIONS)
+        group = Group(
+            folder,
+            broker.bootstrap_servers,
+            plugin_path=str(CONNECTORS),
+            session_timeout_ms="30000",
+            heartbeat_interval_ms="3000",
+        )
+        worker = stack.enter_context(group.worker(forked=False))
+        config = good(_TOPIC, tasks=str(tasks), poll_ms=str(poll_ms))
+        assert worker.request("PUT", f"/connectors/{_TOPIC}/config", config).status == 201
+        worker.wait_for_states(_TOPIC, *["RUNNING"] * (tasks + 1))
+        tell(
+            f"Worker {worker.process.pid} runs {tasks} tasks, which poll every {poll_ms} ms; the program is {os.getpid()}"
+        )
+        samples = _left_alone(worker, seconds, tell)
+        assert worker.request("PUT", f"/connectors/{_TOPIC}/stop").status == 204
+        worker.wait_for_states(_TOPIC, "STOPPED")
+        tell(f"{_verified(group, tasks)} records, 0 lost, 0 doubled")
+        logged = worker.process.output
+        tell(f"The worker logged {len(logged)} characters, and {logged.count(' ERROR ')} errors")
+    return Growth.of(samples)
+
+
+def _left_alone(worker: Worker, seconds: float, tell: Tell) -> list[Sample]:
+    """Sample the memory of a worker for so long."""
+    end = time.monotonic() + seconds
+    samples = [Sample.of(worker.process.pid)]
+    while (left := end - time.monotonic()) > 0:
+        time.sleep(min(_SAMPLE_SECONDS, left))
+        assert worker.process.running, worker.process.output[-4000:]
+        samples.append(Sample.of(worker.process.pid))
+        tell(f"{samples[-1].resident / MIB:.2f} MiB")
+    return samples
+
+
+def _verified(group: Group, tasks: int) -> int:
+    """Compare the topic of the stopped connector with the committed offsets, and return the number of records."""
+    servers = group.settings["bootstrap.servers"]
+    offsets = read_offsets(servers, group.settings["offset.storage.topic"], _TOPIC)
+    assert len(offsets) == tasks, f"{len(offsets)} of {tasks} tasks have committed"
+    expected = [
+        (partition["task"], seq) for partition, offset in offsets if offset for seq in range(1, offset["seq"] + 1)
+    ]
+    values = [json.loads(record.value or b"") for record in read_topic(servers, _TOPIC)]
+    assert_exactly_once([(value["task"], value["seq"]) for value in values], expected)
+    return len(expected)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
