@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import sys
 import tempfile
@@ -20,14 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fencepost.embedded.broker import EmbeddedBroker
-from tests.chaos.growth import MIB, Growth, Sample
-from tests.hostile.workers import CONNECTORS, good
-from tests.support.checker import assert_exactly_once, read_offsets, read_topic
-from tests.support.topics import Topics
-from tests.support.workers import Group, Worker
+from tests.chaos.bystander import running_bystander
+from tests.chaos.growth import MIB, Growth
 
-_TOPIC = "endurance"
-_PARTITIONS = 3
 _HEAP_MB = 160
 _SAMPLE_SECONDS = 30.0
 
@@ -59,53 +53,18 @@ def _endure(folder: Path, seconds: float, tasks: int, poll_ms: int, tell: Tell) 
         broker = EmbeddedBroker(folder / "broker", heap_mb=_HEAP_MB)
         broker.start()
         stack.callback(broker.kill)
-        Topics(broker.bootstrap_servers).create(_TOPIC, partitions=_PARTITIONS)
-        group = Group(
-            folder,
-            broker.bootstrap_servers,
-            plugin_path=str(CONNECTORS),
-            session_timeout_ms="30000",
-            heartbeat_interval_ms="3000",
-        )
-        worker = stack.enter_context(group.worker(forked=False))
-        config = good(_TOPIC, tasks=str(tasks), poll_ms=str(poll_ms))
-        assert worker.request("PUT", f"/connectors/{_TOPIC}/config", config).status == 201
-        worker.wait_for_states(_TOPIC, *["RUNNING"] * (tasks + 1))
-        tell(
-            f"Worker {worker.process.pid} runs {tasks} tasks, which poll every {poll_ms} ms; the program is {os.getpid()}"
-        )
-        samples = _left_alone(worker, seconds, tell)
-        assert worker.request("PUT", f"/connectors/{_TOPIC}/stop").status == 204
-        worker.wait_for_states(_TOPIC, "STOPPED")
-        tell(f"{_verified(group, tasks)} records, 0 lost, 0 doubled")
-        logged = worker.process.output
+        bystander = stack.enter_context(running_bystander(folder, broker.bootstrap_servers, tasks, poll_ms))
+        worker = bystander.worker.process
+        tell(f"Worker {worker.pid} runs {tasks} tasks, which poll every {poll_ms} ms; the program is {os.getpid()}")
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(min(_SAMPLE_SECONDS, left))
+            bystander.sample()
+            tell(f"{bystander.samples[-1].resident / MIB:.2f} MiB")
+        tell(f"{bystander.stopped()} records, 0 lost, 0 doubled")
+        logged = worker.output
         tell(f"The worker logged {len(logged)} characters, and {logged.count(' ERROR ')} errors")
-    return Growth.of(samples)
-
-
-def _left_alone(worker: Worker, seconds: float, tell: Tell) -> list[Sample]:
-    """Sample the memory of a worker for so long."""
-    end = time.monotonic() + seconds
-    samples = [Sample.of(worker.process.pid)]
-    while (left := end - time.monotonic()) > 0:
-        time.sleep(min(_SAMPLE_SECONDS, left))
-        assert worker.process.running, worker.process.output[-4000:]
-        samples.append(Sample.of(worker.process.pid))
-        tell(f"{samples[-1].resident / MIB:.2f} MiB")
-    return samples
-
-
-def _verified(group: Group, tasks: int) -> int:
-    """Compare the topic of the stopped connector with the committed offsets, and return the number of records."""
-    servers = group.settings["bootstrap.servers"]
-    offsets = read_offsets(servers, group.settings["offset.storage.topic"], _TOPIC)
-    assert len(offsets) == tasks, f"{len(offsets)} of {tasks} tasks have committed"
-    expected = [
-        (partition["task"], seq) for partition, offset in offsets if offset for seq in range(1, offset["seq"] + 1)
-    ]
-    values = [json.loads(record.value or b"") for record in read_topic(servers, _TOPIC)]
-    assert_exactly_once([(value["task"], value["seq"]) for value in values], expected)
-    return len(expected)
+    return Growth.of(bystander.samples)
 
 
 if __name__ == "__main__":
