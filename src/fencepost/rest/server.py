@@ -24,6 +24,7 @@ from fencepost.config.rest_config import CREDENTIALS, EVERYWHERE, LISTENERS, Lis
 from fencepost.herder.peers.rest_client import REQUEST_TIMEOUT_SECONDS, RestClient
 from fencepost.kafka.config.security import TlsConfig
 from fencepost.rest import responses
+from fencepost.rest.accept_failures import AcceptFailures
 from fencepost.rest.protocol import MAX_BODY_BYTES, HttpProtocol
 from fencepost.rest.responses import error_response, json_response
 
@@ -133,6 +134,7 @@ class RestServer:
             admin = _bind_all("admin.listeners", config.admin_listeners or (), config.admin_tls, undo)
             undo.pop_all()
         self._page: PageResource | None = None
+        self._accept_failures: AcceptFailures | None = None
         self._main, self._admin = _Endpoint(self._bound), _Endpoint(admin)
 
     @property
@@ -147,6 +149,7 @@ class RestServer:
 
     async def announce(self) -> None:
         """Accept requests, which wait for `start`; `GET /` answers 503 at once, because creating a herder takes a while."""
+        self._watch_accepting()
         for endpoint in (self._main, self._admin):
             await endpoint.announce()
 
@@ -155,6 +158,7 @@ class RestServer:
         from fencepost.rest.app import Gate, make_app  # noqa: PLC0415 - see the module
         from fencepost.rest.resources import Resources  # noqa: PLC0415 - see the module
 
+        self._watch_accepting()
         gate = Gate(self.client, self._config.credentials)
         resources = Resources(herder, registry)
         self._page = resources.page
@@ -175,7 +179,14 @@ class RestServer:
             self._page.close()
         for endpoint in (self._main, self._admin):
             await endpoint.stop()
+        if self._accept_failures is not None:
+            self._accept_failures.stop()
         await self.client.close()
+
+    def _watch_accepting(self) -> None:
+        if self._accept_failures is None:
+            self._accept_failures = AcceptFailures(asyncio.get_running_loop())
+            self._accept_failures.start()
 
 
 def _starting_app(successor: asyncio.Future[RequestHandler]) -> web.Application:

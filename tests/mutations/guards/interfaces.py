@@ -105,4 +105,11 @@ GUARDS = (
         "raise error",
         "tests/unit/cli/test_main.py::test_an_expected_failure_has_no_passwords",
     ),
+    Guard(
+        "the file descriptors that are kept for requests",
+        "rest/accept_failures.py",
+        "    def _failed(self) -> None:\n        self._release()\n",
+        "    def _failed(self) -> None:\n",
+        "tests/unit/rest/test_accept_failures.py::test_connections_are_accepted_when_all_other_files_are_open",
+    ),
 )
