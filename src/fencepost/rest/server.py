@@ -15,7 +15,9 @@ import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, cast
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from fencepost.herder.interface import Herder
+    from fencepost.rest.cross_origin import OwnAddresses
     from fencepost.rest.page import PageResource
 
 _log: Final = logging.getLogger(__name__)
@@ -135,6 +138,7 @@ class RestServer:
             undo.pop_all()
         self._page: PageResource | None = None
         self._accept_failures: AcceptFailures | None = None
+        self._admin_bound = admin
         self._main, self._admin = _Endpoint(self._bound), _Endpoint(admin)
 
     @property
@@ -159,7 +163,9 @@ class RestServer:
         from fencepost.rest.resources import Resources  # noqa: PLC0415 - see the module
 
         self._watch_accepting()
-        gate = Gate(self.client, self._config.credentials)
+        gate = Gate(
+            self.client, self._config.credentials, cross_origin=self._config.cross_origin, own=self._own_addresses()
+        )
         resources = Resources(herder, registry)
         self._page = resources.page
         here = resources.admin if self._config.admin_listeners is None else []
@@ -182,6 +188,19 @@ class RestServer:
         if self._accept_failures is not None:
             self._accept_failures.stop()
         await self.client.close()
+
+    def _own_addresses(self) -> OwnAddresses:
+        from fencepost.rest.cross_origin import OwnAddresses  # noqa: PLC0415 - see the module
+
+        bound = [*self._bound, *self._admin_bound]
+        named = [replace(each.listener, port=each.port) for each in bound if each.listener.host not in _ALL_INTERFACES]
+        hosts = [each.host for each in named] + ([self._config.advertised_host] if self._config.advertised_host else [])
+        addresses = [each.socket.getsockname()[:2] for each in bound]
+        return OwnAddresses(
+            names=frozenset(host.lower() for host in hosts),
+            origins=frozenset(urlsplit(str(url)).netloc.lower() for url in [*named, self.advertised_url]),
+            loopback=frozenset(address for address in addresses if ip_address(address[0]).is_loopback),
+        )
 
     def _watch_accepting(self) -> None:
         if self._accept_failures is None:
