@@ -362,10 +362,11 @@ def test_the_last_producer_of_a_client_leaves_no_connection(servers: str, topics
     client_id = unique("client")
     config = producer_config(servers)
     config = replace(config, client=replace(config.client, client_id=client_id))
-    with open_producer(config, unique("task")) as first:
-        with open_producer(config, unique("task")) as second:
-            write_in_transaction(second, topics.create(), [b"v"])
-        write_in_transaction(first, topics.create(), [b"v"])
+    with open_producer(config, unique("task")) as first, open_producer(config, unique("task")) as second:
+        for producer in (first, second):
+            producer.begin_transaction()
+            write_in_transaction(producer, topics.create(), [b"v"])
+            producer.commit_transaction()
     left = [address for client, address in POOL._idle if client.client_id == client_id]
     assert left == []
 
