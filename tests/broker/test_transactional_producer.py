@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -25,6 +26,7 @@ from fencepost.kafka.producer.transaction import TransactionState, TransactionVe
 from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.kafka.records.columns import Records
 from fencepost.kafka.records.compression import Compression
+from fencepost.kafka.transport.pool import POOL
 from tests.support.checker import read_topic, values
 from tests.support.processes import wait_for
 from tests.support.topics import Topics, unique
@@ -354,6 +356,19 @@ def test_calls_out_of_order_are_refused(servers: str) -> None:
     producer.close()
     with pytest.raises(IllegalStateError, match="CLOSED"):
         producer.init_transactions()
+
+
+def test_the_last_producer_of_a_client_leaves_no_connection(servers: str, topics: Topics) -> None:
+    client_id = unique("client")
+    config = producer_config(servers)
+    config = replace(config, client=replace(config.client, client_id=client_id))
+    with open_producer(config, unique("task")) as first, open_producer(config, unique("task")) as second:
+        for producer in (first, second):
+            producer.begin_transaction()
+            write_in_transaction(producer, topics.create(), [b"v"])
+            producer.commit_transaction()
+    left = [address for client, address in POOL._idle if client.client_id == client_id]
+    assert left == []
 
 
 def test_a_time_out_that_the_broker_does_not_allow_names_both_settings(broker: EmbeddedBroker) -> None:

@@ -31,6 +31,7 @@ def worker(properties: Path) -> None:
 async def _run(path: Path) -> None:
     # Only what is needed to answer requests: the herder's dependencies (Spark, Arrow, a Kafka client) take a while to
     # import.
+    from fencepost.config import file_descriptors  # noqa: PLC0415 - see above
     from fencepost.config.config_transformer import resolve_worker_properties  # noqa: PLC0415 - see above
     from fencepost.config.group_config import GroupConfig  # noqa: PLC0415 - see above
     from fencepost.config.properties import load_properties  # noqa: PLC0415 - see above
@@ -38,6 +39,7 @@ async def _run(path: Path) -> None:
     from fencepost.config.worker_config import WorkerConfig, WorkerMode  # noqa: PLC0415 - see above
     from fencepost.rest.server import RestServer  # noqa: PLC0415 - see above
 
+    file_descriptors.raise_limit()
     properties = resolve_worker_properties(load_properties(path), where=str(path))
     config = WorkerConfig.from_properties(properties, where=str(path), mode=WorkerMode.DISTRIBUTED)
     group = GroupConfig.from_properties(properties, where=str(path))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
@@ -19,11 +19,20 @@ _I = ConfigDef.Importance
 LISTENERS: Final = "listeners"
 ADMIN_LISTENERS: Final = "admin.listeners"
 CREDENTIALS: Final = "rest.basic.auth.credentials.file"
+ALLOWED_HOSTS: Final = "rest.allowed.hosts"
+ALLOWED_ORIGINS: Final = "access.control.allow.origin"
+_ALLOWED_METHODS: Final = "access.control.allow.methods"
 _EXTENSIONS: Final = "rest.extension.classes"
 _JAVA_BASIC_AUTH: Final = "BasicAuthSecurityRestExtension"
 _URL: Final = re.compile(
     r"(?P<scheme>https?)://(?:\[(?P<six>[0-9a-f:]+)\]|(?P<host>[^:/\[\]]*)):(?P<port>[0-9]{1,5})/?"
 )
+
+_ORIGIN: Final = re.compile(r"https?://[^/,\s*]+")
+_METHOD: Final = re.compile(r"[A-Za-z]+")
+
+ANY: Final = "*"
+"""Stands for all hosts, or for all origins."""
 
 EVERYWHERE: Final = "http://:8083"
 _LOOPBACK: Final = "http://127.0.0.1:8083"
@@ -66,6 +75,21 @@ def rest_config_def() -> ConfigDef:
             "by HTTP basic authentication, except those between workers, and /health.", validator=not_blank,
         )
         .define(
+            ALLOWED_HOSTS, _T.LIST, "", _I.LOW,
+            "Further host names in the header Host of requests, without ports, such as that of a proxy; * is any. "
+            "Unset: a listener on a loopback address takes localhost, loopback addresses, and the names in listeners and "
+            "rest.advertised.host.name; other listeners take any. If it is set, it applies to all listeners.",
+        )
+        .define(
+            ALLOWED_ORIGINS, _T.STRING, "", _I.LOW,
+            "The origins of other sites whose pages may use the API, comma-separated, as https://host:port; * is any. "
+            "Requests from pages of all others are refused.",
+        )
+        .define(
+            _ALLOWED_METHODS, _T.STRING, "", _I.LOW,
+            "The methods that pages of these origins may use, comma-separated. Unset: GET, POST and HEAD.",
+        )
+        .define(
             _EXTENSIONS, _T.LIST, "", _I.LOW,
             "Java's REST extensions. BasicAuthSecurityRestExtension stands for "
             f"{CREDENTIALS}, which must be set with it; there are no others.",
@@ -91,6 +115,47 @@ class Listener:
 
 
 @dataclass(frozen=True, slots=True)
+class CrossOrigin:
+    """Names under which the worker may be addressed, and origins whose pages may use the API, in lower case; or ANY.
+
+    `methods` are for pages of these origins; empty: the usual ones.
+    """
+
+    hosts: Collection[str] = ()
+    origins: Collection[str] = ()
+    methods: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> CrossOrigin:
+        """Read the values of the properties. Raises ConfigError that names the property."""
+        hosts = [host.strip().lower() for host in values[ALLOWED_HOSTS]]
+        origins = [origin.lower().removesuffix("/") for origin in _split(values[ALLOWED_ORIGINS])]
+        methods = [method.upper() for method in _split(values[_ALLOWED_METHODS])]
+        for host in hosts:
+            if host != ANY and (not host or "/" in host or (":" in host and not host.startswith("["))):
+                raise ConfigError(
+                    f"{host!r} in the property {ALLOWED_HOSTS} is no host name: leave out scheme and port, and put "
+                    "brackets around an IPv6 address",
+                    name=ALLOWED_HOSTS,
+                )
+        for origin in origins:
+            if origin != ANY and not _ORIGIN.fullmatch(origin):
+                raise ConfigError(
+                    f"{origin!r} in the property {ALLOWED_ORIGINS} is no origin: write https://host or "
+                    "https://host:port, or * for any",
+                    name=ALLOWED_ORIGINS,
+                )
+        for method in methods:
+            if not _METHOD.fullmatch(method):
+                raise ConfigError(f"{method!r} in the property {_ALLOWED_METHODS} is no method", name=_ALLOWED_METHODS)
+        return cls(frozenset(hosts), frozenset(origins), tuple(methods))
+
+
+def _split(text: str | None) -> list[str]:
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
+
+
+@dataclass(frozen=True, slots=True)
 class RestConfig:
     """The REST API's configuration, checked."""
 
@@ -104,6 +169,7 @@ class RestConfig:
     advertised_host: str | None
     advertised_port: int | None
     advertised_scheme: str
+    cross_origin: CrossOrigin
     credentials: Mapping[str, str] | None = field(repr=False)
     """Passwords by user; None: no authentication."""
     tls: Mapping[str, str] = field(repr=False)
@@ -133,6 +199,7 @@ class RestConfig:
                 advertised_host=values["rest.advertised.host.name"],
                 advertised_port=values["rest.advertised.port"],
                 advertised_scheme=_advertised(values["rest.advertised.listener"], listeners),
+                cross_origin=CrossOrigin.of(values),
                 credentials=credentials,
                 tls=_tls(properties, "listeners.https."),
                 admin_tls=_tls(properties, "admin.listeners.https."),

@@ -43,6 +43,7 @@ ATTRIBUTES: Final[Mapping[type[FencepostError], tuple[str, ...]]] = {
     api.PluginError: (),
     kafka.KafkaError: (),
     kafka.BrokerUnavailableError: ("address",),
+    kafka.NoDescriptorError: ("address",),
     kafka.AuthenticationError: (),
     kafka.AuthorizationError: ("resource", "operation"),
     kafka.UnsupportedBrokerError: (),

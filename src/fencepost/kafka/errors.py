@@ -2,6 +2,7 @@
 
     KafkaError
     ├── BrokerUnavailableError      no broker answers (a RetriableError too)
+    │   └── NoDescriptorError       this process has no file descriptor for a connection
     ├── AuthenticationError         the broker does not accept the credentials, or the TLS handshake fails
     ├── AuthorizationError          the principal lacks a right
     ├── UnsupportedBrokerError      the broker is too old for what is asked
@@ -25,6 +26,7 @@ Spark's executors send them to the worker with their attributes: `engine/reports
 from __future__ import annotations
 
 from fencepost.api.errors import FencepostError, RetriableError
+from fencepost.config.file_descriptors import OutOfFileDescriptorsError
 
 
 class KafkaError(FencepostError):
@@ -36,6 +38,16 @@ class BrokerUnavailableError(KafkaError, RetriableError):
 
     def __init__(self, message: str, *, address: str | None = None) -> None:
         super().__init__(message)
+        self.address = address
+
+
+class NoDescriptorError(BrokerUnavailableError, OutOfFileDescriptorsError):
+    """This process has no file descriptor left for a connection; nothing is known about the broker."""
+
+    def __init__(self, address: str) -> None:
+        OutOfFileDescriptorsError.__init__(
+            self, f"There is no file descriptor for a connection to the broker {address}"
+        )
         self.address = address
 
 

@@ -1,6 +1,6 @@
 """The REST application: its routes, and the middleware between requests and a herder.
 
-Each path has its spelling with a trailing slash, and OPTIONS. Requests pass basic authentication, if there are users.
+Each path has its spelling with a trailing slash, and OPTIONS. Requests of pages of other sites are refused. Requests pass basic authentication, if there are users.
 Requests between workers that change something are signed instead, as in Kafka Connect, and a worker's health needs no
 authentication. Requests that only read need a user even if they are signed: a worker that asks another on behalf of a
 user forwards the user's credentials.
@@ -20,9 +20,11 @@ from aiohttp import BasicAuth, hdrs, web
 from aiohttp.typedefs import Middleware
 
 from fencepost.api.errors import ConfigError, DataError, FencepostError
+from fencepost.config.rest_config import CrossOrigin
 from fencepost.herder.errors import RequestFailedError, RequestTargetError
 from fencepost.herder.peers.rest_client import MISSING_RIGHT_HEADER, REQUEST_TIMEOUT_SECONDS, RestClient
 from fencepost.kafka.errors import AuthorizationError
+from fencepost.rest.cross_origin import OwnAddresses, access, allow_reading
 from fencepost.rest.forwarding import forward
 from fencepost.rest.protocol import MAX_BODY_BYTES
 from fencepost.rest.responses import JSON, error_response, status_of
@@ -61,14 +63,23 @@ class Gate:
     client: RestClient
     credentials: Mapping[str, str] | None = field(default=None, repr=False)
     timeout_seconds: float = REQUEST_TIMEOUT_SECONDS
+    cross_origin: CrossOrigin = field(default_factory=CrossOrigin)
+    own: OwnAddresses = field(default_factory=OwnAddresses)
 
 
 def make_app(routes: Iterable[Route], gate: Gate) -> web.Application:
     """Return an application that answers to the routes."""
     app = web.Application(
-        middlewares=[_errors, _time_limit(gate.timeout_seconds), _authentication(gate.credentials), _forwarding(gate)],
+        middlewares=[
+            _errors,
+            access(gate.cross_origin, gate.own),
+            _time_limit(gate.timeout_seconds),
+            _authentication(gate.credentials),
+            _forwarding(gate),
+        ],
         client_max_size=MAX_BODY_BYTES,
     )
+    app.on_response_prepare.append(allow_reading(gate.cross_origin))
     _add_routes(app, routes)
     return app
 

@@ -15,7 +15,9 @@ import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, cast
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -24,6 +26,7 @@ from fencepost.config.rest_config import CREDENTIALS, EVERYWHERE, LISTENERS, Lis
 from fencepost.herder.peers.rest_client import REQUEST_TIMEOUT_SECONDS, RestClient
 from fencepost.kafka.config.security import TlsConfig
 from fencepost.rest import responses
+from fencepost.rest.accept_failures import AcceptFailures
 from fencepost.rest.protocol import MAX_BODY_BYTES, HttpProtocol
 from fencepost.rest.responses import error_response, json_response
 
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from fencepost.herder.interface import Herder
+    from fencepost.rest.cross_origin import OwnAddresses
     from fencepost.rest.page import PageResource
 
 _log: Final = logging.getLogger(__name__)
@@ -133,6 +137,8 @@ class RestServer:
             admin = _bind_all("admin.listeners", config.admin_listeners or (), config.admin_tls, undo)
             undo.pop_all()
         self._page: PageResource | None = None
+        self._accept_failures: AcceptFailures | None = None
+        self._admin_bound = admin
         self._main, self._admin = _Endpoint(self._bound), _Endpoint(admin)
 
     @property
@@ -147,6 +153,7 @@ class RestServer:
 
     async def announce(self) -> None:
         """Accept requests, which wait for `start`; `GET /` answers 503 at once, because creating a herder takes a while."""
+        self._watch_accepting()
         for endpoint in (self._main, self._admin):
             await endpoint.announce()
 
@@ -155,7 +162,10 @@ class RestServer:
         from fencepost.rest.app import Gate, make_app  # noqa: PLC0415 - see the module
         from fencepost.rest.resources import Resources  # noqa: PLC0415 - see the module
 
-        gate = Gate(self.client, self._config.credentials)
+        self._watch_accepting()
+        gate = Gate(
+            self.client, self._config.credentials, cross_origin=self._config.cross_origin, own=self._own_addresses()
+        )
         resources = Resources(herder, registry)
         self._page = resources.page
         here = resources.admin if self._config.admin_listeners is None else []
@@ -175,7 +185,27 @@ class RestServer:
             self._page.close()
         for endpoint in (self._main, self._admin):
             await endpoint.stop()
+        if self._accept_failures is not None:
+            self._accept_failures.stop()
         await self.client.close()
+
+    def _own_addresses(self) -> OwnAddresses:
+        from fencepost.rest.cross_origin import OwnAddresses  # noqa: PLC0415 - see the module
+
+        bound = [*self._bound, *self._admin_bound]
+        named = [replace(each.listener, port=each.port) for each in bound if each.listener.host not in _ALL_INTERFACES]
+        hosts = [each.host for each in named] + ([self._config.advertised_host] if self._config.advertised_host else [])
+        addresses = [each.socket.getsockname()[:2] for each in bound]
+        return OwnAddresses(
+            names=frozenset(host.lower() for host in hosts),
+            origins=frozenset(urlsplit(str(url)).netloc.lower() for url in [*named, self.advertised_url]),
+            loopback=frozenset(address for address in addresses if ip_address(address[0]).is_loopback),
+        )
+
+    def _watch_accepting(self) -> None:
+        if self._accept_failures is None:
+            self._accept_failures = AcceptFailures(asyncio.get_running_loop())
+            self._accept_failures.start()
 
 
 def _starting_app(successor: asyncio.Future[RequestHandler]) -> web.Application:

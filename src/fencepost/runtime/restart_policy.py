@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from fencepost.api.errors import ConfigError, RetriableError
+from fencepost.config.file_descriptors import OutOfFileDescriptorsError
 from fencepost.config.restart_config import UNLIMITED, RestartConfig, TaskRestartPolicy
 from fencepost.engine.errors import SparkJobError, SparkStartError
 from fencepost.kafka.errors import ProducerFencedError, TransactionAbortableError, UnknownOutcomeError
@@ -58,8 +59,12 @@ class RestartPolicy:
         self._restarts = 0
 
     def failed(self, error: Exception) -> float | None:
-        """Return the seconds to wait before the next start; None for no restart."""
-        if not self._is_covered(error) or self._restarts >= self.config.most != UNLIMITED:
+        """Return the seconds to wait before the next start; None for no restart.
+
+        The number of restarts for want of file descriptors has no limit: others have to release some.
+        """
+        waits = isinstance(error, OutOfFileDescriptorsError)
+        if not self._is_covered(error) or (not waits and self._restarts >= self.config.most != UNLIMITED):
             return None
         self._restarts += 1
         return _pause(self.config, self._restarts - 1)

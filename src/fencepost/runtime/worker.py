@@ -35,6 +35,7 @@ from fencepost.runtime.connector.validation import Validation, connector_class, 
 from fencepost.runtime.connector.worker_converters import warn_of_unknown_converter_properties
 from fencepost.runtime.metrics.worker_metrics import WorkerMetrics
 from fencepost.runtime.offset_stores import OffsetStores
+from fencepost.runtime.task.admission import Admission
 from fencepost.runtime.task.delivery import delivers_exactly_once, delivery
 from fencepost.runtime.task.run import NoChecks, StartChecks, TaskParts
 from fencepost.runtime.task.source_task import TaskListener, WorkerSourceTask
@@ -75,6 +76,7 @@ class Worker:
         self.engine = SparkEngine(config.spark_settings(), import_path=[str(folder) for folder in import_path])
         self._offsets = OffsetStores(config, self.clients)
         self._guard = PartitionGuard()
+        self._admission = Admission()
         self.metrics = WorkerMetrics(self._offsets.pending_copies)
 
     def start(self) -> None:
@@ -247,6 +249,7 @@ class Worker:
             guard=self._guard,
             restarts=self.restarts(connector),
             checks=checks,
+            admission=self._admission,
         )
 
     def _topic_creator(self, connector: ConnectorConfig) -> TopicCreator | None:

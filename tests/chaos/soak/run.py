@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fencepost.cli.verify_report import VerifyReport
+from tests.chaos.bystander import Bystander, running_bystander
+from tests.chaos.growth import Growth
 from tests.chaos.soak.cluster import Cluster, ask_until_done, running_cluster
 from tests.chaos.soak.databases import Databases, running_databases
 from tests.chaos.soak.schedule import Action, Size
@@ -20,6 +22,11 @@ from tests.support.topics import Topics
 
 _LINE_EVERY_SECONDS = 0.2
 _PARTITIONS = 3
+_BYSTANDER_TASKS = 5
+_BYSTANDER_POLL_MS = 500
+_SAMPLE_EVERY_SECONDS = 5.0
+# What buffers and restarts of tasks change in the memory of a worker whose brokers are killed.
+_MOST_GROWTH_MIB = 16.0
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,11 @@ def soak(folder: Path, actions: Iterable[Action], seconds: float, size: Size, te
         every = targets if databases is None else targets | databases.own_configs
         _create(cluster, configs, every)
         tell(f"{size.workers} workers run {', '.join(every)}")
-        ticks = [_writes_lines(lines)] if databases is None else [_writes_lines(lines), databases.tick]
+        bystander = stack.enter_context(
+            running_bystander(folder, cluster.bootstrap_servers, _BYSTANDER_TASKS, _BYSTANDER_POLL_MS)
+        )
+        ticks = [_every(_LINE_EVERY_SECONDS, _writes_lines(lines)), _every(_SAMPLE_EVERY_SECONDS, bystander.sample)]
+        ticks += [] if databases is None else [databases.tick]
         storm = Storm(cluster, targets, tell, _all_of(ticks), databases)
         try:
             storm.run(actions, seconds)
@@ -76,6 +87,7 @@ def soak(folder: Path, actions: Iterable[Action], seconds: float, size: Size, te
             stop(cluster, every.keys() - configs.keys())
             faults += databases.faults()
             tell(f"Judged {databases}")
+        faults += _growth(bystander, tell)
         reports = judge(cluster, configs, lines)
         logged = [error for slot in cluster.slots for error in slot.errors() if HOSTILE not in error]
     return Outcome(storm.done, storm.counts, reports, faults, logged)
@@ -100,16 +112,34 @@ def _all_of(ticks: Sequence[Callable[[], None]]) -> Callable[[], None]:
     return tick
 
 
-def _writes_lines(path: Path) -> Callable[[], None]:
-    """A function that adds a line to the file now and then."""
-    numbers = itertools.count(1)
+def _growth(bystander: Bystander, tell: Tell) -> list[str]:
+    """Judge the worker that nobody asked anything; its records as well."""
+    growth = Growth.of(bystander.samples)
+    tell(f"The bystander grew by {growth}, {growth.total:.1f} MiB; {bystander.stopped()} records, each once")
+    if growth.total <= _MOST_GROWTH_MIB:
+        return []
+    return [f"a worker that nobody asked anything grew by {growth.total:.1f} MiB ({growth})"]
+
+
+def _every(seconds: float, act: Callable[[], None]) -> Callable[[], None]:
+    """A function that acts now and then."""
     due = time.monotonic()
 
-    def write() -> None:
+    def tick() -> None:
         nonlocal due
         if time.monotonic() >= due:
-            due = time.monotonic() + _LINE_EVERY_SECONDS
-            with path.open("a") as file:
-                file.write(line(next(numbers)))
+            due = time.monotonic() + seconds
+            act()
+
+    return tick
+
+
+def _writes_lines(path: Path) -> Callable[[], None]:
+    """A function that adds a line to the file."""
+    numbers = itertools.count(1)
+
+    def write() -> None:
+        with path.open("a") as file:
+            file.write(line(next(numbers)))
 
     return write

@@ -105,4 +105,32 @@ GUARDS = (
         "raise error",
         "tests/unit/cli/test_main.py::test_an_expected_failure_has_no_passwords",
     ),
+    Guard(
+        "the file descriptors that are kept for requests",
+        "rest/accept_failures.py",
+        "    def _failed(self) -> None:\n        self._release()\n",
+        "    def _failed(self) -> None:\n",
+        "tests/unit/rest/test_accept_failures.py::test_connections_are_accepted_when_all_other_files_are_open",
+    ),
+    Guard(
+        "the refusal of requests from pages of other sites",
+        "rest/cross_origin.py",
+        '    if not is_own(origin, request.headers.get(hdrs.HOST, ""), own):\n',
+        "    if False:\n",
+        "tests/unit/rest/test_cross_origin.py::test_a_page_of_another_site_restarts_and_deletes_nothing",
+    ),
+    Guard(
+        "the refusal of what pages of other sites embed",
+        "rest/cross_origin.py",
+        "            _check_site(request, config)\n",
+        "            pass\n",
+        "tests/unit/rest/test_cross_origin.py::test_a_request_for_what_a_page_embeds_is_refused",
+    ),
+    Guard(
+        "the hosts that a loopback listener takes",
+        "rest/cross_origin.py",
+        "        _check_host(request, config, own)\n",
+        "",
+        "tests/unit/rest/test_cross_origin.py::test_a_loopback_listener_takes_only_known_hosts",
+    ),
 )

@@ -70,4 +70,32 @@ GUARDS = (
         "tests/unit/runtime/connector/test_client_properties.py::"
         "test_a_connector_of_a_group_names_only_token_endpoints_that_are_allowed",
     ),
+    Guard(
+        "the end of the samples that nobody reads",
+        "runtime/metrics/windowed.py",
+        "deque(maxlen=_WINDOWS)",
+        "deque()",
+        "tests/unit/runtime/metrics/test_worker_metrics.py::test_a_task_whose_metrics_nobody_reads_does_not_grow",
+    ),
+    Guard(
+        "the file descriptors that tasks leave to the worker",
+        "runtime/task/admission.py",
+        "            if file_descriptors.free() < needed:\n",
+        "            if False:\n",
+        "tests/unit/runtime/task/test_admission.py::test_no_more_tasks_are_admitted_than_descriptors_are_left_for",
+    ),
+    Guard(
+        "the last file descriptors, which no connection to a broker takes",
+        "kafka/transport/connection.py",
+        "        if is_reserved(plain.fileno()):\n",
+        "        if False:\n",
+        "tests/unit/kafka/transport/test_descriptors.py::test_a_connection_leaves_the_last_descriptors_alone",
+    ),
+    Guard(
+        "the connections of a task that has ended",
+        "kafka/producer/transactional.py",
+        "        self._move_to(TransactionState.CLOSED)\n        POOL.leave(self._config.client)\n",
+        "        self._move_to(TransactionState.CLOSED)\n",
+        "tests/broker/test_transactional_producer.py::test_the_last_producer_of_a_client_leaves_no_connection",
+    ),
 )

@@ -346,7 +346,7 @@ def test_a_client_that_connects_as_the_worker_starts_gets_an_answer(turns: int):
             await asyncio.sleep(0)  # of the steps in which one application takes over from the other
         reader, writer = await asyncio.open_connection(address.hostname, address.port)
         await starting
-        writer.write(b"GET /connectors HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        writer.write(b"GET /connectors HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         async with asyncio.timeout(30):
             answer = await reader.read()
         writer.close()
@@ -373,7 +373,9 @@ def test_a_body_must_say_that_it_is_json(headers: str, status: bytes):
         await server.start(ModelHerder(), CollectorRegistry())
         address = urlsplit(server.advertised_url)
         reader, writer = await asyncio.open_connection(address.hostname, address.port)
-        head = f"POST /connectors HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}Content-Length: 2\r\n\r\n"
+        head = (
+            f"POST /connectors HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}Content-Length: 2\r\n\r\n"
+        )
         writer.write(head.encode() + b"{}")
         answer = await reader.read()
         writer.close()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fencepost import ConfigError, DataError, RetriableError
+from fencepost.config.file_descriptors import OutOfFileDescriptorsError
 from fencepost.config.restart_config import UNLIMITED, RestartConfig, TaskRestartPolicy
 from fencepost.engine.errors import (
     RecordRefusedError,
@@ -145,3 +146,9 @@ def test_the_pauses_of_all_restarts_in_a_row_are_known_beforehand(config: Restar
 @pytest.mark.parametrize("policy", TaskRestartPolicy)
 def test_a_source_that_did_not_come_to_its_end_is_not_started_again(policy: TaskRestartPolicy):
     assert RestartPolicy(RestartConfig(policy)).failed(EndNotReachedError("x")) is None
+
+
+def test_a_task_without_file_descriptors_waits_for_them_without_a_limit():
+    policy = RestartPolicy(RestartConfig(most=3))
+    assert all(policy.failed(OutOfFileDescriptorsError("x")) is not None for _ in range(100))
+    assert RestartPolicy(RestartConfig(TaskRestartPolicy.NEVER)).failed(OutOfFileDescriptorsError("x")) is None

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
 from fencepost.api.errors import ConfigError, FencepostError, describe_error
+from fencepost.config.file_descriptors import explained
 from fencepost.herder.core.convergence import Converging
 from fencepost.herder.work.parts import HerderParts
 from fencepost.runtime.connector.source_connector import WorkerConnector
@@ -170,6 +171,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
 
     def _failed(self, error: Exception) -> None:
         """Report that the connector failed, and restart it if the failure is retriable."""
+        error = explained(f"Connector {self.name}", error)
         delay = self._restarts.failed(error)
         if delay is None:
             self._report(State.FAILED, error)

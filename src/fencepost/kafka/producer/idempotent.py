@@ -25,6 +25,7 @@ from fencepost.kafka.producer.transaction import (
 from fencepost.kafka.producer.transaction_coordinator import INIT_PRODUCER_ID, init_producer_id_request
 from fencepost.kafka.transport.cluster import Cluster
 from fencepost.kafka.transport.error_codes import Code, refused
+from fencepost.kafka.transport.pool import POOL
 
 
 class IdempotentProducer:
@@ -37,6 +38,7 @@ class IdempotentProducer:
         self._identity: ProducerIdentity | None = None
         self._sequences: dict[TopicPartition, int] = {}
         self._abandoned = False
+        POOL.join(config.client)
 
     @property
     def config(self) -> ProducerConfig:
@@ -80,6 +82,10 @@ class IdempotentProducer:
     def renew(self) -> None:
         """Use another producer id for the next writer, because one failed and its writes are unknown."""
         self._identity = None
+
+    def close(self) -> None:
+        """Close the connections. Must be called once, when nothing is written any more."""
+        POOL.leave(self._config.client)
 
     def abandon(self) -> None:
         """Create no more writers. Thread-safe; a writer that is in use may continue."""

@@ -30,6 +30,7 @@ from fencepost.kafka.errors import (
     BrokerUnavailableError,
     InvalidProducerEpochError,
     KafkaError,
+    NoDescriptorError,
     TransactionAbortableError,
     TransactionalIdExpiredError,
     UnsupportedBrokerError,
@@ -263,6 +264,8 @@ class TransactionCoordinator:
                 # An answer says more than that there was no time left for another one.
                 problem = f"{problem}; then: {error}" if problem and deadline.passed else str(error)
                 self._leave()
+                if isinstance(error, NoDescriptorError) and deadline.passed:
+                    raise
             if deadline.passed or self._cancelled or self._interruption.requested:
                 raise BrokerUnavailableError(
                     f"The transaction coordinator of {self._transactional_id} did not answer "

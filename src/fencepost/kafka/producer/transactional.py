@@ -47,6 +47,7 @@ from fencepost.kafka.producer.transaction import (
 )
 from fencepost.kafka.producer.transaction_coordinator import TransactionCoordinator
 from fencepost.kafka.transport.error_codes import Code
+from fencepost.kafka.transport.pool import POOL
 
 _log: Final = logging.getLogger(__name__)
 
@@ -83,6 +84,7 @@ class TransactionalProducer:
         self._abandoned = False
         self._writers: list[RecordWriter] = []
         self._loans = 0
+        POOL.join(config.client)
 
     @property
     def transactional_id(self) -> str:
@@ -237,13 +239,14 @@ class TransactionalProducer:
         coordinator.close()
 
     def close(self) -> None:
-        """Abort an open transaction, quickly, and close the connection. Never raises."""
+        """Abort an open transaction, quickly, and close all connections. Never raises."""
         if self.state is TransactionState.CLOSED:
             return
         if self.state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTING):
             self._abort_quickly(self._coordinator, self._identity, retire=self._needs_retirement)
         self._coordinator.close()
         self._move_to(TransactionState.CLOSED)
+        POOL.leave(self._config.client)
 
     # ---------------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from fencepost.kafka.deadline import Backoff, Deadline
 from fencepost.kafka.errors import (
     AuthorizationError,
     BrokerUnavailableError,
+    NoDescriptorError,
     PartitionGoneError,
     TopicNotFoundError,
     UnsupportedBrokerError,
@@ -233,6 +234,8 @@ class Cluster:
                 else:
                     note_answer(self.config.bootstrap_servers)
                     return answer
+            if deadline.passed and isinstance(last, NoDescriptorError):
+                raise last
             if deadline.passed:
                 servers = ",".join(self.config.bootstrap_servers)
                 raise BrokerUnavailableError(
@@ -240,7 +243,8 @@ class Cluster:
                     f"address and security.protocol fit their listener. The last problem was: {last}",
                     address=servers,
                 ) from last
-            warn_while_unreachable(self.config.bootstrap_servers, since)
+            if not isinstance(last, NoDescriptorError):
+                warn_while_unreachable(self.config.bootstrap_servers, since)
             interruption.sleep(min(backoff.next_s(), deadline.remaining_s))
 
     def ask(

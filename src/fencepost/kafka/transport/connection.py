@@ -23,9 +23,15 @@ from kafka.net.sasl import get_sasl_mechanism  # noqa: TID251 - SASL's mechanism
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
+from fencepost.config.file_descriptors import is_exhaustion, is_reserved
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.deadline import Deadline
-from fencepost.kafka.errors import AuthenticationError, BrokerUnavailableError, UnsupportedBrokerError
+from fencepost.kafka.errors import (
+    AuthenticationError,
+    BrokerUnavailableError,
+    NoDescriptorError,
+    UnsupportedBrokerError,
+)
 from fencepost.kafka.transport.error_codes import decode, response_class
 from fencepost.version import __version__
 
@@ -259,9 +265,14 @@ class Connection:
         try:
             plain = socket.create_connection(self.address, timeout=timeout_s)
         except OSError as error:
+            if is_exhaustion(error):
+                raise NoDescriptorError(f"{host}:{port}") from error
             raise BrokerUnavailableError(
                 f"The broker {host}:{port} cannot be reached: {error}", address=f"{host}:{port}"
             ) from error
+        if is_reserved(plain.fileno()):
+            plain.close()
+            raise NoDescriptorError(f"{host}:{port}")
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if self._config.tls is None:
@@ -277,6 +288,8 @@ class Connection:
             ) from error
         except OSError as error:
             plain.close()
+            if is_exhaustion(error):
+                raise NoDescriptorError(f"{host}:{port}") from error
             raise BrokerUnavailableError(
                 f"The broker {host}:{port} closed the connection during the TLS handshake ({error}): check that "
                 "security.protocol fits the listener",

@@ -21,10 +21,14 @@ class _Sample:
 
 
 class Windowed:
-    """Values measured within two windows of 30 seconds. Times are seconds of a monotonic clock."""
+    """Values measured within two windows of 30 seconds. Times are seconds of a monotonic clock.
+
+    The memory is that of two windows, however long nobody reads the values.
+    """
 
     def __init__(self) -> None:
-        self._samples: deque[_Sample] = deque()
+        # A third window begins at least two windows after the first one, which is too old then.
+        self._samples: deque[_Sample] = deque(maxlen=_WINDOWS)
 
     def record(self, value: float, now: float) -> None:
         """Record a value."""

@@ -36,6 +36,11 @@ class AtLeastOnceDelivery(Delivery):
         self._records.abandon()
         self._offsets.abandon()
 
+    def close(self) -> None:
+        """Close the connections."""
+        self._records.close()
+        self._offsets.close()
+
 
 class AcknowledgedWrites(TaskWrites):
     """A task's writes, and their source offsets that are not flushed yet."""

@@ -28,6 +28,7 @@ from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.runtime.metrics.task_metrics import TaskMetrics
 from fencepost.runtime.restart_policy import patience
 from fencepost.runtime.state import OnState, State
+from fencepost.runtime.task.admission import Admission
 from fencepost.runtime.task.boundaries import TransactionBoundaryManager
 from fencepost.runtime.task.context import WorkerSourceTaskContext
 from fencepost.runtime.task.control import TaskControl
@@ -75,6 +76,7 @@ class TaskParts:
     guard: PartitionGuard
     restarts: RestartConfig = field(default_factory=RestartConfig)
     checks: StartChecks = field(default_factory=NoChecks)
+    admission: Admission = field(default_factory=Admission)
 
 
 class TaskRun:
@@ -123,6 +125,10 @@ class TaskRun:
             self._control.wait_until_resumed()
         if self._control.stopping:
             return False
+        with self._parts.admission.admitted(self._id) as started:
+            return self._run(started)
+
+    def _run(self, started: Callable[[], None]) -> bool:
         # Before any fencing: its plugins may be invalid, or unavailable at the moment.
         path = self._parts.new_write_path()
         self._parts.checks.before_ownership(self._id)
@@ -132,15 +138,15 @@ class TaskRun:
         try:
             delivery.own()
             self._parts.checks.after_ownership(self._id)
-            return not self._control.stopping and self._run_task(delivery, path)
+            return not self._control.stopping and self._run_task(delivery, path, started)
         finally:
             delivery.close()
 
-    def _run_task(self, delivery: Delivery, path: WritePath) -> bool:
+    def _run_task(self, delivery: Delivery, path: WritePath, started: Callable[[], None]) -> bool:
         offsets = self._parts.open_offsets()
         offsets.refresh()
         with self._watching(offsets):
-            return self._poll(offsets, delivery, path)
+            return self._poll(offsets, delivery, path, started)
 
     def _watching(self, offsets: ConnectorOffsetStore) -> AbstractContextManager[None]:
         """Let the task fail if it shares a source partition; this cannot be detected without fencing."""
@@ -151,7 +157,9 @@ class TaskRun:
             self._control.fail(error)
             self.stop_task()
 
-    def _poll(self, offsets: ConnectorOffsetStore, delivery: Delivery, path: WritePath) -> bool:
+    def _poll(
+        self, offsets: ConnectorOffsetStore, delivery: Delivery, path: WritePath, started: Callable[[], None]
+    ) -> bool:
         reader = offsets.task_reader()
         boundaries = self._parts.new_boundaries(time.monotonic())
         context = WorkerSourceTaskContext(
@@ -166,6 +174,7 @@ class TaskRun:
             instance.start(self._parts.config, context)
             self._started = instance
             self._metrics.lag(instance.first_lag())
+            started()
             self._on_state(State.RUNNING)
             written = WritesContext(
                 self._id,

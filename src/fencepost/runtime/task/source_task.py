@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from fencepost.api.errors import describe_error
 from fencepost.api.plugin_calls import as_failure
+from fencepost.config.file_descriptors import OutOfFileDescriptorsError, explained
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import log_context
 from fencepost.kafka.errors import ProducerFencedError
@@ -160,7 +161,7 @@ class WorkerSourceTask:
             try:
                 again = self._run_once()
             except BaseException as raised:  # noqa: BLE001 - a connector's code may raise anything; it ends in the status
-                error = as_failure(f"Task {self.id}", raised)
+                error = explained(f"Task {self.id}", as_failure(f"Task {self.id}", raised))
                 if self._control.stopping:
                     # What a stop breaks off is no news; that another instance has taken over is.
                     level = logging.INFO if isinstance(error, ProducerFencedError) else logging.DEBUG
@@ -198,7 +199,10 @@ class WorkerSourceTask:
             else:
                 _log.error("Task %s failed: %s", self.id, describe_error(error), exc_info=error)
             return False
-        _log.warning("Task %s failed and restarts in %.1f s: %s", self.id, delay, describe_error(error))
+        # Hundreds of tasks may wait for descriptors, for as long as it takes.
+        told = isinstance(error, OutOfFileDescriptorsError) and isinstance(self._error, OutOfFileDescriptorsError)
+        level = logging.DEBUG if told else logging.WARNING
+        _log.log(level, "Task %s failed and restarts in %.1f s: %s", self.id, delay, describe_error(error))
         self._set_state(State.RESTARTING, error)
         self._control.wait(delay)
         return True

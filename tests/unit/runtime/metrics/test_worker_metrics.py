@@ -20,6 +20,7 @@ from fencepost.runtime.metrics.windowed import Windowed
 from fencepost.runtime.metrics.worker_metrics import WorkerMetrics
 from fencepost.runtime.state import State
 from tests.support.clock import Clock
+from tests.support.memory import size_of
 from tests.support.task_runner import States
 from tests.unit.connectors.support import CommittedOffsets
 
@@ -247,3 +248,43 @@ def test_values_are_forgotten_after_a_minute():
     assert (values.minimum(61.0), values.maximum(61.0)) == (5, 5)
     assert math.isnan(values.average(91.0))
     assert values.rate(91.0) == 0.0
+
+
+def test_values_that_nobody_reads_take_the_memory_of_two_windows():
+    values = Windowed()
+    values.record(1, 0.0)
+    values.record(1, 30.0)
+    size = size_of(values)
+    for second in range(60, 36_000):
+        values.record(1, float(second))
+    # Numbers that differ are objects of their own.
+    assert size_of(values) < size * 1.2
+
+
+@pytest.mark.parametrize("pause", [1.0, 7.0, 29.0, 31.0, 61.0])
+def test_reading_in_between_changes_no_later_value(pause: float):
+    read, unread = Windowed(), Windowed()
+    for number in range(100):
+        now = number * pause
+        read.record(number, now)
+        unread.record(number, now)
+        read.average(now)
+    end = 99 * pause + 20
+    shown = [(v.minimum(end), v.average(end), v.maximum(end), v.rate(end)) for v in (read, unread)]
+    assert shown[0] == shown[1]
+
+
+def test_a_task_whose_metrics_nobody_reads_does_not_grow(task: TaskMetrics, clock: Clock):
+    def work(seconds: int) -> None:
+        for _ in range(seconds):
+            clock.now += 1
+            task.began()
+            task.polled(0.1)
+            task.wrote(10, 10)
+            task.commit_failed()
+            task.committed(10, 0.1)
+
+    work(1000)
+    size = size_of(task)
+    work(10_000)
+    assert size_of(task) <= size * 1.05

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
@@ -13,6 +13,7 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.restart_config import RestartConfig
 from fencepost.runtime.metrics.task_metrics import TaskMetrics
 from fencepost.runtime.state import State
+from fencepost.runtime.task.admission import Admission
 from fencepost.runtime.task.run import TaskParts
 from fencepost.runtime.task.source_task import WorkerSourceTask
 from tests.support.task_runner import States
@@ -24,6 +25,7 @@ class _Parts:
 
     failure: BaseException
     restarts: RestartConfig
+    admission: Admission = field(default_factory=Admission)
 
     def new_write_path(self) -> Any:
         raise self.failure

@@ -1,0 +1,170 @@
+"""Refuses requests that pages of other sites send, and those under a name that is not the worker's.
+
+A browser sends requests to any address that it reaches, on behalf of any page: so a page of another site could restart
+connectors. The browser names the page's origin in such a request, in the header Origin. A page whose own host name leads
+to the loopback address (DNS rebinding) would be of the same origin, so the name in the header Host counts there.
+
+Other programs send no Origin, and the host that they were given: nothing changes for them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Final
+
+from aiohttp import hdrs, web
+from aiohttp.typedefs import Middleware
+
+from fencepost.config.rest_config import ALLOWED_HOSTS, ALLOWED_ORIGINS, ANY, CrossOrigin
+
+_HOST: Final = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[^:\[\]/@]+?)\.?(?::(?P<port>[0-9]*))?")
+_ORIGIN: Final = re.compile(r"(?P<scheme>https?)://(?P<address>.*)")
+_PORTS: Final = {"http": "80", "https": "443"}
+
+_FETCH_SITE: Final = "Sec-Fetch-Site"
+_FETCH_MODE: Final = "Sec-Fetch-Mode"
+_FETCH_DESTINATION: Final = "Sec-Fetch-Dest"
+_OF_OTHERS: Final = ("cross-site", "same-site")
+
+# As Connect's server has them, with the header for a password in addition.
+_METHODS: Final = ("GET", "POST", "HEAD")
+_HEADERS: Final = "X-Requested-With, Content-Type, Accept, Origin, Authorization"
+_PREFLIGHT_SECONDS: Final = 60
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnAddresses:
+    """The addresses of a worker: `names` are host names and `origins` like host:port, in lower case.
+
+    `loopback` are the loopback addresses that it listens on.
+    """
+
+    names: Collection[str] = ()
+    origins: Collection[str] = ()
+    loopback: Collection[Address] = ()
+
+
+def access(config: CrossOrigin, own: OwnAddresses) -> Middleware:
+    """Return the middleware that refuses requests with 403, and answers preflights of the origins that are allowed."""
+
+    @web.middleware
+    async def checked(request: web.Request, handler: Handler) -> web.StreamResponse:
+        _check_host(request, config, own)
+        origin = request.headers.get(hdrs.ORIGIN)
+        if origin is None:
+            _check_site(request, config)
+        elif not is_allowed(origin, config):
+            _check_origin(request, origin, own)
+        elif request.method == hdrs.METH_OPTIONS and hdrs.ACCESS_CONTROL_REQUEST_METHOD in request.headers:
+            return web.Response(headers=_preflight(config))
+        return await handler(request)
+
+    return checked
+
+
+def allow_reading(config: CrossOrigin) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+    """Return what lets pages of the allowed origins read a response, before it is sent."""
+
+    async def allow(request: web.Request, response: web.StreamResponse) -> None:
+        origin = request.headers.get(hdrs.ORIGIN)
+        if origin is not None and is_allowed(origin, config):
+            response.headers[hdrs.ACCESS_CONTROL_ALLOW_ORIGIN] = origin
+            response.headers[hdrs.VARY] = hdrs.ORIGIN
+
+    return allow
+
+
+def is_allowed(origin: str, config: CrossOrigin) -> bool:
+    """Return whether pages of an origin may use the API."""
+    return ANY in config.origins or origin.lower() in config.origins
+
+
+def is_known_host(header: str, config: CrossOrigin, own: OwnAddresses) -> bool:
+    """Return whether a Host header has a name of this machine or of the worker, or one that is allowed; with any port."""
+    match = _HOST.fullmatch(header)
+    if match is None:
+        return False
+    name = match["name"].lower()
+    return name == "localhost" or name in own.names or name in config.hosts or _is_loopback(name.strip("[]"))
+
+
+def is_own(origin: str, host: str, own: OwnAddresses) -> bool:
+    """Return whether an origin is the worker's own: what the client took from it (`host`), or its advertised address.
+
+    The scheme does not count, because a proxy may have ended TLS.
+    """
+    match = _ORIGIN.fullmatch(origin.lower())
+    if match is None:
+        return False
+    usual = _PORTS[match["scheme"]]
+    return _with_port(match["address"], usual) in {_with_port(host.lower(), usual), *own.origins}
+
+
+def _with_port(address: str, usual: str) -> str:
+    match = _HOST.fullmatch(address)
+    return address if match is None else f"{match['name']}:{match['port'] or usual}"
+
+
+def _is_loopback(name: str) -> bool:
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _check_host(request: web.Request, config: CrossOrigin, own: OwnAddresses) -> None:
+    if ANY in config.hosts or not (config.hosts or _came_to(request) in own.loopback):
+        return
+    for header in request.headers.getall(hdrs.HOST, []):
+        if not is_known_host(header, config, own):
+            raise web.HTTPForbidden(
+                text=f"The header Host of this request is {_shown(header)}, which is no name of this worker. If it is, "
+                f"for example the name of a proxy, add it to {ALLOWED_HOSTS}"
+            )
+
+
+def _came_to(request: web.Request) -> Address | None:
+    name = None if request.transport is None else request.transport.get_extra_info("sockname")
+    return None if name is None else (name[0], name[1])
+
+
+def _check_origin(request: web.Request, origin: str, own: OwnAddresses) -> None:
+    # Browsers alone set it, whatever a proxy does to the header Host.
+    if request.headers.get(_FETCH_SITE) == "same-origin":
+        return
+    if not is_own(origin, request.headers.get(hdrs.HOST, ""), own):
+        raise _refused(f"a page of {_shown(origin)}")
+
+
+def _check_site(request: web.Request, config: CrossOrigin) -> None:
+    """Refuse a request without an Origin that a page of another site sent, such as one for an image; not a link."""
+    headers = request.headers
+    follows_link = headers.get(_FETCH_MODE) == "navigate" and headers.get(_FETCH_DESTINATION) == "document"
+    if headers.get(_FETCH_SITE) in _OF_OTHERS and not follows_link and ANY not in config.origins:
+        raise _refused("a page of another site")
+
+
+def _refused(whose: str) -> web.HTTPForbidden:
+    return web.HTTPForbidden(
+        text=f"This request was sent by {whose}, which is not this worker's. If it may use the API, add its origin "
+        f"(https://host:port) to {ALLOWED_ORIGINS}"
+    )
+
+
+def _preflight(config: CrossOrigin) -> dict[str, str]:
+    return {
+        hdrs.ACCESS_CONTROL_ALLOW_METHODS: ", ".join(config.methods or _METHODS),
+        hdrs.ACCESS_CONTROL_ALLOW_HEADERS: _HEADERS,
+        hdrs.ACCESS_CONTROL_MAX_AGE: str(_PREFLIGHT_SECONDS),
+    }
+
+
+def _shown(header: str) -> str:
+    return repr(header[:200])

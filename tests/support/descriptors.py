@@ -1,0 +1,27 @@
+"""Few file descriptors for this process."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import psutil
+
+ROOM = 64
+
+
+def few_descriptors() -> Iterator[int]:
+    """A fixture: the limit, which leaves room for ROOM more descriptors, and is restored."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = psutil.Process().num_fds() + ROOM
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    yield limit
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def take_descriptors(stack: ExitStack, count: int) -> None:
+    """Open so many files until the end of a block."""
+    for _ in range(count):
+        stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
