@@ -216,6 +216,16 @@ class Worker:
         self._offsets.close()
         self.engine.stop()
 
+    def write_path(self, connector: ConnectorConfig, wrote_to: Callable[[Collection[str]], None]) -> WritePath:
+        """Return the way of a task's records to Kafka, for `wrote_to` of `new_task`. Raises ConfigError."""
+        return WritePath(
+            engine=self.engine,
+            pipeline=build_pipeline(self.config, connector),
+            topic_creator=self._topic_creator(connector),
+            offsets_topic=self._offsets.topic(connector),
+            wrote_to=wrote_to,
+        )
+
     def _parts(
         self,
         task_id: ConnectorTaskId,
@@ -237,13 +247,7 @@ class Worker:
             new_boundaries=new_boundaries,
             engine=self.engine,
             allowed_paths=self.config.allowed_paths,
-            new_write_path=lambda: WritePath(
-                engine=self.engine,
-                pipeline=build_pipeline(self.config, connector),
-                topic_creator=self._topic_creator(connector),
-                offsets_topic=self._offsets.topic(connector),
-                wrote_to=wrote_to,
-            ),
+            new_write_path=partial(self.write_path, connector, wrote_to),
             guard=self._guard,
             restarts=self.restarts(connector),
             checks=checks,
