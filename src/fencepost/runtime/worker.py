@@ -10,9 +10,11 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import copy
+from dataclasses import replace
 from functools import cache, partial
 from typing import Final
 
+from fencepost.api.allowed_paths import PathsOfWorker
 from fencepost.api.errors import ConfigError
 from fencepost.api.secrets import HIDDEN, SECRETS
 from fencepost.config.config_transformer import ConfigTransformer
@@ -90,6 +92,14 @@ class Worker:
         limited = copy(self)
         limited.config = self.config.limited()
         return limited
+
+    def agreeing(self, others: tuple[PathsOfWorker, ...]) -> Worker:
+        """Return this worker for configurations whose files these workers must allow as well."""
+        if not others:
+            return self
+        agreeing = copy(self)
+        agreeing.config = replace(self.config, allowed_paths=replace(self.config.allowed_paths, others=others))
+        return agreeing
 
     def validate(self, properties: Mapping[str, str], *, accepted: bool = False) -> Validation:
         """Check a connector's configuration, with its placeholders resolved.
