@@ -132,6 +132,7 @@ def test_a_fixed_topic_is_written_to_under_another_name(cluster: Cluster, creati
 
 
 def test_what_a_transform_routes_is_compared_and_written_elsewhere(cluster: Cluster) -> None:
+    """Spark's executors write it."""
     topic = cluster.own_topic(unique("routed"))
     router = {
         "transforms": "route",
@@ -139,7 +140,7 @@ def test_what_a_transform_routes_is_compared_and_written_elsewhere(cluster: Clus
         "transforms.route.regex": ".*",
         "transforms.route.replacement": topic,
     }
-    told = cluster.check(STREAMS, {"topic": unique("unused"), "streams": "a,b,c", **router}, *STEP)
+    told = cluster.check(FILES, orders(cluster.folder, unique("unused")) | router, *STEP)
 
     assert told.exit_code == 0, told.output
     assert "1 passed" in told.output
