@@ -312,3 +312,24 @@ def test_a_topic_that_was_just_created_is_waited_for_until_brokers_learn_of_it(
         wait_for(lambda: fault_proxy.requests[ApiKey.METADATA] > 20 or leaders.done())
         Topics(broker.bootstrap_servers).create(topic)
         assert list(leaders.result()) == [0]
+
+
+def test_deleted_topics_are_not_listed_any_more(admin: Admin, topics: Topics):
+    names = [topics.create() for _ in range(3)]
+    assert admin.topic_names().issuperset(names)
+
+    admin.delete_topics(names[0], names[1], unique("missing"))
+
+    assert admin.topic_names().intersection(names) == {names[2]}
+    admin.delete_topics()
+    assert topics.partitions(names[2]) == 1
+
+
+def test_the_right_to_delete_a_topic_is_named(secured: SecuredBroker):
+    name = Topics(secured.sasl_servers, secured.rdkafka()).create()
+    secured.allow("connector", AclOperation.DESCRIBE, ResourceType.TOPIC, name)
+    with _admin_as(secured, "connector") as admin:
+        wait_for(lambda: name in admin.topic_names(), what="the right to describe the topic")
+        with pytest.raises(AuthorizationError, match=f"DELETE.*{name}|{name}.*DELETE"):
+            admin.delete_topics(name)
+        assert name in admin.topic_names()

@@ -2,19 +2,21 @@
 
 The check applies to the file that a path leads to, and links can change between the check and the opening of the file.
 So the path is resolved first, and then the file is opened from the allowed directory on, one directory after the
-other, without following links.
+other, without following links. The worker's own files are refused wherever they are, see `own_files`.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from typing import Final
 
 from fencepost.api.errors import ConfigError
+from fencepost.api.own_files import NO_FILES, OwnFiles
 
 PROPERTY: Final = "fencepost.files.allowed.paths"
 
@@ -26,19 +28,45 @@ _FILE: Final = os.O_RDONLY | os.O_NONBLOCK | _NO_LINK
 
 
 @dataclass(frozen=True, slots=True)
+class PathsOfWorker:
+    """What another worker of the group allows: its `directory`, where its relative paths begin, and its `paths`."""
+
+    worker: str
+    directory: str
+    paths: tuple[str, ...] | None
+
+    def check(self, path: str, property_name: str) -> None:
+        """Raise ConfigError unless this worker allows a path, as far as the path's text tells."""
+        asked = os.path.normpath(os.path.join(self.directory, path))  # noqa: PTH118 - on another machine
+        relative = not os.path.isabs(path) and self.directory != os.getcwd()  # noqa: PTH109, PTH117 - likewise
+        if relative or (self.paths is not None and not any(_is_at_or_below(asked, allowed) for allowed in self.paths)):
+            allowed = "everything" if self.paths is None else ", ".join(self.paths) or "nothing"
+            raise ConfigError(
+                f"The file {path} may not be read: the worker {self.worker}, which may run the connector's tasks, has the "
+                f"working directory {self.directory} and allows {allowed}. Name a file by an absolute path that all workers "
+                f"of the group allow, or ask their owner to give them the same {property_name}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class AllowedPaths:
     """Opens files at or below `paths`, which are absolute; None allows all paths. It can be pickled.
 
-    `property_name` is the property that set them, for messages.
+    `property_name` is the property that set them, and `nothing` says what is allowed without paths, for messages. `own` are
+    the worker's own files, which are never opened. `others` are the workers that a path must be allowed by as well.
     """
 
     paths: tuple[str, ...] | None = None
     property_name: str = PROPERTY
+    nothing: str = "nothing"
+    own: OwnFiles = NO_FILES
+    others: tuple[PathsOfWorker, ...] = ()
 
     @classmethod
-    def of(cls, paths: Iterable[str], property_name: str = PROPERTY) -> AllowedPaths:
-        """Allow these paths only. Relative ones begin at the working directory."""
-        return cls(tuple(os.path.abspath(Path(path).expanduser()) for path in paths if path), property_name)  # noqa: PTH100 - resolving is for later
+    def of(cls, paths: Iterable[str], property_name: str = PROPERTY, *, own: OwnFiles = NO_FILES) -> AllowedPaths:
+        """Allow these paths only, without `own`. Relative ones begin at the working directory."""
+        absolute = tuple(os.path.abspath(Path(path).expanduser()) for path in paths if path)  # noqa: PTH100 - resolving is for later
+        return cls(absolute, property_name, own=own)
 
     @property
     def restricted(self) -> bool:
@@ -49,13 +77,27 @@ class AllowedPaths:
         """Raise ConfigError unless a path, with links resolved, leads to an allowed place. The file need not exist."""
         if self.paths is not None:
             self._place(path, self.paths)
+        for worker in self.others:
+            worker.check(path, self.property_name)
+        with suppress(OSError):
+            self.own.check(path, os.stat(path))  # noqa: PTH116 - called often
 
     def open(self, path: str) -> FileIO:
         """Open a file for reading. Raises ConfigError if that is not allowed, and OSError as `open` does."""
+        return FileIO(path, opener=lambda _path, flags: self._descriptor(path, flags))
+
+    def _descriptor(self, path: str, flags: int) -> int:
+        before = self.own.identities()
         if self.paths is None:
-            return FileIO(path)
-        root, below = self._place(path, self.paths)
-        return FileIO(path, opener=lambda _path, _flags: _descriptor(root, below))
+            descriptor = os.open(path, flags | os.O_CLOEXEC)
+        else:
+            descriptor = _descriptor(*self._place(path, self.paths))
+        try:
+            self.own.check(path, os.fstat(descriptor), before)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
 
     def _place(self, path: str, allowed: tuple[str, ...]) -> tuple[Path, tuple[str, ...]]:
         """Return the allowed directory or file that contains a path, and the components from there."""
@@ -65,13 +107,17 @@ class AllowedPaths:
                 return root, target.relative_to(root).parts
         raise ConfigError(
             f"The file {path} may not be read: with its links followed, it is not in what the property "
-            f"{self.property_name} allows ({', '.join(allowed) or 'nothing'}). Move it there, or ask the worker's owner "
+            f"{self.property_name} allows ({', '.join(allowed) or self.nothing}). Move it there, or ask the worker's owner "
             "to add its directory to the property"
         )
 
 
 ANYWHERE: Final = AllowedPaths()
 """Allows all files that the process may read."""
+
+
+def _is_at_or_below(path: str, allowed: str) -> bool:
+    return Path(path).is_relative_to(allowed)
 
 
 def _resolved(path: str) -> Path:

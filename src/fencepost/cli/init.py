@@ -50,9 +50,9 @@ listeners=http://127.0.0.1:8083
 # Directories, comma-separated, of your own connectors, converters and transforms.
 #plugin.path=/opt/connectors
 
-# Directories and files, comma-separated, that file connectors may read, with everything below them: here, the worker's
-# working directory.
-fencepost.files.allowed.paths=.
+# Directories and files, comma-separated, that file connectors may read, with everything below them: by default the
+# worker's working directory, or nothing if that is a directory of the system. Give all workers of a group the same.
+#fencepost.files.allowed.paths=/var/lib/fencepost
 
 # Values for placeholders in configurations, such as passwords: ${{env:CONNECT_...}} and
 # ${{file:/etc/fencepost/...:key}}. Every user who may configure connectors can read all values that these allow.

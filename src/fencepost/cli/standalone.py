@@ -47,7 +47,7 @@ async def _run(worker: Path, connectors: Sequence[Path], *, once: bool, quiet: b
     # The dependencies (Spark, Arrow, a Kafka client) take a second to import.
     from fencepost.cli.transfer_progress import shown_progress  # noqa: PLC0415 - see above
     from fencepost.config import file_descriptors  # noqa: PLC0415 - see above
-    from fencepost.config.config_transformer import resolve_worker_properties  # noqa: PLC0415 - see above
+    from fencepost.config.config_transformer import placeholder_files, resolve_worker_properties  # noqa: PLC0415 - see above
     from fencepost.config.properties import load_connector_config, load_properties, required_property  # noqa: PLC0415 - see above
     from fencepost.config.rest_config import RestConfig  # noqa: PLC0415 - see above
     from fencepost.config.worker_config import WorkerConfig  # noqa: PLC0415 - see above
@@ -57,8 +57,10 @@ async def _run(worker: Path, connectors: Sequence[Path], *, once: bool, quiet: b
     from fencepost.runtime.worker import Worker  # noqa: PLC0415 - see above
 
     file_descriptors.raise_limit()
-    properties = resolve_worker_properties(_without_offset_file(load_properties(worker), worker), where=str(worker))
-    config = WorkerConfig.from_properties(properties, where=str(worker))
+    given = _without_offset_file(load_properties(worker), worker)
+    properties = resolve_worker_properties(given, where=str(worker))
+    files = [str(path) for path in (worker, *connectors, *placeholder_files(given))]
+    config = WorkerConfig.from_properties(properties, where=str(worker), files=files)
     rest = RestConfig.from_properties(properties, where=str(worker), alone=True)
     runtime = Worker(config)
     transfers = Transfers()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -51,7 +52,8 @@ _WIDTH: Final = 36
 @click.option(
     "--bootstrap-servers",
     metavar="HOST:PORT",
-    help="Also kill real workers on this Kafka, at each step of a transaction. The source must end.",
+    help="Also kill real workers on this Kafka, at each step of a transaction. The source must end. The workers write to "
+    "topics of their own, which are deleted at the end.",
 )
 def test(
     connector: str,
@@ -77,7 +79,7 @@ def test(
     anywhere = PluginSources(modules=("*",))
     plugin = find_plugin(PluginKind.CONNECTOR, connector, property_name="connector.class", sources=anywhere)
     config = load_connector_config(config_file)
-    with ExitStack() as closing:
+    with ExitStack() as closing, _ended_by_sigterm():
         subject = Subject(plugin, config, Limits(records=records), frozenset(ignored))
         checks = [*CHECKS]
         if bootstrap_servers is not None:
@@ -90,6 +92,16 @@ def test(
         failed = _run(run_checks(subject, chosen))
     if failed:
         raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the checks as Ctrl-C does, so that what they made is removed."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _run(results: Iterable[Result]) -> bool:

@@ -32,7 +32,7 @@ async def _run(path: Path) -> None:
     # Only what is needed to answer requests: the herder's dependencies (Spark, Arrow, a Kafka client) take a while to
     # import.
     from fencepost.config import file_descriptors  # noqa: PLC0415 - see above
-    from fencepost.config.config_transformer import resolve_worker_properties  # noqa: PLC0415 - see above
+    from fencepost.config.config_transformer import placeholder_files, resolve_worker_properties  # noqa: PLC0415 - see above
     from fencepost.config.group_config import GroupConfig  # noqa: PLC0415 - see above
     from fencepost.config.properties import load_properties  # noqa: PLC0415 - see above
     from fencepost.config.rest_config import RestConfig  # noqa: PLC0415 - see above
@@ -40,8 +40,10 @@ async def _run(path: Path) -> None:
     from fencepost.rest.server import RestServer  # noqa: PLC0415 - see above
 
     file_descriptors.raise_limit()
-    properties = resolve_worker_properties(load_properties(path), where=str(path))
-    config = WorkerConfig.from_properties(properties, where=str(path), mode=WorkerMode.DISTRIBUTED)
+    given = load_properties(path)
+    properties = resolve_worker_properties(given, where=str(path))
+    files = [str(path), *placeholder_files(given)]
+    config = WorkerConfig.from_properties(properties, where=str(path), mode=WorkerMode.DISTRIBUTED, files=files)
     group = GroupConfig.from_properties(properties, where=str(path))
     server = RestServer(RestConfig.from_properties(properties, where=str(path)))
     herder: DistributedHerder | None = None

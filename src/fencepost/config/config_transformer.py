@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from fencepost.api.config_def import ConfigDef, ConfigValue, parse_type
@@ -183,6 +184,12 @@ def resolve_worker_properties(properties: Mapping[str, str], *, where: str) -> d
     transformer = ConfigTransformer.from_properties(own, where=where)
     others = {name: text for name, text in properties.items() if name not in own}
     return {**properties, **transformer.transform(others).required(where=where)}
+
+
+def placeholder_files(properties: Mapping[str, str]) -> list[str]:
+    """Return the files that the placeholders of a worker's properties may name, as `${file:/path:key}` does."""
+    places = [place for text in properties.values() for place in _places(text) if place.path]
+    return [str(Path(place.path, place.key)) if Path(place.path).is_dir() else place.path for place in places]
 
 
 def _places(text: str) -> Iterator[_Place]:

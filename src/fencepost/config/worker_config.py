@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -17,6 +17,7 @@ from fencepost.api.secrets import SECRETS
 from fencepost.api.topic_names import topic_name
 from fencepost.config import client_overrides, config_transformer, rest_config
 from fencepost.config.client_overrides import ClientKind, OverridePolicy, is_client_property, overrides
+from fencepost.config.file_limits import own_files, paths_of, working_directory
 from fencepost.config.group_config import group_config_def
 from fencepost.config.plugin_sources import ALLOWED_MODULES, PluginSources, check_modules
 from fencepost.config.restart_config import define_restarts
@@ -240,8 +241,13 @@ def _define_files(definitions: ConfigDef, *, alone: bool) -> None:
     definitions.define(
         allowed_paths.PROPERTY, _T.LIST, None if alone else ".", _I.MEDIUM,
         "Directories and files, comma-separated, that FileSource and FileStreamSource may read, with everything below them, "
-        "after resolving links; relative ones begin at the worker's working directory. "
-        + ("Unset: all files that the worker may read." if alone else "Empty: none."),
+        "after resolving links; relative ones begin at the worker's working directory. The worker's own files are refused "
+        "wherever they are. "
+        + (
+            "Unset: all other files that the worker may read."
+            if alone
+            else "Unset: the working directory, or nothing if that is / or another directory of the system. Empty: none."
+        ),
     )  # fmt: skip
 
 
@@ -295,9 +301,17 @@ class WorkerConfig:
 
     @classmethod
     def from_properties(
-        cls, properties: Mapping[str, str], *, where: str, mode: WorkerMode = WorkerMode.STANDALONE
+        cls,
+        properties: Mapping[str, str],
+        *,
+        where: str,
+        mode: WorkerMode = WorkerMode.STANDALONE,
+        files: Iterable[str] = (),
     ) -> WorkerConfig:
-        """Check a worker's properties. Raises ConfigError that names `where`; warns of unknown properties."""
+        """Check a worker's properties. Raises ConfigError that names `where`; warns of unknown properties.
+
+        `files` are the paths of what the properties were read from: no connector may read these files.
+        """
         definitions = worker_config_def(mode)
         _require_valid(definitions, properties, where)
         try:
@@ -308,6 +322,8 @@ class WorkerConfig:
         except ConfigError as error:
             raise ConfigError(f"{where}: {error}", name=error.name) from None
         _warn_of_unknown(properties, definitions, mode, where)
+        own = own_files(properties, files)
+        by_default = mode is WorkerMode.DISTRIBUTED and allowed_paths.PROPERTY not in properties
         SECRETS.learn_properties(properties)
         return cls(
             mode=mode,
@@ -327,7 +343,7 @@ class WorkerConfig:
             override_policy=policy,
             plugin_path=tuple(path for path in values["plugin.path"] if path),
             plugin_sources=PluginSources.from_values(values, named=[values[converter] for converter in _CONVERTERS]),
-            allowed_paths=_allowed_paths(values[allowed_paths.PROPERTY]),
+            allowed_paths=working_directory(own) if by_default else paths_of(values[allowed_paths.PROPERTY], own),
             allowed_token_urls=None if values[ALLOWED_URLS] is None else tuple(values[ALLOWED_URLS]),
             properties=MappingProxyType({"header.converter": values["header.converter"], **properties}),
         )
@@ -341,7 +357,9 @@ class WorkerConfig:
         return replace(
             self,
             plugin_sources=sources if ALLOWED_MODULES in given else sources.without_any_module(),
-            allowed_paths=self.allowed_paths if allowed_paths.PROPERTY in given else _allowed_paths(["."]),
+            allowed_paths=(
+                self.allowed_paths if allowed_paths.PROPERTY in given else working_directory(self.allowed_paths.own)
+            ),
             allowed_token_urls=self.allowed_token_urls if ALLOWED_URLS in given else (),
         )
 
@@ -379,10 +397,6 @@ def _require_valid(definitions: ConfigDef, properties: Mapping[str, str], where:
     if wrong:
         # Further errors of one property follow from the first.
         raise ConfigError(f"{where}: {'; '.join(value.errors[0] for value in wrong)}", name=wrong[0].name)
-
-
-def _allowed_paths(paths: Sequence[str] | None) -> AllowedPaths:
-    return AllowedPaths() if paths is None else AllowedPaths.of(paths)
 
 
 def _internal_topic(store: str, values: Mapping[str, Any], properties: Mapping[str, str]) -> InternalTopic:

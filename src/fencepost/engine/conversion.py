@@ -235,7 +235,7 @@ def _convert_topic(
     if records.timestamp is not None:
         records = replace(records, timestamp=_checked_timestamps(topic, records.timestamp))
     partition = _partitions(topic, left["partition"]) if types.has_partition else None
-    return Converted(topic, records, partition, left[ROW] if ROW in left.schema.names else None)
+    return Converted(pipeline.destination(topic), records, partition, left[ROW] if ROW in left.schema.names else None)
 
 
 def _partitions(topic: str, given: pa.Array) -> pa.Array:

@@ -28,7 +28,7 @@ def write_letters(
 
     Nothing is written without a topic for them.
     """
-    topic = spec.pipeline.errors.dead_letter_topic
+    topic = spec.pipeline.dead_letter_topic
     if not letters or topic is None:
         return []
     spec.topic_gate.admit({topic})

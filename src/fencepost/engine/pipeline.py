@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from fencepost.api import topic_names
+from fencepost.api.errors import ConfigError
 from fencepost.api.plugin import Converter, HeaderConverter, Transformation
 from fencepost.config.error_handling import ErrorHandling
 from fencepost.transforms.base import PartTransformation
@@ -16,7 +18,8 @@ from fencepost.transforms.new_record_state import ExtractNewRecordState
 class Pipeline:
     """The transforms of a connector, in order, its converters, the topic for rows that name none, and its `errors.*`.
 
-    `given` is what messages call a DataFrame that passes through.
+    `given` is what messages call a DataFrame that passes through. `topic_prefix` is put before the names of all topics that
+    are written to: a check of a connector has topics of its own.
     `without_transforms` is pickled to Spark's executors: the converters hold only plain data.
     """
 
@@ -27,6 +30,23 @@ class Pipeline:
     default_topic: str | None = None
     errors: ErrorHandling = field(default_factory=ErrorHandling)
     given: str = "a SourceBatch"
+    topic_prefix: str = ""
+
+    def destination(self, topic: str) -> str:
+        """Return the topic to write to for records of a topic. Raises ConfigError for a name that is too long with it."""
+        name = self.topic_prefix + topic
+        if self.topic_prefix and len(name) > topic_names.LONGEST >= len(topic):
+            raise ConfigError(
+                f"The records of topic {topic} cannot be redirected: with {self.topic_prefix} before it, the name has more "
+                f"than {topic_names.LONGEST} characters. Give the connector a shorter topic"
+            )
+        return name
+
+    @property
+    def dead_letter_topic(self) -> str | None:
+        """The topic to write dead letters to, None to drop them."""
+        topic = self.errors.dead_letter_topic
+        return None if topic is None else self.destination(topic)
 
     @property
     def transform_names(self) -> str:

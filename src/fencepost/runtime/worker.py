@@ -10,9 +10,11 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import copy
+from dataclasses import replace
 from functools import cache, partial
 from typing import Final
 
+from fencepost.api.allowed_paths import PathsOfWorker
 from fencepost.api.errors import ConfigError
 from fencepost.api.secrets import HIDDEN, SECRETS
 from fencepost.config.config_transformer import ConfigTransformer
@@ -92,6 +94,14 @@ class Worker:
         limited = copy(self)
         limited.config = self.config.limited()
         return limited
+
+    def agreeing(self, others: tuple[PathsOfWorker, ...]) -> Worker:
+        """Return this worker for configurations whose files these workers must allow as well."""
+        if not others:
+            return self
+        agreeing = copy(self)
+        agreeing.config = replace(self.config, allowed_paths=replace(self.config.allowed_paths, others=others))
+        return agreeing
 
     def validate(self, properties: Mapping[str, str], *, accepted: bool = False) -> Validation:
         """Check a connector's configuration, with its placeholders resolved.
@@ -218,6 +228,16 @@ class Worker:
         self._offsets.close()
         self.engine.stop()
 
+    def write_path(self, connector: ConnectorConfig, wrote_to: Callable[[Collection[str]], None]) -> WritePath:
+        """Return the way of a task's records to Kafka, for `wrote_to` of `new_task`. Raises ConfigError."""
+        return WritePath(
+            engine=self.engine,
+            pipeline=build_pipeline(self.config, connector),
+            topic_creator=self._topic_creator(connector),
+            offsets_topic=self._offsets.topic(connector),
+            wrote_to=wrote_to,
+        )
+
     def _parts(
         self,
         task_id: ConnectorTaskId,
@@ -239,13 +259,7 @@ class Worker:
             new_boundaries=new_boundaries,
             engine=self.engine,
             allowed_paths=self.config.allowed_paths,
-            new_write_path=lambda: WritePath(
-                engine=self.engine,
-                pipeline=build_pipeline(self.config, connector),
-                topic_creator=self._topic_creator(connector),
-                offsets_topic=self._offsets.topic(connector),
-                wrote_to=wrote_to,
-            ),
+            new_write_path=partial(self.write_path, connector, wrote_to),
             guard=self._guard,
             restarts=self.restarts(connector),
             checks=checks,

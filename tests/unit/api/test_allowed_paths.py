@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fencepost import ConfigError
-from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
+from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths, PathsOfWorker
+from fencepost.api.own_files import OwnFiles
 
 
 @pytest.fixture
@@ -132,3 +135,137 @@ def test_a_relative_path_begins_at_the_working_directory(folder: Path, monkeypat
 
 def test_it_is_pickled_to_executors_unchanged(allowed: AllowedPaths) -> None:
     assert pickle.loads(pickle.dumps(allowed)) == allowed  # noqa: S301 - our own
+
+
+@pytest.fixture
+def own(folder: Path) -> AllowedPaths:
+    """Everything in the folder is allowed, and one of the files is the worker's own."""
+    return replace(AllowedPaths.of([str(folder)]), own=OwnFiles.of([str(folder / "shut" / "below" / "file")]))
+
+
+def _symbolic(file: Path) -> Path:
+    link = file.parent.parent / "link"
+    link.symlink_to(file)
+    return link
+
+
+def _hard(file: Path) -> Path:
+    link = file.parent.parent / "link"
+    link.hardlink_to(file)
+    return link
+
+
+def _in_another_directory(file: Path) -> Path:
+    link = file.parent.parent.parent / "directory"
+    link.symlink_to(file.parent)
+    return link / file.name
+
+
+def _of_the_process(file: Path) -> Path:
+    file.parent.parent.joinpath("cwd").symlink_to(f"/proc/self/cwd/{os.path.relpath(file)}")
+    return file.parent.parent / "cwd"
+
+
+@pytest.mark.parametrize("anywhere", [False, True])
+@pytest.mark.parametrize("name", [Path, _symbolic, _hard, _in_another_directory, _of_the_process])
+def test_the_workers_own_file_is_refused_by_any_name(
+    folder: Path, own: AllowedPaths, name: Callable[[Path], Path], *, anywhere: bool
+) -> None:
+    path = name(folder / "shut" / "below" / "file")
+    allowed = AllowedPaths(own=own.own) if anywhere else own
+    for ask in (allowed.check, allowed.open):
+        with pytest.raises(ConfigError, match="one of the worker's own"):
+            ask(str(path))
+    assert read(allowed, folder / "open" / "below" / "file") == b"open"
+
+
+def test_an_open_descriptor_of_an_own_file_is_no_way_to_it(folder: Path, own: AllowedPaths) -> None:
+    with (folder / "shut" / "below" / "file").open() as file:
+        for allowed in (own, AllowedPaths(own=own.own)):
+            with pytest.raises(ConfigError, match="one of the worker's own"):
+                allowed.open(f"/proc/self/fd/{file.fileno()}")
+
+
+def test_a_secret_that_was_rotated_is_refused_under_all_its_names(folder: Path) -> None:
+    """As in a volume of Kubernetes: the file is a link into a directory that is exchanged as a whole."""
+    mount = folder / "mount"
+    for version in ("1", "2"):
+        (mount / version).mkdir(parents=True)
+        (mount / version / "users").write_text(version)
+    (mount / "..data").symlink_to("1")
+    (mount / "users").symlink_to("..data/users")
+    allowed = replace(AllowedPaths.of([str(folder)]), own=OwnFiles.of([str(mount / "users")]))
+
+    (mount / "next").symlink_to("2")
+    (mount / "next").rename(mount / "..data")
+
+    for path in ("users", "..data/users", "2/users"):
+        with pytest.raises(ConfigError, match="one of the worker's own"):
+            allowed.open(str(mount / path))
+
+
+def test_a_file_that_is_replaced_while_it_is_opened_is_refused(
+    folder: Path, own: AllowedPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = folder / "shut" / "below" / "file"
+    other_name = folder / "open" / "hard"
+    other_name.hardlink_to(secret)
+    fstat = os.fstat
+
+    def rotating(descriptor: int) -> os.stat_result:
+        if secret.stat().st_ino == other_name.stat().st_ino:
+            (folder / "new").write_text("new secret")
+            (folder / "new").rename(secret)
+        return fstat(descriptor)
+
+    monkeypatch.setattr(os, "fstat", rotating)
+    with pytest.raises(ConfigError, match="one of the worker's own"):
+        own.open(str(other_name))
+
+
+def test_all_files_of_an_own_directory_are_refused(folder: Path) -> None:
+    allowed = replace(AllowedPaths.of([str(folder)]), own=OwnFiles.of([str(folder / "shut")]))
+    (folder / "shut" / "key").write_text("secret")
+    (folder / "open" / "hard").hardlink_to(folder / "shut" / "key")
+    for path in ("shut/key", "shut/below/file", "open/hard"):
+        with pytest.raises(ConfigError, match="one of the worker's own"):
+            allowed.open(str(folder / path))
+
+
+@pytest.mark.parametrize("path", ["/proc/self/environ", "/proc/self/maps", "/proc/self/root/proc/self/environ"])
+def test_the_environment_of_the_worker_is_not_read(own: AllowedPaths, path: str) -> None:
+    for allowed in (replace(own, paths=("/",)), replace(own, paths=None)):
+        for ask in (allowed.check, allowed.open):
+            with pytest.raises(ConfigError, match="tells of processes"):
+                ask(path)
+
+
+def test_own_files_are_refused_by_executors_too(folder: Path, own: AllowedPaths) -> None:
+    there = pickle.loads(pickle.dumps(own))  # noqa: S301 - our own
+    with pytest.raises(ConfigError, match="one of the worker's own"):
+        there.open(str(folder / "shut" / "below" / "file"))
+
+
+def test_what_is_allowed_without_paths_is_said(folder: Path) -> None:
+    allowed = AllowedPaths((), nothing="nothing, because of a reason")
+    with pytest.raises(ConfigError, match=r"fencepost.files.allowed.paths allows \(nothing, because of a reason\)"):
+        allowed.check(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("path", "directory", "paths", "refused"),
+    [
+        ("/data/a", "/", ("/data",), False),
+        ("/data/a", "/", None, False),
+        ("/data/../etc/a", "/", ("/data",), True),
+        ("/database", "/", ("/data",), True),
+        ("/data/a", "/", (), True),
+        ("a", "/elsewhere", None, True),
+    ],
+)
+def test_a_path_must_be_allowed_by_the_other_workers(
+    path: str, directory: str, paths: tuple[str, ...] | None, *, refused: bool
+) -> None:
+    allowed = AllowedPaths(others=(PathsOfWorker("http://other:8083", directory, paths),))
+    with pytest.raises(ConfigError, match="the worker http://other:8083") if refused else nullcontext():
+        allowed.check(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import os
 import re
 import shlex
 import shutil
@@ -16,8 +17,10 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+from fencepost.api.own_files import NO_FILES
 from fencepost.cli.main import run
 from fencepost.config.config_transformer import resolve_worker_properties
+from fencepost.config.file_limits import working_directory
 from fencepost.config.group_config import GroupConfig
 from fencepost.config.properties import load_properties
 from fencepost.config.rest_config import RestConfig
@@ -97,6 +100,29 @@ def test_the_command_lines_are_those_of_fencepost() -> None:
     for command in (pod()["containers"][0]["args"], shlex.split(unit["Service"]["ExecStart"])[1:]):
         assert command[-2:] == ["worker", "/etc/fencepost/worker.properties"]
         assert run([*command, "--help"]) == 0
+
+
+@pytest.mark.parametrize("deployed", ["image", "pod", "unit"])
+def test_the_working_directory_has_no_file_of_the_worker(deployed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default connectors may read it."""
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.read(UNIT)
+    (container,) = pod()["containers"]
+    directory = {
+        "image": re.findall(r"^WORKDIR (.+)$", CONTAINERFILE, re.MULTILINE)[-1],
+        "pod": container["workingDir"],
+        "unit": unit["Service"]["WorkingDirectory"].replace("%S", "/var/lib"),
+    }[deployed]
+    others = {mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] != "data"}
+    for place in {"/etc/fencepost/worker.properties", "/etc/fencepost-credentials", *others}:
+        assert not Path(place).is_relative_to(directory)
+        assert not Path(directory).is_relative_to(place)
+
+    monkeypatch.setattr(Path, "cwd", lambda: Path(directory))
+    monkeypatch.setattr(os, "getcwd", lambda: directory)
+    assert working_directory(NO_FILES).paths == (directory,)
+    if deployed == "unit":
+        assert directory.removeprefix("/var/lib/") == unit["Service"]["StateDirectory"]
 
 
 def test_the_image_has_the_user_that_the_pod_runs_as() -> None:

@@ -86,7 +86,7 @@ class SparkWrite:
     def _writers(self, types: ColumnTypes, *, splits: int | None = None) -> int:
         partitions = self._parallelism
         if not types.has_topic:
-            topic = require_topic(self.spec.pipeline.default_topic)
+            topic = self.spec.pipeline.destination(require_topic(self.spec.pipeline.default_topic))
             self.spec.topic_gate.admit({topic})
             partitions = self.metadata.partitions(topic)
         return writer_count(parallelism=self._parallelism, partitions=partitions, splits=splits)

@@ -20,10 +20,12 @@ from fencepost.herder.core.assignor import (
     assign_incrementally,
 )
 from fencepost.kafka.group.protocol import (
+    UNKNOWN_FILES,
     Assignment,
     AssignmentError,
     ConnectProtocol,
     Election,
+    WorkerFiles,
     WorkerMetadata,
 )
 
@@ -160,7 +162,14 @@ def _assignment(
                 (member.url, member.topics) for member in election.members.values() if member.topics != leader.topics
             )
         ),
+        files=_files(election),
     )
+
+
+def _files(election: Election) -> tuple[tuple[str, WorkerFiles], ...]:
+    """What the connectors of each member may read, if the members differ."""
+    found = {(member.url, member.files) for member in election.members.values() if member.files != UNKNOWN_FILES}
+    return tuple(sorted(found, key=lambda member: member[0])) if len({files for _, files in found}) > 1 else ()
 
 
 def _split(work: Work) -> tuple[tuple[str, ...], tuple[ConnectorTaskId, ...]]:

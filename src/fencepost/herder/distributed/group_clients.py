@@ -46,6 +46,7 @@ def _settings(parts: GroupParts) -> GroupSettings:
         url=parts.group_url,
         support=str(config.exactly_once_source_support),
         topics=parts.topics.own,
+        files=parts.files,
         protocol=ConnectProtocol.of_setting(group.connect_protocol),
         session_timeout_ms=group.session_timeout_ms,
         heartbeat_interval_ms=group.heartbeat_interval_ms,

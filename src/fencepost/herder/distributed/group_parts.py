@@ -16,9 +16,11 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
+from fencepost.api.allowed_paths import PathsOfWorker
 from fencepost.api.errors import IllegalStateError
 from fencepost.api.traces import format_trace
 from fencepost.config.group_config import GroupConfig
@@ -34,7 +36,7 @@ from fencepost.herder.errors import RequestFailedError, ServiceUnavailableError
 from fencepost.herder.peers.rest_client import REQUEST_TIMEOUT_SECONDS, RestClient
 from fencepost.herder.work.parts import delivers_at_least_once
 from fencepost.kafka.errors import TopicNotFoundError
-from fencepost.kafka.group.protocol import WorkerTopics
+from fencepost.kafka.group.protocol import WorkerFiles, WorkerTopics
 from fencepost.runtime.worker import Worker
 from fencepost.storage.configs.state import ClusterConfigState
 from fencepost.storage.configs.topic import ConfigBackingStore
@@ -161,6 +163,10 @@ class GroupParts:
     """The members' settings in the last generation of the group."""
     topics: GroupTopics = field(init=False)
     """The members' internal topics in the last generation of the group."""
+    files: WorkerFiles = field(init=False)
+    """What connectors may read on this worker, as it is announced to the group."""
+    other_files: tuple[PathsOfWorker, ...] = ()
+    """What connectors may read on the members of the last generation that differ from this one in that."""
     key_problem: str | None = None
     """Why the broker refuses the session key of this worker, which leads the group, and the remedy."""
     _reading: asyncio.Future[None] | None = None
@@ -172,6 +178,7 @@ class GroupParts:
         self.readiness = Readiness(self.config.group_id)
         self.mixed = MixedGroup(str(self.config.exactly_once_source_support))
         stores = (self.config.offset_storage, self.config.config_storage, self.config.status_storage)
+        self.files = WorkerFiles(str(Path.cwd()), self.config.allowed_paths.paths)
         self.topics = GroupTopics(WorkerTopics(*(store.name for store in stores)), self.group_url)
 
     @property
@@ -272,8 +279,8 @@ class GroupParts:
 
     @property
     def requested(self) -> Worker:
-        """All configurations come from requests, so the worker's own limits apply."""
-        return self.worker
+        """All configurations come from requests, so the worker's own limits apply, and the other members' ones for files."""
+        return self.worker.agreeing(self.other_files)
 
     def worker_for(self, connector: str) -> Worker:
         """Return the worker: its limits apply to all connectors."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
+from fencepost.api.allowed_paths import PathsOfWorker
 from fencepost.api.errors import FencepostError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import ExactlyOnceSourceSupport
@@ -165,6 +166,7 @@ class GroupWork:
 
     def _judge(self, membership: Membership) -> None:
         former = self._parts.mixed
+        self._judge_files(membership)
         topics = self._judge_topics(membership)
         found = judge_group(self._parts.config.exactly_once_source_support, membership.assignment.supports, topics)
         self._parts.mixed = found
@@ -173,6 +175,14 @@ class GroupWork:
             _log.warning("%s", found.advice)
         elif former.disabled and not found.disabled:
             _log.info("All members of the group are set for exactly-once delivery again")
+
+    def _judge_files(self, membership: Membership) -> None:
+        parts = self._parts
+        parts.other_files = tuple(
+            PathsOfWorker(url, files.directory, files.paths)
+            for url, files in membership.assignment.files
+            if files != parts.files
+        )
 
     def _judge_topics(self, membership: Membership) -> GroupTopics:
         former = self._parts.topics

@@ -20,6 +20,7 @@ from fencepost.kafka.admin.open_transactions import (
     OpenTransaction,
     list_open_transactions,
 )
+from fencepost.kafka.admin.topic_deletion import delete_topics, topic_names
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import AuthorizationError, KafkaError, TopicCreationError
@@ -103,6 +104,17 @@ class Admin:
     def topic_exists(self, name: str) -> bool:
         """Return whether the brokers know a topic. Raises AuthorizationError without DESCRIBE on it."""
         return self._client.run(self._row, name, doing=f"describing topic {name}") is not None
+
+    def topic_names(self) -> frozenset[str]:
+        """Return the names of the topics that the principal may describe."""
+        return self._client.run(topic_names, self._client, doing="listing the topics")
+
+    def delete_topics(self, *names: str) -> None:
+        """Delete topics, and wait until the brokers do not list them any more. A missing topic is no error.
+
+        Raises AuthorizationError without DELETE on one of them.
+        """
+        self._client.run(delete_topics, self._client, names, doing=f"deleting topic {', '.join(names[:_NAMED])}")
 
     def topic_id(self, name: str) -> str | None:
         """Return the id of a topic, which another topic of that name would not have.

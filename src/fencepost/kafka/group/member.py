@@ -286,7 +286,12 @@ class GroupMember:
         """Offer this worker's protocols, with the work that it runs."""
         own, offset = self._settings, self._config_offset()
         metadata = WorkerMetadata(
-            url=own.url, config_offset=offset, assignment=self._held, support=own.support, topics=own.topics
+            url=own.url,
+            config_offset=offset,
+            assignment=self._held,
+            support=own.support,
+            topics=own.topics,
+            files=own.files,
         )
         return [(str(protocol), encode_metadata(metadata, protocol)) for protocol in own.protocol.offered]
 
@@ -324,7 +329,7 @@ class GroupMember:
         whole = given.added_to(self._held)
         # What the leader says of the group's members is no part of this member's work.
         own = replace(whole, error=0, revoked_connectors=(), revoked_tasks=(), delay_ms=0)
-        self._held = replace(own, supports=(), leader_topics=UNKNOWN_TOPICS, other_topics=())
+        self._held = replace(own, supports=(), leader_topics=UNKNOWN_TOPICS, other_topics=(), files=())
         self._rejoin_at = time.monotonic() + given.delay_ms / 1000 if given.delay_ms else None
         if given.revokes:
             self._ask_to_join()

@@ -20,7 +20,14 @@ from enum import Enum, StrEnum, auto
 from typing import Final, Protocol
 
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.kafka.group.protocol import UNKNOWN_TOPICS, Assignment, ConnectProtocol, WorkerTopics
+from fencepost.kafka.group.protocol import (
+    UNKNOWN_FILES,
+    UNKNOWN_TOPICS,
+    Assignment,
+    ConnectProtocol,
+    WorkerFiles,
+    WorkerTopics,
+)
 
 
 class MemberState(StrEnum):
@@ -46,13 +53,14 @@ class GroupSettings:
     """What a member joins with. `url` is where other workers reach this one; times are in milliseconds.
 
     `support` is its `exactly.once.source.support`, which the leader sends to all; `topics` are its internal topics,
-    which the leader compares to its own.
+    which the leader compares to its own; `files` are what its connectors may read, which the leader sends to all.
     """
 
     group_id: str
     url: str
     support: str = ""
     topics: WorkerTopics = UNKNOWN_TOPICS
+    files: WorkerFiles = UNKNOWN_FILES
     protocol: ConnectProtocol = ConnectProtocol.SESSIONED
     session_timeout_ms: int = 10_000
     heartbeat_interval_ms: int = 500

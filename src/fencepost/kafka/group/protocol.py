@@ -15,8 +15,10 @@ workers add fields that Connect does not have, each after the marker `FNCP`:
 
     Metadata         STRING exactly.once.source.support of the member
                      then after `FNCT` Topics: STRING offset, config and status.storage.topic of the member
+                     then after `FNCF` Files: STRING working directory, [STRING path] that it allows, none for all
     Assignment       [STRING url, STRING exactly.once.source.support], of all members, empty for unknown
                      then after `FNCT` Topics of the leader | [STRING url, Topics], of members that have others
+                     then after `FNCF` [STRING url, Files], of all members, if they differ
 
 Connect's workers read version 0 as version 1 that may end early. So in version 0 the marker also follows the fields of
 version 1, which are empty: no allocation, no revocations, no delay.
@@ -38,6 +40,7 @@ PROTOCOL_TYPE: Final = "connect"
 
 _MARK: Final = b"FNCP"
 _TOPICS_MARK: Final = b"FNCT"
+_FILES_MARK: Final = b"FNCF"
 _NO_ALLOCATION: Final = b"\xff\xff\xff\xff"
 _NO_CHANGE: Final = bytes(8)
 """An empty array of revocations, and no delay."""
@@ -86,6 +89,16 @@ class WorkerTopics(NamedTuple):
 UNKNOWN_TOPICS: Final = WorkerTopics()
 
 
+class WorkerFiles(NamedTuple):
+    """Where a worker's relative paths begin, empty if unknown; and the paths that it allows, None for all."""
+
+    directory: str = ""
+    paths: tuple[str, ...] | None = None
+
+
+UNKNOWN_FILES: Final = WorkerFiles()
+
+
 class AssignmentError(IntEnum):
     """Why an assignment is empty."""
 
@@ -104,7 +117,7 @@ class Assignment:
     because the leader does not assign the work of a lost member until then. `supports` has the URL and the
     `exactly.once.source.support` of each member, empty if unknown; it has no entries if the leader does not send them.
     `leader_topics` are the leader's internal topics, and `other_topics` the URLs and topics of the members that use
-    others or do not announce theirs.
+    others or do not announce theirs. `files` has the URL and the files of each member, if not all have the same.
     """
 
     error: int = AssignmentError.NONE
@@ -119,6 +132,7 @@ class Assignment:
     supports: tuple[tuple[str, str], ...] = ()
     leader_topics: WorkerTopics = UNKNOWN_TOPICS
     other_topics: tuple[tuple[str, WorkerTopics], ...] = ()
+    files: tuple[tuple[str, WorkerFiles], ...] = ()
 
     @property
     def failed(self) -> bool:
@@ -165,6 +179,7 @@ class WorkerMetadata:
     assignment: Assignment | None = None
     support: str = ""
     topics: WorkerTopics = UNKNOWN_TOPICS
+    files: WorkerFiles = UNKNOWN_FILES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +206,8 @@ def encode_metadata(metadata: WorkerMetadata, protocol: ConnectProtocol) -> byte
     added = _MARK + _string(metadata.support) if metadata.support or any(metadata.topics) else b""
     if any(metadata.topics):
         added += _TOPICS_MARK + _topics(metadata.topics)
+    if metadata.files.directory:
+        added += _FILES_MARK + _files(metadata.files)
     if protocol is ConnectProtocol.EAGER:
         return encoded + (_NO_ALLOCATION + added if added else b"")
     if metadata.assignment is None:
@@ -206,11 +223,14 @@ def decode_metadata(data: bytes) -> WorkerMetadata:
     url, config_offset = reader.string(), reader.int64()
     allocation = reader.nullable_bytes() if version > 0 else None
     assignment = decode_assignment(allocation) if allocation else None
-    support, topics = "", UNKNOWN_TOPICS
+    support, topics, files = "", UNKNOWN_TOPICS, UNKNOWN_FILES
     if reader.marked(_MARK if version > 0 else _NO_ALLOCATION + _MARK):
         support = reader.string()
         topics = reader.topics() if reader.marked(_TOPICS_MARK) else UNKNOWN_TOPICS
-    return WorkerMetadata(url=url, config_offset=config_offset, assignment=assignment, support=support, topics=topics)
+        files = reader.files() if reader.marked(_FILES_MARK) else UNKNOWN_FILES
+    return WorkerMetadata(
+        url=url, config_offset=config_offset, assignment=assignment, support=support, topics=topics, files=files
+    )
 
 
 def encode_assignment(assignment: Assignment, protocol: ConnectProtocol) -> bytes:
@@ -233,6 +253,9 @@ def encode_assignment(assignment: Assignment, protocol: ConnectProtocol) -> byte
             others = (_string(url) + _topics(topics) for url, topics in assignment.other_topics)
             encoded += _TOPICS_MARK + _topics(assignment.leader_topics)
             encoded += _int32(len(assignment.other_topics)) + b"".join(others)
+        if assignment.files:
+            members = (_string(url) + _files(files) for url, files in assignment.files)
+            encoded += _FILES_MARK + _int32(len(assignment.files)) + b"".join(members)
     return encoded
 
 
@@ -259,6 +282,7 @@ def decode_assignment(data: bytes) -> Assignment:
         supports=supports,
         leader_topics=reader.topics() if tells_topics else UNKNOWN_TOPICS,
         other_topics=reader.topics_by_url() if tells_topics else (),
+        files=reader.files_by_url() if supports and reader.marked(_FILES_MARK) else (),
     )
 
 
@@ -281,6 +305,11 @@ def _string(text: str) -> bytes:
 
 def _topics(topics: WorkerTopics) -> bytes:
     return b"".join(map(_string, topics))
+
+
+def _files(files: WorkerFiles) -> bytes:
+    count = _NULL if files.paths is None else len(files.paths)
+    return _string(files.directory) + _int32(count) + b"".join(map(_string, files.paths or ()))
 
 
 # A member's work is the same in all protocols that it offers.
@@ -360,6 +389,13 @@ class _Reader:
 
     def topics_by_url(self) -> tuple[tuple[str, WorkerTopics], ...]:
         return tuple((self.string(), self.topics()) for _ in range(self._count()))
+
+    def files(self) -> WorkerFiles:
+        directory, count = self.string(), self.int32()
+        return WorkerFiles(directory, None if count == _NULL else tuple(self.string() for _ in range(count)))
+
+    def files_by_url(self) -> tuple[tuple[str, WorkerFiles], ...]:
+        return tuple((self.string(), self.files()) for _ in range(self._count()))
 
     def _count(self) -> int:
         return max(0, self.int32())

@@ -114,8 +114,9 @@ class TaskWrites(ABC):
     def _create_topics(self, batch: Batch, producer: RecordProducer) -> None:
         """Create the topics that a batch names, as far as transforms leave them as they are."""
         if isinstance(batch, SourceBatch) and batch.topics and self._path.pipeline.keeps_topics:
-            self._gate.admit(batch.topics)
-            learn_topics(producer, batch.topics)
+            topics = {self._path.pipeline.destination(topic) for topic in batch.topics}
+            self._gate.admit(topics)
+            learn_topics(producer, topics)
 
     def _write(self, batch: Batch, producer: RecordProducer) -> WriteResult:
         try:

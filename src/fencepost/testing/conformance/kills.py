@@ -5,6 +5,8 @@
 
 Each run has a new name for the connector, so it starts from the beginning; the records that it adds must be those that
 were expected, each once. What only a new process loses, such as files that a task keeps, is found here alone.
+
+The workers write to topics of the checks alone, whatever the connector names, and these are deleted at the end.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from typing import TYPE_CHECKING, Final, Self
 from fencepost.api.source import describe
 from fencepost.failpoint import FailPoint, of_task
 from fencepost.testing.conformance.fields import without
+from fencepost.testing.conformance.own_topics import OwnTopics
 from fencepost.testing.conformance.subject import Subject
 from fencepost.testing.conformance.violation import NotApplicableError, Violation, defined_at
 from fencepost.testing.topics import read_new, topic_reader
@@ -39,6 +42,7 @@ RUN_S: Final = 120.0
 """How long a worker may take to the end of the source."""
 
 _SHOWN: Final = 120
+_WORKER: Final = "fencepost.testing.conformance.tested_worker"
 
 _Written = Counter[tuple[str, bytes | None, bytes | None]]
 """How often there is each topic, key and value."""
@@ -48,17 +52,19 @@ class KilledWorkers:
     """Runs a connector in worker processes, one after the other. Use it with `with`.
 
     The source must end: tasks answer `at_end`, and have at most `limits.records` records. `plugin_path` are directories
-    to import the connector from, separated by commas.
+    to import the connector from, separated by commas. Raises ConfigError for a connector whose topics cannot be redirected.
     """
 
     def __init__(self, subject: Subject, bootstrap_servers: str, *, plugin_path: str = ".") -> None:
         self._subject = subject
-        self._servers = bootstrap_servers
+        self._topics = OwnTopics(bootstrap_servers)
+        self._config = self._topics.redirected(subject.config)
         self._plugin_path = plugin_path
         self._closing = ExitStack()
         self._readers: dict[str, TopicReader] = {}
 
     def __enter__(self) -> Self:
+        self._closing.enter_context(self._topics)
         self._folder = Path(self._closing.enter_context(tempfile.TemporaryDirectory(prefix="fencepost-kills-")))
         return self
 
@@ -84,9 +90,11 @@ class KilledWorkers:
 
     @cached_property
     def _expected(self) -> _Written:
-        self._written()
         self._run_to_the_end(_new_name())
-        return self._written()
+        written = self._written()
+        if not written:
+            raise NotApplicableError("a worker that ran the connector to the source's end wrote no records")
+        return written
 
     def _compare(self, point: FailPoint, expected: _Written, found: _Written) -> None:
         for what, wrong in (("lost", expected - found), ("there twice", found - expected)):
@@ -116,8 +124,8 @@ class KilledWorkers:
         worker, connector = self._folder / "worker.properties", self._folder / "connector.json"
         worker.write_text("".join(f"{property_}={value}\n" for property_, value in self._worker().items()))
         own = {"name": name, "connector.class": describe(self._subject.connector)}
-        connector.write_text(json.dumps({**self._subject.config, **own}))
-        command = [sys.executable, "-m", "fencepost", "--log-level", "ERROR", "standalone", "--once"]
+        connector.write_text(json.dumps({**self._config, **own}))
+        command = [sys.executable, "-m", _WORKER, self._topics.prefix]
         try:
             ran = subprocess.run(
                 [*command, str(worker), str(connector)],
@@ -129,11 +137,10 @@ class KilledWorkers:
 
     def _worker(self) -> dict[str, str]:
         return {
-            "bootstrap.servers": self._servers,
-            "group.id": "fencepost-testing",
-            "offset.storage.topic": "fencepost-testing-offsets",
-            "config.storage.topic": "fencepost-testing-configs",
-            "listeners": "http://127.0.0.1:0",
+            "bootstrap.servers": self._topics.bootstrap_servers,
+            "group.id": self._topics.run,
+            "offset.storage.topic": self._topics.internal("offsets"),
+            "config.storage.topic": self._topics.internal("configs"),
             "key.converter": "JsonConverter",
             "key.converter.schemas.enable": "false",
             "value.converter": "JsonConverter",
@@ -146,27 +153,26 @@ class KilledWorkers:
         """Return what was written to the topics since the last call."""
         ignored = self._subject.ignored
         return Counter(
-            (record.topic, record.key, _compared(record.value, ignored))
-            for topic in self._topics
+            (self._topics.original(topic), record.key, _compared(record.value, ignored))
+            for topic in self._topics.written(self._config)
             for record in self._read(topic)
         )
 
-    @cached_property
-    def _topics(self) -> list[str]:
-        return sorted({record.contents[0] for record in self._subject.reference.records})
-
     def _read(self, topic: str) -> list[ConsumedRecord]:
         if topic not in self._readers:
-            self._readers[topic] = topic_reader(self._servers, topic)
+            self._readers[topic] = topic_reader(self._topics.bootstrap_servers, topic)
             self._closing.callback(self._readers[topic].close)
         return read_new(self._readers[topic])
 
 
 def _compared(value: bytes | None, ignored: Collection[str]) -> bytes | None:
-    """Return what is compared of a value that JsonConverter made."""
+    """Return what is compared of a value: of JSON, what is not ignored."""
     if value is None or not ignored:
         return value
-    return json.dumps(without(json.loads(value), ignored)).encode()
+    try:
+        return json.dumps(without(json.loads(value), ignored)).encode()
+    except ValueError:
+        return value
 
 
 def _new_name() -> str:

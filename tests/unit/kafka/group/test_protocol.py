@@ -14,6 +14,7 @@ from fencepost.kafka.group.protocol import (
     Assignment,
     AssignmentError,
     ConnectProtocol,
+    WorkerFiles,
     WorkerMetadata,
     WorkerTopics,
     decode_assignment,
@@ -153,6 +154,28 @@ def test_k1_members_settings_are_written_where_java_stops_reading():
     assert decode_assignment(encoded).supports == told.supports
     cooperative = encode_assignment(told, ConnectProtocol.SESSIONED)
     assert cooperative == encode_assignment(ASSIGNMENT, ConnectProtocol.SESSIONED) + bytes.fromhex(pairs)
+
+
+@pytest.mark.parametrize("protocol", ConnectProtocol)
+@pytest.mark.parametrize("paths", [None, (), ("/data", "/more")])
+def test_files_follow_the_topics_where_former_versions_stop_reading(
+    protocol: ConnectProtocol, paths: tuple[str, ...] | None
+):
+    files = WorkerFiles("/home", paths)
+    metadata = WorkerMetadata(
+        url=URL, config_offset=5, support="enabled", topics=WorkerTopics(offset="o", config="c", status="s")
+    )
+    encoded = encode_metadata(replace(metadata, files=files), protocol)
+    assert encoded.startswith(encode_metadata(metadata, protocol) + b"FNCF" + b"\x00\x05/home")
+    assert decode_metadata(encoded) == replace(metadata, files=files)
+
+    told = replace(ASSIGNMENT, supports=((URL, "enabled"),))
+    members = ((URL, files), ("http://x/", WorkerFiles("/x", ("/x",))))
+    for topics in ((), WorkerTopics(offset="o", config="c", status="s")):
+        announced = replace(told, leader_topics=topics) if topics else told
+        encoded = encode_assignment(replace(announced, files=members), protocol)
+        assert encoded.startswith(encode_assignment(announced, protocol) + b"FNCF" + b"\x00\x00\x00\x02")
+        assert decode_assignment(encoded).files == members
 
 
 @pytest.mark.parametrize("protocol", ConnectProtocol)

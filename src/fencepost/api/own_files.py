@@ -1,0 +1,91 @@
+"""The worker's own files: its configuration, passwords, keys and trust stores. Connectors read none of them.
+
+A file has many names: links, hard links, bind mounts, `/proc/self/fd/3`. So what was opened is compared by device and
+inode. These are looked up by the files' paths each time, because a rotated secret is a new file under the old name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from fencepost.api.errors import ConfigError
+
+Identity = tuple[int, int]
+"""A device and an inode."""
+
+_PROCESSES: Final = "/proc/self"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnFiles:
+    """Files that are never opened for connectors, by their absolute `paths`. It can be pickled.
+
+    A directory stands for everything below it; of its files, those directly in it are recognised by other names, too.
+    With any path, what the kernel tells of processes is refused as well: it has the worker's environment and memory.
+    """
+
+    paths: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, paths: Iterable[str]) -> OwnFiles:
+        """Take paths; relative ones begin at the working directory."""
+        return cls(tuple(dict.fromkeys(os.path.abspath(path) for path in paths)))  # noqa: PTH100 - links are for later
+
+    def identities(self) -> frozenset[Identity]:
+        """Return the devices and inodes of the files at this moment."""
+        return frozenset(identity for path in self.paths for identity in _identities(path))
+
+    def check(self, path: str, opened: os.stat_result, before: frozenset[Identity] = frozenset()) -> None:
+        """Raise ConfigError if a path that is now opened leads to one of these files.
+
+        `before` are the identities before it was opened: a file may have been replaced meanwhile.
+        """
+        if not self.paths:
+            return
+        if opened.st_dev == _device_of_processes():
+            raise ConfigError(
+                f"The file {path} may not be read: it tells of processes, with the worker's environment and memory. Name "
+                "another file"
+            )
+        if (opened.st_dev, opened.st_ino) in before | self.identities() or self._is_below(path):
+            raise ConfigError(
+                f"The file {path} may not be read: it is one of the worker's own, with its configuration, passwords, keys or "
+                "trusted certificates, whichever path leads to it. Name another file; what is no secret can be copied"
+            )
+
+    def _is_below(self, path: str) -> bool:
+        target = os.path.realpath(path)
+        return any(os.path.commonpath([target, own]) == own for own in map(os.path.realpath, self.paths))
+
+
+NO_FILES: Final = OwnFiles()
+
+
+def _identities(path: str) -> Iterator[Identity]:
+    try:
+        status = os.stat(path)  # noqa: PTH116 - called for each file that is opened: spares making a Path
+        yield status.st_dev, status.st_ino
+        if os.path.isdir(path):  # noqa: PTH112 - likewise
+            with os.scandir(path) as entries:
+                yield from (identity for entry in entries for identity in _identity(entry.path))
+    except OSError:
+        # No file of this name here, on an executor of another machine for example.
+        return
+
+
+def _identity(path: str) -> Iterator[Identity]:
+    try:
+        status = os.stat(path)  # noqa: PTH116 - likewise
+    except OSError:
+        return
+    yield status.st_dev, status.st_ino
+
+
+def _device_of_processes() -> int | None:
+    try:
+        return os.stat(_PROCESSES).st_dev  # noqa: PTH116 - likewise
+    except OSError:
+        return None

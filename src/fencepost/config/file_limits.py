@@ -1,0 +1,82 @@
+"""Which files the connectors of a worker may read: what is allowed by default, and which files are the worker's own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from fencepost.api.allowed_paths import PROPERTY, AllowedPaths
+from fencepost.api.own_files import OwnFiles
+
+_OF_SYSTEM: Final = (
+    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin", "/sys",
+)  # fmt: skip
+"""Nothing there or below is a place for data."""
+_HOLD_OTHERS: Final = ("/", "/home", "/mnt", "/opt", "/root", "/srv", "/tmp", "/usr", "/var")  # noqa: S108 - not for us
+_HOLD_SYSTEMS: Final = (Path("/usr"), Path("/var"))
+"""They hold directories of others; in these two, each of those is one of the system's."""
+
+_FILE: Final = "file://"
+_NAMING: Final = (".location", ".file")
+"""What the names of properties with a file end with; others are recognised by a value that is a path to a file."""
+# Properties that name files for connectors, or for everyone.
+_NOT_OWN: Final = (PROPERTY, "plugin.path")
+_PROVIDER_PATHS: Final = ".param.allowed.paths"
+
+
+def paths_of(paths: Sequence[str] | None, own: OwnFiles) -> AllowedPaths:
+    """Return what the property allows; None allows everything but the worker's own files."""
+    return AllowedPaths(own=own) if paths is None else AllowedPaths.of(paths, own=own)
+
+
+def working_directory(own: OwnFiles) -> AllowedPaths:
+    """Return what is allowed by default: the working directory, unless it is a directory of the system."""
+    directory = Path.cwd()
+    of_system = any(directory.is_relative_to(place) for place in _OF_SYSTEM) or directory.parent in _HOLD_SYSTEMS
+    if of_system or str(directory) in _HOLD_OTHERS:
+        return AllowedPaths(
+            (),
+            nothing=f"nothing: it is not set, and the worker's working directory {directory} is one of the system's",
+            own=own,
+        )
+    return AllowedPaths.of(["."], own=own)
+
+
+def own_files(properties: Mapping[str, str], named: Iterable[str]) -> OwnFiles:
+    """Return the worker's own files: those `named`, those in its properties, and what its config providers may read.
+
+    A directory of a config provider is left out if what connectors are allowed to read is this directory, or in it.
+    """
+    return OwnFiles.of([*named, *_in_properties(properties), *_of_providers(properties)])
+
+
+def _in_properties(properties: Mapping[str, str]) -> Iterator[str]:
+    for name, value in properties.items():
+        path = value.strip().removeprefix(_FILE)
+        names_file = bool(path) and name.endswith(_NAMING)
+        of_others = name in _NOT_OWN or name.endswith(_PROVIDER_PATHS)
+        if names_file or (not of_others and os.sep in path and _is_file(path)):
+            yield path
+
+
+def _of_providers(properties: Mapping[str, str]) -> Iterator[str]:
+    readable = [os.path.realpath(path) for path in _listed(properties.get(PROPERTY, "."))]
+    for name, value in properties.items():
+        if name.endswith(_PROVIDER_PATHS):
+            for path in _listed(value):
+                place = os.path.realpath(path)
+                if not any(os.path.commonpath([place, allowed]) == place for allowed in readable):
+                    yield path
+
+
+def _listed(value: str) -> list[str]:
+    return [path.strip() for path in value.split(",") if path.strip()]
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return Path(path).is_file()
+    except (OSError, ValueError):
+        return False

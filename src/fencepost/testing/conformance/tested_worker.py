@@ -1,0 +1,109 @@
+"""A standalone worker process that runs one connector to its source's end, and writes to topics of the check alone.
+
+    python -m fencepost.testing.conformance.tested_worker PREFIX WORKER.properties CONNECTOR.json
+
+It is the worker of `fencepost standalone --once` without a REST API, and with another name for each topic.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from fencepost.api.errors import FencepostError
+from fencepost.api.secrets import SECRETS
+from fencepost.config.connector_config import ConnectorConfig
+from fencepost.config.properties import load_connector_config, load_properties
+from fencepost.config.topic_creation import TopicCreation, TopicCreationGroup
+from fencepost.config.worker_config import WorkerConfig
+from fencepost.engine.topic_gate import TopicGate
+from fencepost.herder.standalone.herder import StandaloneHerder
+from fencepost.kafka.admin.admin import BROKER_DEFAULT, Admin, NewTopic, TopicDescription
+from fencepost.kafka.admin.topic_creator import TopicCreator
+from fencepost.runtime.connector.client_properties import admin_config
+from fencepost.runtime.task.writes import WritePath
+from fencepost.runtime.worker import Worker
+
+# Records must be kept as long as they are compared, however old their timestamps are.
+_KEPT: Final = {"retention.ms": "-1", "retention.bytes": "-1", "min.compaction.lag.ms": str(2**63 - 1)}
+# Settings with which a broker refuses records.
+_REFUSING: Final = ("cleanup.policy", "max.message.bytes")
+_AS_BROKERS_DO: Final = TopicCreation(
+    [TopicCreationGroup("default", [re.compile(".*", re.DOTALL)], [], BROKER_DEFAULT, BROKER_DEFAULT, {})]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTopicCreator(TopicCreator):
+    """Creates the check's topics: like those that they stand for, or as `creation` would create those."""
+
+    prefix: str
+
+    def create(self, topics: Iterable[str]) -> None:
+        """Create topics of the check. Raises as TopicCreator, and ConfigError for topics that brokers keep for themselves."""
+        originals = {topic: topic.removeprefix(self.prefix) for topic in sorted(topics)}
+        TopicGate("of the check", None).admit(originals.values())
+        with Admin(self.admin) as admin:
+            found = {own: admin.describe_topic(original) for own, original in originals.items()}
+            admin.create_topics(*(self._like(own, originals[own], model) for own, model in found.items()))
+
+    def _like(self, own: str, original: str, model: TopicDescription | None) -> NewTopic:
+        if model is None:
+            created = self._new_topic(original)
+            return replace(created, name=own, configs={**created.configs, **_KEPT})
+        settings = {name: value for name in _REFUSING if (value := model.configs.get(name)) is not None}
+        return NewTopic(own, model.partitions, model.replication_factor, {**settings, **_KEPT})
+
+
+class TestedWorker(Worker):
+    """A worker that puts a prefix before the names of all topics of records."""
+
+    __test__ = False
+
+    def __init__(self, config: WorkerConfig, prefix: str) -> None:
+        super().__init__(config)
+        self._prefix = prefix
+
+    def write_path(self, connector: ConnectorConfig, wrote_to: Callable[[Collection[str]], None]) -> WritePath:
+        """Return the way of records to the check's topics. Raises ConfigError."""
+        path = super().write_path(connector, wrote_to)
+        creation = connector.topic_creation or _AS_BROKERS_DO
+        return replace(
+            path,
+            pipeline=replace(path.pipeline, topic_prefix=self._prefix),
+            topic_creator=OwnTopicCreator(creation, admin_config(self.config, connector), self._prefix),
+        )
+
+
+async def _run(worker: Worker, connector: Mapping[str, str]) -> Sequence[str]:
+    """Return what failed."""
+    herder = StandaloneHerder(worker, [connector], "http://127.0.0.1", once=True)
+    try:
+        await herder.start()
+        return await herder.ended
+    finally:
+        await herder.stop()
+
+
+def main(prefix: str, worker: str, connector: str) -> int:
+    """Run a connector. Return 0 at the end of its source, 1 if it fails: then stderr ends with the reason."""
+    try:
+        config = WorkerConfig.from_properties(load_properties(worker), where="the worker of the check")
+        failures = asyncio.run(_run(TestedWorker(config, prefix), load_connector_config(connector)))
+    except FencepostError as error:
+        failures = [str(error)]
+    for failure in failures:
+        sys.stderr.write(" ".join(SECRETS.hidden(failure).split()) + "\n")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    code = main(*sys.argv[1:])
+    sys.stderr.flush()
+    # A normal exit would wait for threads that the connector left behind.
+    os._exit(code)
