@@ -15,6 +15,7 @@ from typing import Final
 
 from fencepost.api.errors import ConfigError
 from fencepost.api.secrets import HIDDEN, SECRETS
+from fencepost.config.client_overrides import ClientKind
 from fencepost.config.config_transformer import ConfigTransformer
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.connector_instance import ConnectorInstance
@@ -22,12 +23,18 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import log_context
 from fencepost.config.plugins import use_plugin_path
 from fencepost.config.restart_config import RestartConfig
-from fencepost.config.worker_config import WorkerConfig
+from fencepost.config.worker_config import ExactlyOnceSourceSupport, WorkerConfig
 from fencepost.engine.engine import SparkEngine
 from fencepost.kafka.admin.topic_creator import TopicCreator
 from fencepost.kafka.clients import KafkaClients
+from fencepost.kafka.config.client_config import ProducerConfig
 from fencepost.kafka.producer.transactional import TransactionalProducer
-from fencepost.runtime.connector.client_properties import admin_config, producer_config
+from fencepost.runtime.connector.client_properties import (
+    admin_config,
+    brokers_written_to,
+    client_properties,
+    producer_config,
+)
 from fencepost.runtime.connector.passwords import passwords
 from fencepost.runtime.connector.pipeline_builder import build_pipeline
 from fencepost.runtime.connector.source_connector import ConnectorListener, WorkerConnector
@@ -80,9 +87,12 @@ class Worker:
     def start(self) -> None:
         """Reach the brokers, and create the worker's offsets topic if it is missing.
 
-        Raises BrokerUnavailableError, AuthenticationError, AuthorizationError, TopicCreationError or ConfigError.
+        Raises BrokerUnavailableError, AuthenticationError, AuthorizationError, TopicCreationError or ConfigError, and
+        UnsupportedBrokerError if the brokers lack what exactly-once delivery needs.
         """
         warn_of_unknown_converter_properties(self.config)
+        if self.config.exactly_once_source_support is not ExactlyOnceSourceSupport.DISABLED:
+            self._require_transactions(None)
         self._offsets.open_global()
 
     def limited(self) -> Worker:
@@ -128,7 +138,14 @@ class Worker:
         return ConnectorConfig.from_transformed(transformed, defaults)
 
     def new_connector(self, config: ConnectorConfig, listener: ConnectorListener) -> WorkerConnector:
-        """Return a connector, not started. Raises what opening its offsets topic raises."""
+        """Return a connector, not started. Raises what opening its offsets topic raises.
+
+        UnsupportedBrokerError if its own brokers lack what exactly-once delivery needs.
+        """
+        if brokers_written_to(self.config, config) != self.config.bootstrap_servers and delivers_exactly_once(
+            self.config, config
+        ):
+            self._require_transactions(config)
         offsets = self._offsets.open(config)
         connector = WorkerConnector(
             config,
@@ -215,6 +232,12 @@ class Worker:
         self._guard.close()
         self._offsets.close()
         self.engine.stop()
+
+    def _require_transactions(self, connector: ConnectorConfig | None) -> None:
+        properties = client_properties(self.config, connector, ClientKind.PRODUCER)
+        producer = ProducerConfig.from_properties(properties, where=self.config.where)
+        with self.clients.admin(producer.client) as admin:
+            admin.require_transactions()
 
     def _parts(
         self,
