@@ -12,6 +12,7 @@ from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
 from kafka.protocol.metadata import ApiVersionsRequest
 
 from fencepost.api.errors import ConfigError
+from fencepost.config.worker_config import AUTOMATIC_CREATION
 from fencepost.kafka.admin import fencing
 from fencepost.kafka.admin.fencing import FenceProducersResult
 from fencepost.kafka.admin.hanging_transactions import abort_hanging
@@ -144,25 +145,28 @@ class Admin:
         partitions: int,
         replication_factor: int | None = None,
         configs: Mapping[str, str] | None = None,
+        create: bool = True,
     ) -> bool:
         """Make sure that an internal topic exists and is compacted. True if it was created.
 
         Without a `replication_factor` it is 1 in a cluster of one broker, else 3. `configs` are further topic settings;
-        `cleanup.policy` is always `compact`. Raises ConfigError if the topic exists with another policy, which would
+        `cleanup.policy` is always `compact`. Without `create` a missing topic is an error, ConfigError. Raises ConfigError if the topic exists with another policy, which would
         lose state over time, or is diskless, and what `create_topics` raises. If the topic exists, only the right DESCRIBE is needed.
         """
-        if self._exists_compacted(name):
+        if self.exists_compacted(name):
             return False
+        if not create:
+            raise missing_internal_topics([name])
         if replication_factor is None:
             replication_factor = self.usual_replication_factor()
         settings = dict(configs or {}) | {CLEANUP_POLICY: COMPACT}
         if self.create_topics(NewTopic(name, partitions, replication_factor, settings))[name]:
             return True
         # Another worker created it in between.
-        self._exists_compacted(name)
+        self.exists_compacted(name)
         return False
 
-    def _exists_compacted(self, name: str) -> bool:
+    def exists_compacted(self, name: str) -> bool:
         """Whether a topic exists. Raises ConfigError if it does and is known to be diskless, or not compacted."""
         try:
             description = self.describe_topic(name)
@@ -327,6 +331,16 @@ class Admin:
 
     def _count_brokers(self) -> int:
         return len(self._client.metadata().brokers)
+
+
+def missing_internal_topics(names: Sequence[str]) -> ConfigError:
+    """Return the error for internal topics that do not exist, and that workers may not create."""
+    found = f"Topic {names[0]} does" if len(names) == 1 else f"The topics {', '.join(names)} do"
+    return ConfigError(
+        f"{found} not exist, and {AUTOMATIC_CREATION} is false: create what is missing with `fencepost topics create "
+        "WORKER.properties`, or as `fencepost topics create --dry-run WORKER.properties` shows it",
+        name=AUTOMATIC_CREATION,
+    )
 
 
 def _requests(topics: Iterable[NewTopic]) -> Iterator[list[NewTopic]]:
