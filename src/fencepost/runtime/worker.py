@@ -37,6 +37,7 @@ from fencepost.runtime.connector.client_properties import (
 )
 from fencepost.runtime.connector.passwords import passwords
 from fencepost.runtime.connector.pipeline_builder import build_pipeline
+from fencepost.runtime.connector.plugin_versions import require_converter_versions, require_versions
 from fencepost.runtime.connector.source_connector import ConnectorListener, WorkerConnector
 from fencepost.runtime.connector.validation import Validation, connector_class, connector_defaults, validate
 from fencepost.runtime.connector.worker_converters import warn_of_unknown_converter_properties
@@ -91,6 +92,7 @@ class Worker:
         UnsupportedBrokerError if the brokers lack what exactly-once delivery needs.
         """
         warn_of_unknown_converter_properties(self.config)
+        require_converter_versions(self.config)
         if self.config.exactly_once_source_support is not ExactlyOnceSourceSupport.DISABLED:
             self._require_transactions(None)
         self._offsets.open_global()
@@ -146,10 +148,12 @@ class Worker:
             self.config, config
         ):
             self._require_transactions(config)
+        instance = new_connector_instance(self.config, config)
+        require_versions(self.config, config.properties, instance.version())
         offsets = self._offsets.open(config)
         connector = WorkerConnector(
             config,
-            new_connector_instance(self.config, config),
+            instance,
             offsets.reader(),
             listener,
             self.config.allowed_paths,

@@ -171,4 +171,18 @@ GUARDS = (
         "            if False:",
         "tests/broker/test_other_brokers.py::test_a_transaction_that_never_ends_is_told_with_its_state_and_its_cause",
     ),
+    Guard(
+        "the internal topics that workers may not create",
+        "kafka/admin/admin.py",
+        "        if not create:\n            raise missing_internal_topics([name])\n",
+        "",
+        "tests/broker/test_topics_command.py::test_a_connector_s_missing_offsets_topic_is_not_created",
+    ),
+    Guard(
+        "the versions of plugins at a connector's start",
+        "runtime/worker.py",
+        "        require_versions(self.config, config.properties, instance.version())\n",
+        "",
+        "tests/unit/runtime/test_worker.py::test_a_connector_does_not_start_if_another_version_is_installed_since",
+    ),
 )

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import Final
 
 from fencepost.api.errors import FencepostError
 from fencepost.config.connector_config import below
 from fencepost.config.plugin_instances import plugin_definitions
-from fencepost.config.plugins import PluginKind, find_plugin
+from fencepost.config.plugins import find_plugin
 from fencepost.config.unknown_properties import unknown_properties
 from fencepost.config.worker_config import WorkerConfig
+from fencepost.runtime.connector.plugin_versions import ROLES, VERSION
 
 _log: Final = logging.getLogger(__name__)
-
-_ROLES: Final[Mapping[str, PluginKind]] = {
-    "key.converter": PluginKind.CONVERTER,
-    "value.converter": PluginKind.CONVERTER,
-    "header.converter": PluginKind.HEADER_CONVERTER,
-}
-_VERSION: Final = "plugin.version"
 
 
 def warn_of_unknown_converter_properties(worker: WorkerConfig) -> None:
     """Log a warning for each property that a converter in the worker's file does not define."""
-    for role, kind in _ROLES.items():
+    for role, kind in ROLES.items():
         given = below(worker.properties, f"{role}.")
         if not given:
             continue
@@ -36,7 +29,7 @@ def warn_of_unknown_converter_properties(worker: WorkerConfig) -> None:
             # Reported to the connectors that use it.
             continue
         if defined:
-            for name, nearest in unknown_properties(given, {*defined, _VERSION}).items():
+            for name, nearest in unknown_properties(given, {*defined, VERSION}).items():
                 hint = "" if nearest is None else f": did you mean {role}.{nearest}?"
                 _log.warning(
                     "The property %s.%s, set in %s, is not known to %s and has no effect%s",
