@@ -157,6 +157,7 @@ class Worker:
             offsets.reader(),
             listener,
             self.config.allowed_paths,
+            kinds=self.metrics.kinds,
             watch=partial(self._guard.watch, offsets) if delivers_exactly_once(self.config, config) else None,
         )
         self.metrics.add_connector(connector)
