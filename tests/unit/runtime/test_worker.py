@@ -144,3 +144,8 @@ def test_a_worker_does_not_start_with_another_version_of_its_converter():
     with pytest.raises(ConfigError, match=r"value\.converter\.plugin\.version asks for version \[9,\)"):
         worker.start()
     worker.stop()
+
+
+def test_a_property_without_a_value_in_the_config_topic_is_left_out(worker: Worker):
+    config = worker.connector_config({**properties("c", "t"), "extra": None})
+    assert "extra" not in config.properties

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from prometheus_client.exposition import generate_latest
@@ -247,3 +249,21 @@ def test_values_are_forgotten_after_a_minute():
     assert (values.minimum(61.0), values.maximum(61.0)) == (5, 5)
     assert math.isnan(values.average(91.0))
     assert values.rate(91.0) == 0.0
+
+
+def test_metrics_are_shown_while_tasks_come_and_go():
+    metrics = WorkerMetrics()
+    ended = threading.Event()
+
+    def come_and_go() -> None:
+        for number in range(300):
+            task = ConnectorTaskId("c", number % 3)
+            metrics.add(task).new_plugin_metrics(str(task)).add_metric("size", "Size", lambda: 1)
+            metrics.remove(task)
+        ended.set()
+
+    with ThreadPoolExecutor(1) as thread:
+        done = thread.submit(come_and_go)
+        while not ended.is_set():
+            assert list(metrics.collect())
+        done.result()
