@@ -32,7 +32,7 @@ Sample = tuple[Mapping[str, str], "PluginSample"]
 """A value, and the labels that say whose it is."""
 
 
-class MetricType(StrEnum):
+class PluginMetricType(StrEnum):
     """What a value is: the current one, or a count that only rises."""
 
     GAUGE = "gauge"
@@ -43,7 +43,7 @@ class PluginSample(NamedTuple):
     """A metric's value."""
 
     metric: MetricName
-    type: MetricType
+    type: PluginMetricType
     value: float
 
 
@@ -51,10 +51,10 @@ class MetricKinds:
     """The type of each metric's name in a worker: Prometheus allows one. Thread-safe."""
 
     def __init__(self) -> None:
-        self._kinds: dict[str, MetricType] = {}
+        self._kinds: dict[str, PluginMetricType] = {}
         self._lock = threading.Lock()
 
-    def claim(self, name: str, kind: MetricType) -> None:
+    def claim(self, name: str, kind: PluginMetricType) -> None:
         """Use a name for a type. Raises ValueError if it is another one's."""
         with self._lock:
             if len(self._kinds) >= _MOST_NAMES and name not in self._kinds:
@@ -104,7 +104,7 @@ class WorkerPluginMetrics:
         """Add a metric whose value `measurable` returns."""
         added = _metric_name(name, description, tags)
         with self._lock:
-            self._claim(added, MetricType.GAUGE)
+            self._claim(added, PluginMetricType.GAUGE)
             self._measurables[added] = measurable
         return added
 
@@ -112,7 +112,7 @@ class WorkerPluginMetrics:
         """Add a counter."""
         added = _metric_name(name, description, tags)
         with self._lock:
-            self._claim(added, MetricType.COUNTER)
+            self._claim(added, PluginMetricType.COUNTER)
             counter = self._counters[added] = _Counter(added)
         return counter
 
@@ -126,11 +126,15 @@ class WorkerPluginMetrics:
         """Return all values. Those that their plugin does not tell in time are NaN."""
         with self._lock:
             measurables = dict(self._measurables)
-            samples = [PluginSample(name, MetricType.COUNTER, each.value) for name, each in self._counters.items()]
+            samples = [
+                PluginSample(name, PluginMetricType.COUNTER, each.value) for name, each in self._counters.items()
+            ]
         values = self._measure(measurables) if measurables else {}
-        return samples + [PluginSample(name, MetricType.GAUGE, values.get(name, math.nan)) for name in measurables]
+        return samples + [
+            PluginSample(name, PluginMetricType.GAUGE, values.get(name, math.nan)) for name in measurables
+        ]
 
-    def _claim(self, added: MetricName, kind: MetricType) -> None:
+    def _claim(self, added: MetricName, kind: PluginMetricType) -> None:
         """Check that a metric may be added. Called under the lock."""
         known = [*self._measurables, *self._counters]
         if any((other.name, other.tags) == (added.name, added.tags) for other in known):
@@ -172,9 +176,9 @@ def families(samples: Iterable[Sample]) -> Iterator[Metric]:
         name = PREFIX + metric.name
         family = found.get(name)
         if family is None:
-            of = CounterMetricFamily if kind is MetricType.COUNTER else GaugeMetricFamily
+            of = CounterMetricFamily if kind is PluginMetricType.COUNTER else GaugeMetricFamily
             family = found[name] = of(name, metric.description)
-        sample = f"{name}_total" if kind is MetricType.COUNTER else name
+        sample = f"{name}_total" if kind is PluginMetricType.COUNTER else name
         family.add_sample(sample, {**labels, **dict(metric.tags)}, value)
     yield from found.values()
 

@@ -15,7 +15,6 @@ from typing import Final
 
 from fencepost.api.errors import ConfigError
 from fencepost.api.secrets import HIDDEN, SECRETS
-from fencepost.config.client_overrides import ClientKind
 from fencepost.config.config_transformer import ConfigTransformer
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.connector_instance import ConnectorInstance
@@ -27,12 +26,10 @@ from fencepost.config.worker_config import ExactlyOnceSourceSupport, WorkerConfi
 from fencepost.engine.engine import SparkEngine
 from fencepost.kafka.admin.topic_creator import TopicCreator
 from fencepost.kafka.clients import KafkaClients
-from fencepost.kafka.config.client_config import ProducerConfig
 from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.runtime.connector.client_properties import (
     admin_config,
     brokers_written_to,
-    client_properties,
     producer_config,
 )
 from fencepost.runtime.connector.passwords import passwords
@@ -239,9 +236,7 @@ class Worker:
         self.engine.stop()
 
     def _require_transactions(self, connector: ConnectorConfig | None) -> None:
-        properties = client_properties(self.config, connector, ClientKind.PRODUCER)
-        producer = ProducerConfig.from_properties(properties, where=self.config.where)
-        with self.clients.admin(producer.client) as admin:
+        with self.clients.admin(admin_config(self.config, connector)) as admin:
             admin.require_transactions()
 
     def _parts(
