@@ -72,7 +72,7 @@ def test_brokers_without_the_requests_of_transactions_are_found_at_once(fault_pr
     with Admin(producer_config(fault_proxy.address).client) as admin:
         admin.require_transactions()
         faulty_broker.know_up_to(fault_proxy, lower, -1)
-        with pytest.raises(UnsupportedBrokerError, match="exactly once"):
+        with pytest.raises(UnsupportedBrokerError, match="exactly-once"):
             admin.require_transactions()
 
 

@@ -53,7 +53,11 @@ class ConcurrentTransactionsError(BrokerUnavailableError):
     def __init__(
         self, transactional_id: str, request: str, *, waited_ms: int, coordinator: str, state: str | None
     ) -> None:
-        seen = "cannot be seen (the principal needs DESCRIBE on it)" if state is None else f"is {state}"
+        seen = (
+            "is unknown (to see it, the principal needs DESCRIBE on the transactional id)"
+            if state is None
+            else f"is {state}"
+        )
         super().__init__(
             f"The last transaction of {transactional_id} did not end within {waited_ms} ms, in which its coordinator put "
             f"{request} off (CONCURRENT_TRANSACTIONS). Its state {seen}. {HELD_UP}: then restart the broker at "

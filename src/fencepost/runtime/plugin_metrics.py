@@ -96,7 +96,6 @@ class WorkerPluginMetrics:
         self._counters: dict[MetricName, _Counter] = {}
         self._failed: set[MetricName] = set()
         self._measuring: threading.Thread | None = None
-        self._measured: dict[MetricName, float] = {}
 
     def add_metric(
         self, name: str, description: str, measurable: Callable[[], float], *, tags: Mapping[str, str] | None = None

@@ -323,7 +323,7 @@ class Admin:
         highest = {api.api_key: api.max_version for api in answer.api_keys}
         for request, needed in TRANSACTION_REQUESTS.items():
             if highest.get(request.API_KEY, -1) < needed:
-                broker = "of " + ",".join(self._client.config.bootstrap_servers)
+                broker = "at " + ",".join(self._client.config.bootstrap_servers)
                 raise too_old(broker, request, highest.get(request.API_KEY, -1), needed)
 
     def _cluster_id(self) -> str:

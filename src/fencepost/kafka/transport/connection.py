@@ -56,7 +56,7 @@ def too_old(broker: str, request: Any, highest: int, needed: int) -> Unsupported
     if highest < 0:
         known = f"does not know {request.__name__.removesuffix('Request')}"
     return UnsupportedBrokerError(
-        f"The broker {broker} {known}, and exactly once needs version {needed} (Kafka 2.5, or a broker with the same "
+        f"The broker {broker} {known}, and exactly-once delivery needs version {needed} (Kafka 2.5, or a broker with the same "
         "requests): upgrade the brokers, or use others by bootstrap.servers"
     )
 
