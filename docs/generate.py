@@ -157,6 +157,10 @@ A histogram has the samples `_bucket`, `_sum` and `_count`, in seconds.
 those below. `make dashboards` starts a worker with a connector that runs and one that fails, has a real Prometheus scrape
 it for half a minute, and asks for each expression of the dashboard, and for the joins of Strimzi's two dashboards: each
 must have an answer. Nothing loads them into Grafana itself.
+
+Connectors and tasks may add [metrics of their own](guide/tasks.md#metrics-of-your-own) (KIP-877). They are shown as
+`kafka_connect_plugins_<name>`, counters with `_total` after that, with the labels `connector`, `task` (not for those of
+a connector) and their tags, until the connector or the task's run ends. One that does not answer within a second is NaN.
 """
 
 

@@ -12,6 +12,7 @@ from fencepost.api.context import (
 )
 from fencepost.api.errors import ConfigError, DataError, FencepostError, IllegalStateError, RetriableError
 from fencepost.api.plugin import Converter, HeaderConverter, Predicate, Transformation
+from fencepost.api.plugin_metrics import MetricName, PluginCounter, PluginMetrics
 from fencepost.api.record import ArrowReader, RecordMetadata, RefusedRow, SourceBatch, SourceRecord, TolerantReader
 from fencepost.api.source import SourceConnector, SourceTask
 from fencepost.connectors.function_source import source
@@ -30,7 +31,10 @@ __all__ = [
     "FencepostError",
     "HeaderConverter",
     "IllegalStateError",
+    "MetricName",
     "OffsetReader",
+    "PluginCounter",
+    "PluginMetrics",
     "Predicate",
     "RecordMetadata",
     "RefusedRow",

@@ -346,3 +346,22 @@ def test_the_worker_gives_up_on_tasks_that_do_not_stop_in_time(bootstrap_servers
         go_on.set()
         assert task.join(120)
         assert _found(bootstrap_servers, topic, name) == []
+
+
+def test_a_task_s_own_metrics_are_shown_until_it_stops(runner: TaskRunner, name: str, topic: str):
+    task, seen = runner.task(name, topic)
+
+    def add(source_task: Any) -> None:
+        source_task.context.plugin_metrics.add_metric("answer", "The answer", lambda: 42)
+
+    def value() -> float | None:
+        return runner.worker.metrics.registry.get_sample_value(
+            "kafka_connect_plugins_answer", {"connector": name, "task": "0"}
+        )
+
+    seen.on_start = add
+    task.start()
+    wait_for_state(task, State.RUNNING)
+    assert value() == 42
+    stop(task)
+    assert value() is None

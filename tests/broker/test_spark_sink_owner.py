@@ -10,13 +10,14 @@ import pytest
 
 from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.config.client_config import ProducerConfig
-from fencepost.kafka.errors import BrokerUnavailableError, ProducerFencedError
+from fencepost.kafka.errors import BrokerUnavailableError, ProducerFencedError, UnsupportedBrokerError
 from fencepost.kafka.producer.transaction import TransactionState
 from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.spark.errors import TopicRecreatedError
 from fencepost.spark.progress import NextStep, Progress, SinkKey
 from fencepost.spark.sink import Sink
 from fencepost.spark.sink_config import SinkConfig
+from tests.support import faulty_broker
 from tests.support.fault_proxy import ApiKey, FaultProxy
 from tests.support.processes import wait_for
 from tests.support.spark_visits import progress_partition
@@ -179,3 +180,13 @@ def test_a_failed_commit_that_took_place_is_not_repeated(config: SinkConfig, key
 
         # There is no DataFrame to write.
         assert sink.write(None, None, Progress("query", 3), decide).skipped  # type: ignore[arg-type]
+
+
+def test_a_sink_has_no_owner_on_brokers_that_cannot_raise_its_epoch(
+    topics: Topics, fault_proxy: FaultProxy, key: SinkKey
+):
+    config = SinkConfig.from_options({"topic": topics.create(), "bootstrap.servers": fault_proxy.address})
+    faulty_broker.know_up_to(fault_proxy, ApiKey.INIT_PRODUCER_ID, 1)
+
+    with closing(Sink(config, key)) as sink, pytest.raises(UnsupportedBrokerError, match="knows InitProducerId up to"):
+        sink.own()

@@ -439,3 +439,24 @@ def test_missing_brokers_are_reported_after_max_block(fault_proxy: FaultProxy) -
 
     wait_for(initialized)
     producer.close()
+
+
+@pytest.mark.parametrize("act", [Act.RESET, Act.DROP])
+def test_no_record_reaches_another_topic_when_batches_are_sent_again(
+    broker: EmbeddedBroker, fault_proxy: FaultProxy, producer: TransactionalProducer, act: Act
+) -> None:
+    topics = [Topics(broker.bootstrap_servers).create() for _ in range(2)]
+    kept: dict[str, list[bytes]] = {topic: [] for topic in topics}
+    for round_ in range(4):
+        producer.begin_transaction()
+        trap = fault_proxy.on_response(ApiKey.PRODUCE, act, skip=round_)
+        for topic in topics:
+            values_of = [f"{topic} {round_} {number:06}".encode() for number in range(3_000)]
+            write_in_transaction(producer, topic, values_of)
+            if round_ % 2:
+                kept[topic] += values_of
+        (producer.commit_transaction if round_ % 2 else producer.abort_transaction)()
+        assert trap.sprung
+
+    for topic in topics:
+        assert values(read_topic(broker.bootstrap_servers, topic)) == kept[topic]

@@ -15,6 +15,7 @@ from fencepost.kafka.admin.admin import Admin
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.errors import ProducerFencedError
 from tests.support.checker import assert_exactly_once, read_offsets, read_topic, values
+from tests.support.fault_proxy import Act, ApiKey, FaultProxy
 from tests.support.metrics_page import documented_metrics
 from tests.support.processes import wait_for
 from tests.support.running_tasks import RunningTasks, create_sequence
@@ -321,3 +322,23 @@ def test_values_of_config_providers_are_used_and_never_stored(
     stored = [record.value or b"" for record in read_topic(bootstrap_servers, f"{group.id}-configs")]
     assert not [value for value in stored if b"hunter2" in value]
     assert "hunter2" not in worker.process.output
+
+
+def test_a_connector_whose_flush_hangs_keeps_no_other_waiting(
+    worker: Worker, name: str, topics: Topics, fault_proxy: FaultProxy
+) -> None:
+    """The brokers of one connector take its records and do not answer."""
+    hanging, other = f"{name}-hanging", f"{name}-other"
+    own = {"producer.override.bootstrap.servers": fault_proxy.address}
+    flush = fault_proxy.on_response(ApiKey.PRODUCE, Act.HOLD)
+    create_sequence(worker, hanging, topics.create(), **own)
+    flush.wait()
+
+    create_sequence(worker, other, topics.create())
+    wait_for(lambda: worker.get(f"/connectors/{other}/offsets")["offsets"], what="the other one commits")
+    assert worker.request("PUT", f"/connectors/{other}/pause").status == 202
+    worker.wait_for_states(other, "PAUSED", "PAUSED")
+    assert worker.request("DELETE", f"/connectors/{hanging}").status == 204
+    assert worker.request("PUT", f"/connectors/{other}/resume").status == 202
+    worker.wait_for_states(other, "RUNNING", "RUNNING")
+    assert worker.get("/connectors") == [other]

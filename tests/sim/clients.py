@@ -275,6 +275,9 @@ class SimAdmin:
     def cluster_id(self) -> str:
         return "simulated"
 
+    def require_transactions(self) -> None:
+        """The model's broker knows all requests."""
+
     def ensure_compacted_topic(self, *_: Any, **__: Any) -> bool:
         return False
 

@@ -15,6 +15,10 @@ It knows Kafka's framing, so a trap can wait for one request, or for the answer 
     trap = proxy.on_request(ApiKey.END_TXN, Act.HOLD)       all is produced, the commit stands at the door
     trap.wait(); ...; trap.release()
 
+It can also answer as brokers do that are not Apache's, or that have a fault (`faulty_broker`):
+
+    proxy.change(ApiKey.INIT_PRODUCER_ID, lambda answer: ...)     each answer is decoded, changed, and encoded again
+
 Use `framed=False` for TLS, which hides the frames (then there are no traps).
 """
 
@@ -30,6 +34,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Any, Self
+
+from kafka.protocol.api_header import ResponseClassRegistry
 
 from fencepost.embedded.ports import HOST, free_ports
 
@@ -51,6 +57,7 @@ class ApiKey(IntEnum):
     ADD_PARTITIONS_TO_TXN = 24
     END_TXN = 26
     DESCRIBE_CONFIGS = 32
+    DESCRIBE_TRANSACTIONS = 65
 
 
 class Link(Enum):
@@ -101,8 +108,8 @@ class Trap:
 class _Connection:
     client: asyncio.StreamWriter
     broker: asyncio.StreamWriter
-    asked: dict[int, int] = field(default_factory=dict)
-    """The api key of each request that waits for its answer, by correlation id."""
+    asked: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """The api key and version of each request that waits for its answer, by correlation id."""
     held: set[int] = field(default_factory=set)
     """The correlation ids of requests that a trap holds or held, and that are not answered yet."""
 
@@ -133,6 +140,7 @@ class FaultProxy:
         self.responses: Counter[int] = Counter()
         """How many answers to requests of each api key came since `heal`."""
         self._framed = framed
+        self._changes: dict[int, Callable[[Any], None]] = {}
         self._links = {True: Link.PASS, False: Link.PASS}
         self._traps: dict[bool, list[Trap]] = {True: [], False: []}
         self._connections: set[_Connection] = set()
@@ -190,6 +198,15 @@ class FaultProxy:
         """Do `act` to the next answer to a request of that kind, after `skip` ones that pass."""
         return self._add_trap(Trap(api_key, act, skip, self._wake), requests=False)
 
+    def change(self, api_key: ApiKey, change: Callable[[Any], None]) -> None:
+        """Give each answer of that kind to `change`, as kafka-python's class, before a client gets it.
+
+        Connections end, because clients keep what they learnt when they opened them.
+        """
+        assert self._framed, "answers are decoded from Kafka's frames, which TLS hides"
+        self._changes[api_key] = change
+        self.reset()
+
     def refuse(self) -> None:
         """End all connections and take no new ones."""
         self._run(self._stop_listening())
@@ -200,10 +217,13 @@ class FaultProxy:
         self._run(self._reset_all())
 
     def heal(self) -> None:
-        """Remove all faults and traps; what was held goes on."""
+        """Remove all faults, traps and changes; what was held goes on."""
         for trap in self._traps[True] + self._traps[False]:
             trap.release()
         self._traps = {True: [], False: []}
+        if self._changes:
+            self._changes = {}
+            self.reset()
         self.to_broker = self.to_client = Link.PASS
         self.delay_seconds = 0.0
         self.requests.clear()
@@ -279,7 +299,8 @@ class FaultProxy:
                 # Whoever sent what was held may have gone meanwhile: the broker gets it, and is heard.
                 await self._until(lambda: not connection.held or not requests)
                 raise
-            if self._framed and not await self._pass_traps(connection, message, requests=requests):
+            message = await self._passed(connection, message, requests=requests) if self._framed else message
+            if not message:
                 continue
             if self.delay_seconds:
                 await asyncio.sleep(self.delay_seconds)
@@ -305,34 +326,36 @@ class FaultProxy:
             raise asyncio.IncompleteReadError(b"", None)
         return chunk
 
-    async def _pass_traps(self, connection: _Connection, message: bytes, *, requests: bool) -> bool:
-        """Whether the message may go on, after what the traps do to it."""
-        api_key = self._api_key(connection, message, requests=requests)
+    async def _passed(self, connection: _Connection, message: bytes, *, requests: bool) -> bytes:
+        """The message after what traps and changes do to it; empty if it goes no further."""
+        api_key, version = self._asked(connection, message, requests=requests)
         trap = self._springs(api_key, requests=requests)
-        if trap is None:
-            return True
-        if trap.act is Act.RESET:
-            connection.reset()
-        trap.spring()
-        if trap.act is Act.HOLD:
+        if trap is not None:
+            if trap.act is Act.RESET:
+                connection.reset()
+            trap.spring()
+            if trap.act is not Act.HOLD:
+                return b""
             if requests:
                 connection.held.add(struct.unpack_from(">hhi", message, 4)[2])
             await self._until(lambda: trap.released)
-            return True
-        return False
+        if requests or api_key not in self._changes:
+            return message
+        return _changed(message, api_key, version, self._changes[api_key])
 
-    def _api_key(self, connection: _Connection, message: bytes, *, requests: bool) -> int | None:
+    def _asked(self, connection: _Connection, message: bytes, *, requests: bool) -> tuple[int | None, int]:
+        """The api key and version of a request, or of the request that a message answers."""
         if requests:
-            api_key, _, correlation_id = struct.unpack_from(">hhi", message, 4)
-            connection.asked[correlation_id] = api_key
+            api_key, version, correlation_id = struct.unpack_from(">hhi", message, 4)
+            connection.asked[correlation_id] = (api_key, version)
             self.requests[api_key] += 1
-            return int(api_key)
+            return api_key, version
         (correlation_id,) = struct.unpack_from(">i", message, 4)
-        answered = connection.asked.pop(correlation_id, None)
+        answered, version = connection.asked.pop(correlation_id, (None, 0))
         if answered is not None:
             self.responses[answered] += 1
         connection.held.discard(correlation_id)
-        return answered
+        return answered, version
 
     def _springs(self, api_key: int | None, *, requests: bool) -> Trap | None:
         """The first trap whose turn it is; each counts all messages of its kind, those that others take too."""
@@ -345,3 +368,10 @@ class FaultProxy:
             elif springs is None:
                 springs = trap
         return springs
+
+
+def _changed(message: bytes, api_key: int, version: int, change: Callable[[Any], None]) -> bytes:
+    response = ResponseClassRegistry._response_class_registry[api_key]
+    answer = response.decode(message, version=version, header=True, framed=True)
+    change(answer)
+    return bytes(answer.encode(header=True, framed=True))

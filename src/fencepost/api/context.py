@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from fencepost.api.allowed_paths import AllowedPaths
+    from fencepost.api.plugin_metrics import PluginMetrics
     from fencepost.api.record import SourcePartition, SourceRecord
 
 
@@ -74,6 +75,10 @@ class SourceTaskContext(Protocol):
     def allowed_paths(self) -> AllowedPaths:
         """Where the worker lets connectors read files that a configuration names: open them with its `open`."""
 
+    @property
+    def plugin_metrics(self) -> PluginMetrics:
+        """Adds metrics of the task's own (KIP-877), which GET /metrics shows until the task stops."""
+
     def configs(self) -> Mapping[str, str]:
         """Return the task's configuration, with the values of config providers filled in."""
 
@@ -98,6 +103,10 @@ class SourceConnectorContext(Protocol):
     @property
     def allowed_paths(self) -> AllowedPaths:
         """Where the worker lets connectors read files that a configuration names: open them with its `open`."""
+
+    @property
+    def plugin_metrics(self) -> PluginMetrics:
+        """Adds metrics of the connector's own (KIP-877), which GET /metrics shows until the connector stops."""
 
     def request_task_reconfiguration(self) -> None:
         """Request a new call of `task_configs`, because the work of the tasks has changed."""

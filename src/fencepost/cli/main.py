@@ -39,6 +39,7 @@ _COMMANDS: Final = {
     "tail": ("fencepost.cli.tail:tail", "Show the records of a topic, and the transactions that hide some."),
     "test": ("fencepost.cli.test:test", "Check a connector of your own for exactly-once delivery."),
     "top": ("fencepost.cli.top:top", "Watch and control a group of workers, live in the terminal."),
+    "topics": ("fencepost.cli.topics:topics", "Create the topics in which workers keep their state."),
     "transactions": ("fencepost.cli.transactions:transactions", "List a cluster's open transactions, and abort one."),
     "verify": ("fencepost.cli.verify:verify", "Check that a topic holds every record of a source once."),
     "worker": ("fencepost.cli.worker:worker", "Run a worker of a group, with Kafka Connect's REST API."),

@@ -64,7 +64,8 @@ def _define_common(definitions: ConfigDef) -> None:
         validator=not_blank, group=_COMMON, order_in_group=2, width=_W.LONG,
     ).define(
         "connector.plugin.version", _T.STRING, None, _I.MEDIUM,
-        "The version of the connector that this configuration is for; it must be the installed one. Unset: " "any.",
+        "The version of the connector that this configuration is for, or a range such as [1.2,2.0), which must have the "
+        "installed one. Unset: any.",
         group=_COMMON, order_in_group=3, width=_W.MEDIUM,
     ).define(
         "tasks.max", _T.INT, 1, _I.HIGH, "The maximum number of tasks.",
@@ -88,7 +89,8 @@ def _define_converters(definitions: ConfigDef) -> None:
             group=_COMMON, order_in_group=6 + 2 * number, width=_W.SHORT,
         ).define(
             f"{what}.converter.plugin.version", _T.STRING, None, _I.LOW,
-            f"The version of the {what} converter; it must be the installed one. Unset: any.",
+            f"The version of the {what} converter, or a range such as [1.2,2.0), which must have the installed one. Unset: "
+            "any.",
             group=_COMMON, order_in_group=7 + 2 * number, width=_W.SHORT,
         )  # fmt: skip
 

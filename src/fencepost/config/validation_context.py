@@ -10,6 +10,7 @@ from typing import NoReturn
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.context import OffsetReader
 from fencepost.api.errors import IllegalStateError
+from fencepost.api.plugin_metrics import PluginMetrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,11 @@ class ValidationContext:
     def offset_reader(self) -> OffsetReader:
         """Not before `start`."""
         self._refuse("offset_reader")
+
+    @property
+    def plugin_metrics(self) -> PluginMetrics:
+        """Not before `start`."""
+        self._refuse("plugin_metrics")
 
     def configs(self) -> Mapping[str, str]:
         """Return the configuration that is checked."""

@@ -42,6 +42,8 @@ _STANDALONE_GROUP: Final = "connect-standalone"
 # What the names of a standalone worker's topics end with, after the group: offsets and task counts have the names of
 # connectors only, so two groups must not share these topics by accident.
 _STORES: Final = {"offset": "offsets", "config": "configs", "status": "status"}
+AUTOMATIC_CREATION: Final = "internal.topics.automatic.creation.enable"
+"""The property of KIP-1209."""
 _STORE_PROPERTIES: Final = ("topic", "partitions", "replication.factor")
 _PREFIXES: Final = (
     "producer.", "consumer.", "admin.", "spark.", config_transformer.PREFIX,
@@ -138,6 +140,11 @@ def _define_stores(definitions: ConfigDef, *, alone: bool) -> None:
                 f"The number of partitions with which the topic of {purpose[store]} is created.",
                 validator=at_least(1),
             )  # fmt: skip
+    definitions.define(
+        AUTOMATIC_CREATION, _T.BOOLEAN, True, _I.LOW,
+        "Whether workers create these topics, and offsets topics of connectors, if they are missing. Otherwise a worker "
+        "does not start without its topics, nor a connector: `fencepost topics create` creates them.",
+    )  # fmt: skip
 
 
 def _define_connectors(definitions: ConfigDef) -> None:
@@ -269,6 +276,8 @@ class InternalTopic:
     replication_factor: int | None
     settings: Mapping[str, str]
     """Topic settings, always with `cleanup.policy=compact`."""
+    created: bool = True
+    """Whether workers create it if it is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,6 +372,12 @@ class WorkerConfig:
             allowed_token_urls=self.allowed_token_urls if ALLOWED_URLS in given else (),
         )
 
+    @property
+    def internal_topics(self) -> tuple[InternalTopic, ...]:
+        """The topics that the worker keeps its state in: a standalone worker keeps no states in Kafka."""
+        common = (self.offset_storage, self.config_storage)
+        return common if self.mode is WorkerMode.STANDALONE else (*common, self.status_storage)
+
     def client_properties(self, kind: ClientKind) -> dict[str, str]:
         """Return the properties of the worker's clients of a kind: the common ones, and over them the prefixed ones."""
         common = {name: value for name, value in self.properties.items() if is_client_property(name)}
@@ -414,6 +429,7 @@ def _internal_topic(store: str, values: Mapping[str, Any], properties: Mapping[s
         values.get(f"{prefix}partitions", 1),
         values[f"{prefix}replication.factor"],
         MappingProxyType(settings | {"cleanup.policy": "compact"}),
+        values[AUTOMATIC_CREATION],
     )
 
 

@@ -2,20 +2,23 @@
 
     KafkaError
     ├── BrokerUnavailableError      no broker answers (a RetriableError too)
-    │   └── NoDescriptorError       this process has no file descriptor for a connection
+    │   ├── NoDescriptorError       this process has no file descriptor for a connection
+    │   └── ConcurrentTransactionsError   the last transaction of the transactional id does not end
     ├── AuthenticationError         the broker does not accept the credentials, or the TLS handshake fails
     ├── AuthorizationError          the principal lacks a right
     ├── UnsupportedBrokerError      the broker is too old for what is asked
     ├── TopicNotFoundError          the topic does not exist and the broker does not create it
     ├── PartitionGoneError          the topic has a partition no more for which records are sent
     ├── TopicCreationError          the topic cannot be created
+    ├── DisklessTopicError          the topic takes no transactions (KIP-1150)
     ├── RecordTooLargeError         one record is larger than a limit
     ├── InvalidTimestampError       the timestamps of records are too far from the broker's clock
     ├── InvalidProducerEpochError   a writer's transaction is over; its owner knows why (`TransactionalProducer.resolve`)
     ├── ProducerFencedError         a newer instance of the task owns the transactional id
     ├── TransactionExpiredError     the transaction ran longer than transaction.timeout.ms
     ├── TransactionAbortableError   the transaction must be aborted; the same records may be sent in a new one
-    │   └── DeliveryTimeoutError    a batch was not acknowledged within delivery.timeout.ms
+    │   ├── DeliveryTimeoutError    a batch was not acknowledged within delivery.timeout.ms
+    │   └── LostEpochError          the coordinator raised the epoch and forgot for whom
     ├── GroupProtocolError          a worker of the group sent what cannot be read
     ├── UnknownOutcomeError         nobody knows whether the commit took place until the committed offsets are read
     └── BrokerRefusedError          any other error that a broker answers
@@ -24,6 +27,8 @@ Spark's executors send them to the worker with their attributes: `engine/reports
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from fencepost.api.errors import FencepostError, RetriableError
 from fencepost.config.file_descriptors import OutOfFileDescriptorsError
@@ -49,6 +54,39 @@ class NoDescriptorError(BrokerUnavailableError, OutOfFileDescriptorsError):
             self, f"There is no file descriptor for a connection to the broker {address}"
         )
         self.address = address
+
+
+class ConcurrentTransactionsError(BrokerUnavailableError):
+    """The last transaction of a transactional id does not end (CONCURRENT_TRANSACTIONS).
+
+    Retriable: it ends once the brokers are healthy again, or repaired. `state` is the coordinator's, None if unknown.
+    """
+
+    def __init__(
+        self, transactional_id: str, request: str, *, waited_ms: int, coordinator: str, state: str | None
+    ) -> None:
+        seen = (
+            "is unknown (to see it, the principal needs DESCRIBE on the transactional id)"
+            if state is None
+            else f"is {state}"
+        )
+        super().__init__(
+            f"The last transaction of {transactional_id} did not end within {waited_ms} ms, in which its coordinator put "
+            f"{request} off (CONCURRENT_TRANSACTIONS). Its state {seen}. {HELD_UP}: then restart the broker at "
+            f"{coordinator}, and upgrade it. `fencepost transactions list` shows what is open",
+            address=coordinator,
+        )
+        self.transactional_id = transactional_id
+        self.request = request
+        self.waited_ms = waited_ms
+        self.state = state
+
+
+HELD_UP: Final = (
+    "Either a partition that it wrote to has no leader, or fewer replicas in sync than min.insync.replicas: check the "
+    "brokers' health. Or the coordinator has a known fault (KAFKA-19999, Kafka 4.2 and later)"
+)
+"""Why a transaction may not end."""
 
 
 class AuthenticationError(KafkaError):
@@ -104,6 +142,18 @@ class TopicCreationError(KafkaError):
         super().__init__(f"Topic {topic} cannot be created: {reason}")
         self.topic = topic
         self.reason = reason
+
+
+class DisklessTopicError(KafkaError):
+    """A topic is diskless (KIP-1150), so that brokers take no transactional records for it."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"No records can be written to topic {topic} exactly once: it is diskless (diskless.enable=true), and diskless "
+            "topics take no part in transactions. Create it with diskless.enable=false, or send the records to another "
+            "topic"
+        )
+        self.topic = topic
 
 
 class RecordTooLargeError(KafkaError):
@@ -197,6 +247,18 @@ class TransactionalIdExpiredError(TransactionAbortableError):
             f"The brokers forgot the transactional id {transactional_id}, which had no transaction for longer than "
             "their transactional.id.expiration.ms: it is initialized again, and the records are sent in a new "
             "transaction"
+        )
+        self.transactional_id = transactional_id
+
+
+class LostEpochError(TransactionAbortableError):
+    """A coordinator raised the epoch, and refused the retry after its answer was lost. The id can be initialized again."""
+
+    def __init__(self, transactional_id: str) -> None:
+        super().__init__(
+            f"The transaction coordinator of {transactional_id} raised its epoch, lost the answer in a failover, and refused "
+            "the retry (KAFKA-20310): the transactional id is initialized again, and the task goes on from its committed "
+            "offsets"
         )
         self.transactional_id = transactional_id
 

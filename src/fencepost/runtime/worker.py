@@ -24,14 +24,19 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import log_context
 from fencepost.config.plugins import use_plugin_path
 from fencepost.config.restart_config import RestartConfig
-from fencepost.config.worker_config import WorkerConfig
+from fencepost.config.worker_config import ExactlyOnceSourceSupport, WorkerConfig
 from fencepost.engine.engine import SparkEngine
 from fencepost.kafka.admin.topic_creator import TopicCreator
 from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.producer.transactional import TransactionalProducer
-from fencepost.runtime.connector.client_properties import admin_config, producer_config
+from fencepost.runtime.connector.client_properties import (
+    admin_config,
+    brokers_written_to,
+    producer_config,
+)
 from fencepost.runtime.connector.passwords import passwords
 from fencepost.runtime.connector.pipeline_builder import build_pipeline
+from fencepost.runtime.connector.plugin_versions import require_converter_versions, require_versions
 from fencepost.runtime.connector.source_connector import ConnectorListener, WorkerConnector
 from fencepost.runtime.connector.validation import Validation, connector_class, connector_defaults, validate
 from fencepost.runtime.connector.worker_converters import warn_of_unknown_converter_properties
@@ -84,9 +89,13 @@ class Worker:
     def start(self) -> None:
         """Reach the brokers, and create the worker's offsets topic if it is missing.
 
-        Raises BrokerUnavailableError, AuthenticationError, AuthorizationError, TopicCreationError or ConfigError.
+        Raises BrokerUnavailableError, AuthenticationError, AuthorizationError, TopicCreationError or ConfigError, and
+        UnsupportedBrokerError if the brokers lack what exactly-once delivery needs.
         """
         warn_of_unknown_converter_properties(self.config)
+        require_converter_versions(self.config)
+        if self.config.exactly_once_source_support is not ExactlyOnceSourceSupport.DISABLED:
+            self._require_transactions(None)
         self._offsets.open_global()
 
     def limited(self) -> Worker:
@@ -140,14 +149,24 @@ class Worker:
         return ConnectorConfig.from_transformed(transformed, defaults)
 
     def new_connector(self, config: ConnectorConfig, listener: ConnectorListener) -> WorkerConnector:
-        """Return a connector, not started. Raises what opening its offsets topic raises."""
+        """Return a connector, not started. Raises what opening its offsets topic raises.
+
+        UnsupportedBrokerError if its own brokers lack what exactly-once delivery needs.
+        """
+        if brokers_written_to(self.config, config) != self.config.bootstrap_servers and delivers_exactly_once(
+            self.config, config
+        ):
+            self._require_transactions(config)
+        instance = new_connector_instance(self.config, config)
+        require_versions(self.config, config.properties, instance.version())
         offsets = self._offsets.open(config)
         connector = WorkerConnector(
             config,
-            new_connector_instance(self.config, config),
+            instance,
             offsets.reader(),
             listener,
             self.config.allowed_paths,
+            kinds=self.metrics.kinds,
             watch=partial(self._guard.watch, offsets) if delivers_exactly_once(self.config, config) else None,
         )
         self.metrics.add_connector(connector)
@@ -237,6 +256,10 @@ class Worker:
             offsets_topic=self._offsets.topic(connector),
             wrote_to=wrote_to,
         )
+
+    def _require_transactions(self, connector: ConnectorConfig | None) -> None:
+        with self.clients.admin(admin_config(self.config, connector)) as admin:
+            admin.require_transactions()
 
     def _parts(
         self,

@@ -12,6 +12,7 @@ from fencepost.api.source import SourceConnector, SourceTask, describe
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.connector_instance import ConnectorInstance
 from fencepost.config.validation_context import ValidationContext
+from fencepost.runtime.plugin_metrics import WorkerPluginMetrics
 from fencepost.testing.source_offsets import SourceOffsets
 
 NAME: Final = "test"
@@ -24,6 +25,7 @@ class ConnectorContext:
     def __init__(self, config: Mapping[str, str], offsets: SourceOffsets) -> None:
         self._config = MappingProxyType(dict(config))
         self._offsets = offsets
+        self.plugin_metrics = WorkerPluginMetrics("the connector")
         self.reconfigurations = 0
         self.error: Exception | None = None
 

@@ -25,6 +25,7 @@ from fencepost.api.record import RecordMetadata, RefusedRow, SourceBatch, Source
 from fencepost.api.source import SourceConnector
 from fencepost.config.connector_config import TransactionBoundary
 from fencepost.config.ids import ConnectorTaskId
+from fencepost.runtime.plugin_metrics import WorkerPluginMetrics
 from fencepost.runtime.task.boundaries import Batch
 from fencepost.runtime.task.context import WorkerSourceTaskContext
 from fencepost.runtime.task.instance import TaskInstance
@@ -87,7 +88,14 @@ class RunningTask:
         self._topic = started.config.get("topic")
         connector_bounds = started.checked.transaction_boundary is TransactionBoundary.CONNECTOR
         self.transaction_context = WorkerTransactionContext() if connector_bounds else None
-        context = WorkerSourceTaskContext(self.config, self.offsets, self.transaction_context, session, ANYWHERE)
+        context = WorkerSourceTaskContext(
+            self.config,
+            self.offsets,
+            self.transaction_context,
+            session,
+            ANYWHERE,
+            plugin_metrics=WorkerPluginMetrics(f"task {self.id}"),
+        )
         self._instance = TaskInstance(self.id, started.task_class())
         self._uncommitted: list[Polled] = []
         self._on_exit = on_exit

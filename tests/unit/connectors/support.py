@@ -10,6 +10,7 @@ import pyarrow as pa
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.record import SourceBatch
 from fencepost.api.source import SourceConnector, SourceTask
+from fencepost.runtime.plugin_metrics import WorkerPluginMetrics
 
 
 class CommittedOffsets:
@@ -43,6 +44,7 @@ class Context:
     ) -> None:
         self.offset_reader = offsets
         self.allowed_paths = allowed_paths
+        self.plugin_metrics = WorkerPluginMetrics()
         self._configs = dict(configs or {})
 
     def configs(self) -> dict[str, str]:

@@ -15,11 +15,15 @@ from fencepost.engine.errors import (
 from fencepost.kafka.consumer.read_to_end import TopicReadTimeoutError
 from fencepost.kafka.errors import (
     BrokerUnavailableError,
+    ConcurrentTransactionsError,
     DeliveryTimeoutError,
+    DisklessTopicError,
+    LostEpochError,
     ProducerFencedError,
     RecordTooLargeError,
     TransactionExpiredError,
     UnknownOutcomeError,
+    UnsupportedBrokerError,
 )
 from fencepost.runtime.restart_policy import LONGEST_DELAY_S, RestartPolicy, is_worth_a_restart, patience
 from fencepost.runtime.state import EndNotReachedError, ReplacedError
@@ -27,6 +31,8 @@ from fencepost.runtime.state import EndNotReachedError, ReplacedError
 PASSING = [
     RetriableError("x"),
     BrokerUnavailableError("x"),
+    ConcurrentTransactionsError("id", "InitProducerId", waited_ms=1, coordinator="b:1", state=None),
+    LostEpochError("id"),
     DeliveryTimeoutError("t", 0, waited_ms=1, last_problem="x"),
     UnknownOutcomeError("id", "x"),
     SparkJobError("executor lost"),
@@ -37,6 +43,8 @@ LASTING = [
     DataError("x"),
     ConfigError("x"),
     RecordTooLargeError("t", 2, 1, "max.request.size"),
+    DisklessTopicError("t"),
+    UnsupportedBrokerError("old"),
     ProducerFencedError("id"),
     TransactionExpiredError("id", open_ms=2, timeout_ms=1),
     SparkStartError("no Java"),

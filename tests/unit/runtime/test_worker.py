@@ -111,3 +111,41 @@ def test_defined_properties_of_the_workers_converters_pass(worker: Worker, caplo
     changed = {**worker.config.properties, "value.converter.schemas.enable": "false"}
     warn_of_unknown_converter_properties(replace(worker.config, properties=changed))
     assert "not known" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"connector.plugin.version": "[9,)"},
+        {"value.converter": "JsonConverter", "value.converter.plugin.version": "[9,)"},
+        {"transforms": "f", "transforms.f.type": "Filter", "transforms.f.plugin.version": "9.0"},
+        {"predicates": "p", "predicates.p.type": "RecordIsTombstone", "predicates.p.plugin.version": "(,0.0.1)"},
+    ],
+)
+def test_a_connector_does_not_start_if_another_version_is_installed_since(worker: Worker, asked: dict[str, str]):
+    config = worker.connector_config(properties("c", "t", asked))
+    (name,) = (name for name in asked if name.endswith("plugin.version"))
+
+    with pytest.raises(ConfigError, match=f"{re.escape(name)} asks for version") as refused:
+        worker.new_connector(config, States())
+
+    assert refused.value.name == name
+
+
+def test_a_worker_does_not_start_with_another_version_of_its_converter():
+    config = {
+        "bootstrap.servers": "127.0.0.1:1",
+        "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter.plugin.version": "[9,)",
+    }
+    worker = Worker(WorkerConfig.from_properties(config, where="worker.properties"))
+
+    with pytest.raises(ConfigError, match=r"value\.converter\.plugin\.version asks for version \[9,\)"):
+        worker.start()
+    worker.stop()
+
+
+def test_a_property_without_a_value_in_the_config_topic_is_left_out(worker: Worker):
+    config = worker.connector_config({**properties("c", "t"), "extra": None})
+    assert "extra" not in config.properties

@@ -43,7 +43,7 @@ from fencepost.herder.requests.offset_requests import OffsetRequests
 from fencepost.herder.requests.plugin_requests import PluginRequests
 from fencepost.herder.requests.snapshots import Snapshots
 from fencepost.herder.work.fencing_round import FencingRounds
-from fencepost.herder.work.worker_clients import cluster_id, config_store
+from fencepost.herder.work.worker_clients import cluster_id, config_store, require_internal_topics
 from fencepost.runtime.connector.client_properties import admin_config
 from fencepost.runtime.worker import Worker
 from fencepost.storage.configs.codec import LoggerLevelRecord
@@ -111,6 +111,7 @@ class DistributedHerder(Herder):
         parts = self._parts
         administration = admin_config(parts.config, None)
         self._cluster_id = await parts.run(cluster_id, parts.worker.clients, parts.config)
+        await parts.run(require_internal_topics, parts.worker.clients, parts.config)
         starting: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(parts.run(parts.worker.start)),
             asyncio.wrap_future(parts.configs.start(administration)),

@@ -17,13 +17,14 @@ from inspect import isabstract
 from typing import Any, Final
 
 from fencepost.api.config_def import ConfigDef, ConfigKey
-from fencepost.api.errors import describe_error
+from fencepost.api.errors import ConfigError, describe_error
 from fencepost.api.plugin_calls import call_plugin
 from fencepost.config.connector_config import connector_config_def
 from fencepost.config.plugin_instances import plugin_definitions
 from fencepost.config.plugin_scan import scan
 from fencepost.config.plugin_sources import ANY_MODULE, PluginSources
 from fencepost.config.plugins import PluginKind, find_plugin, plugin_entry_points, plugin_version
+from fencepost.config.version_range import VersionRange
 from fencepost.herder.errors import BadRequestError, NotFoundError
 from fencepost.herder.interface import ConfigKeyInfo, PluginInfo
 from fencepost.herder.requests.validation import config_key_info
@@ -122,18 +123,27 @@ class PluginCatalogue:
     def config(self, name: str, version: str | None = None) -> list[ConfigKeyInfo]:
         """Return the properties of a plugin, given by class or alias.
 
-        Raises NotFoundError, and BadRequestError for a version that is not installed.
+        Raises NotFoundError, and BadRequestError for a version that is not installed (a version or a range, as in a configuration).
         """
         plugin = next((plugin for plugin in self.plugins if name in plugin.names), None)
         if plugin is None:
             raise NotFoundError(
                 f"There is no plugin {name!r}: GET /connector-plugins?connectorsOnly=false lists the installed ones"
             )
-        if version is not None and version != plugin.version:
-            raise BadRequestError(
-                f"The plugin {name} is installed in version {plugin.version}, not {version!r}: leave the version out"
-            )
+        if version is not None:
+            _check_version(plugin, name, version)
         return [config_key_info(key) for key in _keys(plugin)]
+
+
+def _check_version(plugin: InstalledPlugin, name: str, version: str) -> None:
+    try:
+        asked = VersionRange.of("version", version)
+    except ConfigError as error:
+        raise BadRequestError(str(error)) from error
+    if not asked.has(plugin.version):
+        raise BadRequestError(
+            f"The plugin {name} is installed in version {plugin.version}, not {version!r}: leave the version out"
+        )
 
 
 def _keys(plugin: InstalledPlugin) -> list[ConfigKey]:

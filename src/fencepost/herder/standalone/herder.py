@@ -41,7 +41,7 @@ from fencepost.herder.standalone.task_configurations import TaskConfigurations
 from fencepost.herder.work.connector_work import ConnectorWork
 from fencepost.herder.work.local_work import LocalWork
 from fencepost.herder.work.task_work import TaskWork
-from fencepost.herder.work.worker_clients import cluster_id, config_store
+from fencepost.herder.work.worker_clients import cluster_id, config_store, require_internal_topics
 from fencepost.runtime.connector.client_properties import admin_config
 from fencepost.runtime.task.run import StartChecks
 from fencepost.runtime.worker import Worker
@@ -104,6 +104,7 @@ class StandaloneHerder(Herder):
         """
         parts = self._parts
         names = await parts.run(self._check_configurations)
+        await parts.run(require_internal_topics, parts.worker.clients, parts.config)
         await parts.run(parts.worker.start)
         self._cluster_id = await parts.run(cluster_id, parts.worker.clients, parts.config)
         # Before the reading, which waits for open transactions: a killed process may have left one.

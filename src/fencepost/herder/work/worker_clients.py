@@ -6,6 +6,7 @@ import asyncio
 
 from fencepost.config.client_overrides import ClientKind
 from fencepost.config.worker_config import ExactlyOnceSourceSupport, WorkerConfig
+from fencepost.kafka.admin.admin import missing_internal_topics
 from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
 from fencepost.runtime.connector.client_properties import admin_config, client_properties
@@ -32,6 +33,18 @@ def cluster_id(clients: KafkaClients, config: WorkerConfig) -> str:
     """Request the id of the worker's cluster. Raises BrokerUnavailableError and what else connecting raises."""
     with clients.admin(admin_config(config, None)) as admin:
         return admin.cluster_id()
+
+
+def require_internal_topics(clients: KafkaClients, config: WorkerConfig) -> None:
+    """Make sure that the worker's topics exist if it may not create them. Raises one ConfigError with all missing ones."""
+    with clients.admin(admin_config(config, None)) as admin:
+        missing = [
+            topic.name
+            for topic in config.internal_topics
+            if not topic.created and not admin.exists_compacted(topic.name)
+        ]
+    if missing:
+        raise missing_internal_topics(missing)
 
 
 def consumer_config(config: WorkerConfig) -> ClientConfig:

@@ -9,8 +9,10 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
+from kafka.protocol.metadata import ApiVersionsRequest
 
 from fencepost.api.errors import ConfigError
+from fencepost.config.worker_config import AUTOMATIC_CREATION
 from fencepost.kafka.admin import fencing
 from fencepost.kafka.admin.fencing import FenceProducersResult
 from fencepost.kafka.admin.hanging_transactions import abort_hanging
@@ -25,10 +27,14 @@ from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import AuthorizationError, KafkaError, TopicCreationError
 from fencepost.kafka.producer.transaction import ProducerIdentity
+from fencepost.kafka.producer.transaction_coordinator import TRANSACTION_REQUESTS
 from fencepost.kafka.transport.broker_client import TRANSIENT, BrokerClient, remaining_ms
+from fencepost.kafka.transport.cluster import DISKLESS
+from fencepost.kafka.transport.connection import too_old
 from fencepost.kafka.transport.created_topics import LEARNING_MS, note_created
 from fencepost.kafka.transport.error_codes import Code, code_name, is_retriable, refused
 from fencepost.kafka.transport.topic_leaders import metadata_error, topic_row, wait_for_leaders
+from fencepost.version import __version__
 
 CLEANUP_POLICY: Final = "cleanup.policy"
 COMPACT: Final = "compact"
@@ -133,6 +139,13 @@ class Admin:
         """Return the number of replicas of an internal topic: 1 in a cluster of one broker, else 3."""
         return 1 if self.broker_count() == 1 else _USUAL_REPLICATION_FACTOR
 
+    def require_transactions(self) -> None:
+        """Make sure that a broker knows the requests of transactions, in the versions that exactly once needs.
+
+        Raises UnsupportedBrokerError.
+        """
+        self._client.run(self._require_transactions, doing="asking for the requests that the brokers know")
+
     def cluster_id(self) -> str:
         """Return the id of the Kafka cluster."""
         return self._client.run(self._cluster_id, doing="asking for the id of the cluster")
@@ -144,26 +157,29 @@ class Admin:
         partitions: int,
         replication_factor: int | None = None,
         configs: Mapping[str, str] | None = None,
+        create: bool = True,
     ) -> bool:
         """Make sure that an internal topic exists and is compacted. True if it was created.
 
         Without a `replication_factor` it is 1 in a cluster of one broker, else 3. `configs` are further topic settings;
-        `cleanup.policy` is always `compact`. Raises ConfigError if the topic exists with another policy, which would
-        lose state over time, and what `create_topics` raises. If the topic exists, only the right DESCRIBE is needed.
+        `cleanup.policy` is always `compact`. Without `create` a missing topic is an error, ConfigError. Raises ConfigError if the topic exists with another policy, which would
+        lose state over time, or is diskless, and what `create_topics` raises. If the topic exists, only the right DESCRIBE is needed.
         """
-        if self._exists_compacted(name):
+        if self.exists_compacted(name):
             return False
+        if not create:
+            raise missing_internal_topics([name])
         if replication_factor is None:
             replication_factor = self.usual_replication_factor()
         settings = dict(configs or {}) | {CLEANUP_POLICY: COMPACT}
         if self.create_topics(NewTopic(name, partitions, replication_factor, settings))[name]:
             return True
         # Another worker created it in between.
-        self._exists_compacted(name)
+        self.exists_compacted(name)
         return False
 
-    def _exists_compacted(self, name: str) -> bool:
-        """Whether a topic exists. Raises ConfigError if it does and is known not to be compacted."""
+    def exists_compacted(self, name: str) -> bool:
+        """Whether a topic exists. Raises ConfigError if it does and is known to be diskless, or not compacted."""
         try:
             description = self.describe_topic(name)
         except AuthorizationError as error:
@@ -172,6 +188,12 @@ class Admin:
             # Connect's principals may lack this right, and the topic exists.
             _LOG.warning("Cannot see whether topic %s is compacted, as it must be: %s", name, error)
             return True
+        if description and description.configs.get(DISKLESS) == "true":
+            raise ConfigError(
+                f"Topic {name} is diskless ({DISKLESS}=true), which can be neither compacted nor part of transactions: "
+                f"create it with {DISKLESS}=false, or configure another topic",
+                name=DISKLESS,
+            )
         policy = description.configs.get(CLEANUP_POLICY) if description else COMPACT
         if policy != COMPACT:
             raise ConfigError(
@@ -306,11 +328,31 @@ class Admin:
             configs={config.name: config.value for config in result.configs},
         )
 
+    def _require_transactions(self) -> None:
+        answer = self._client.send(
+            ApiVersionsRequest(client_software_name="fencepost", client_software_version=__version__)
+        )
+        highest = {api.api_key: api.max_version for api in answer.api_keys}
+        for request, needed in TRANSACTION_REQUESTS.items():
+            if highest.get(request.API_KEY, -1) < needed:
+                broker = "at " + ",".join(self._client.config.bootstrap_servers)
+                raise too_old(broker, request, highest.get(request.API_KEY, -1), needed)
+
     def _cluster_id(self) -> str:
         return self._client.metadata().cluster_id or ""
 
     def _count_brokers(self) -> int:
         return len(self._client.metadata().brokers)
+
+
+def missing_internal_topics(names: Sequence[str]) -> ConfigError:
+    """Return the error for internal topics that do not exist, and that workers may not create."""
+    found = f"Topic {names[0]} does" if len(names) == 1 else f"The topics {', '.join(names)} do"
+    return ConfigError(
+        f"{found} not exist, and {AUTOMATIC_CREATION} is false: create what is missing with `fencepost topics create "
+        "WORKER.properties`, or as `fencepost topics create --dry-run WORKER.properties` shows it",
+        name=AUTOMATIC_CREATION,
+    )
 
 
 def _requests(topics: Iterable[NewTopic]) -> Iterator[list[NewTopic]]:

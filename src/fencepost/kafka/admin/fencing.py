@@ -151,7 +151,7 @@ class _Round:
         coordinator = TransactionCoordinator(cluster, name, address=address, interruption=interruption)
         try:
             fenced, _ = coordinator.init_producer_id(
-                ProducerIdentity(), timeout_ms=_TRANSACTION_TIMEOUT_MS, deadline=self._deadline
+                ProducerIdentity(), timeout_ms=_TRANSACTION_TIMEOUT_MS, deadline=self._deadline, at_least=0
             )
         except BrokerUnavailableError as error:
             return FencingTimeoutError(name, self._timeout_ms, str(error))

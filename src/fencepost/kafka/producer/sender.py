@@ -26,7 +26,15 @@ from fencepost.api.errors import IllegalStateError
 from fencepost.failpoint import FailPoint
 from fencepost.kafka.config.client_config import ProducerConfig
 from fencepost.kafka.deadline import Deadline
-from fencepost.kafka.errors import BrokerUnavailableError, KafkaError, RecordTooLargeError, TransactionAbortableError
+from fencepost.kafka.errors import (
+    HELD_UP,
+    BrokerRefusedError,
+    BrokerUnavailableError,
+    DisklessTopicError,
+    KafkaError,
+    RecordTooLargeError,
+    TransactionAbortableError,
+)
 from fencepost.kafka.producer import produce_request
 from fencepost.kafka.producer.partition_queue import Ack, Batch, PartitionQueue, sequence_after
 from fencepost.kafka.producer.produce_errors import Verdict, fatal_error, judge
@@ -170,10 +178,16 @@ class RecordWriter:
         if queue is None:
             # Also makes the broker create the topic; adding it to the transaction would not.
             self._cluster.partitions(topic_partition[0], Deadline.after(self._config.max_block_ms))
+            self._check_diskless(topic_partition[0])
             sequence = self._transaction.sequences.get(topic_partition)
             queue = PartitionQueue.starting(topic_partition, sequence, self._config.client.retry_backoff_max_ms)
             self._queues[topic_partition] = queue
         return queue
+
+    def _check_diskless(self, topic: str) -> None:
+        deadline = Deadline.after(self._config.max_block_ms)
+        if self._transaction.transactional_id is not None and self._cluster.is_diskless(topic, deadline):
+            raise DisklessTopicError(topic)
 
     def _message_bytes(self, topic: str) -> int | None:
         return self._cluster.message_bytes(topic, Deadline.after(self._config.max_block_ms))
@@ -252,7 +266,7 @@ class RecordWriter:
         # The compressed size is known after encoding; without a known limit the broker checks the size.
         if self._config.compression is Compression.NONE and self._exceeds(topic, size):
             # The limit may have been raised since it was requested.
-            self._cluster.forget_message_bytes(topic)
+            self._cluster.forget_settings(topic)
             if self._exceeds(topic, size):
                 raise self._too_large(topic, size)
 
@@ -409,7 +423,8 @@ class RecordWriter:
                 self._cluster.forget_topic(batch.topic_partition[0])
                 queue.fail(batch, f"{Code(result.code).name} from the leader")
             case Verdict.PASSING:
-                queue.fail(batch, f"{Code(result.code).name} from the leader")
+                why = f" ({HELD_UP})" if result.code == Code.CONCURRENT_TRANSACTIONS else ""
+                queue.fail(batch, f"{Code(result.code).name} from the leader{why}")
             case Verdict.TOO_LARGE:
                 self._halve(queue, batch)
             case Verdict.OUT_OF_ORDER if queue.expects_gap(batch):
@@ -418,11 +433,16 @@ class RecordWriter:
                 raise self._fatal(batch, result)
 
     def _fatal(self, batch: Batch, result: PartitionResult) -> KafkaError:
-        return fatal_error(self._transaction.transactional_id, batch.topic_partition, result)
+        error = fatal_error(self._transaction.transactional_id, batch.topic_partition, result)
+        if isinstance(error, BrokerRefusedError):
+            # The topic may be another one by now.
+            self._cluster.forget_settings(batch.topic_partition[0])
+            self._check_diskless(batch.topic_partition[0])
+        return error
 
     def _halve(self, queue: PartitionQueue, batch: Batch) -> None:
         topic = batch.topic_partition[0]
-        self._cluster.forget_message_bytes(topic)
+        self._cluster.forget_settings(topic)
         count = len(batch.records)
         if count == 1:
             raise self._too_large(topic, batch.size)

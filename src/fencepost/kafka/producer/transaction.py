@@ -99,6 +99,23 @@ def has_expired(ours: ProducerIdentity, view: CoordinatorView | None, *, open_ms
     return view is None or (view.identity == expired and view.state in _ABORTED_BY_COORDINATOR)
 
 
+_LAST_EPOCH: Final = 32_766
+"""At this epoch (or before it, after another raise) a coordinator takes another producer id."""
+
+
+def may_be_own_rise(ours: ProducerIdentity, view: CoordinatorView) -> bool:
+    """Return whether a coordinator may have raised our own epoch, although it answers that we are fenced.
+
+    Its answer was lost, and with it what it would recognize the retry by (KAFKA-20310). A newer producer looks the same
+    until it begins a transaction.
+    """
+    raised = view.identity == ProducerIdentity(ours.producer_id, ours.epoch + 1)
+    rotated = (
+        ours.epoch >= _LAST_EPOCH - 1 and view.identity.producer_id != ours.producer_id and view.identity.epoch == 0
+    )
+    return (raised or rotated) and view.state == "Empty"
+
+
 class TransactionState(Enum):
     """The state of a TransactionalProducer."""
 

@@ -6,6 +6,7 @@ DescribeTransactions is KIP-664.
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
@@ -28,8 +29,10 @@ from fencepost.kafka.deadline import Backoff, Deadline
 from fencepost.kafka.errors import (
     AuthorizationError,
     BrokerUnavailableError,
+    ConcurrentTransactionsError,
     InvalidProducerEpochError,
     KafkaError,
+    LostEpochError,
     NoDescriptorError,
     TransactionAbortableError,
     TransactionalIdExpiredError,
@@ -42,6 +45,7 @@ from fencepost.kafka.producer.transaction import (
     ProducerIdentity,
     TopicPartition,
     TransactionVersion,
+    may_be_own_rise,
 )
 from fencepost.kafka.transport.cluster import Cluster
 from fencepost.kafka.transport.connection import Address, Connection
@@ -55,11 +59,14 @@ _END_TXN_V2: Final = 5
 _PRODUCE_V2: Final = 12
 INIT_PRODUCER_ID: Final = 5
 """The last version without two-phase commit (KIP-939)."""
+RAISES_EPOCH: Final = 3
+"""The first version in which a producer says which epoch it has (KIP-360)."""
 
-_HELD_UP: Final = (
-    ": the last transaction is not complete, because a partition that it wrote to has no leader, or fewer replicas in sync "
-    "than min.insync.replicas. Check the brokers' health"
-)
+TRANSACTION_REQUESTS: Final = {InitProducerIdRequest: RAISES_EPOCH, AddPartitionsToTxnRequest: 0, EndTxnRequest: 0}
+"""The requests that a cluster must know for exactly once, and in which version at least."""
+
+_EXPLAINING_MS: Final = 1_000
+"""How long to ask for the state of a transaction that does not end."""
 
 _OPENING_MS: Final = 1_000
 """How long a connection is opened at least: a deadline that is near must not lose one that opens at once."""
@@ -90,6 +97,8 @@ class TransactionCoordinator:
         self._interruption = interruption or Interruption()
         self._connection: Connection | None = None
         self._cancelled = False
+        self._answer_lost = False
+        """Whether an attempt of the last call may have been carried out without an answer."""
 
     @classmethod
     def of(cls, config: ClientConfig, transactional_id: str) -> Self:
@@ -107,15 +116,19 @@ class TransactionCoordinator:
             connection.interrupt()
 
     def init_producer_id(
-        self, current: ProducerIdentity, *, timeout_ms: int, deadline: Deadline
+        self, current: ProducerIdentity, *, timeout_ms: int, deadline: Deadline, at_least: int = RAISES_EPOCH
     ) -> tuple[ProducerIdentity, TransactionVersion]:
         """Take over the transactional id, fencing former owners and aborting their open transaction.
 
         With a `current` identity its epoch is bumped instead, unless another producer owns the id by now (KIP-360).
-        Returns the identity to use and the coordinator's transaction version.
+        Returns the identity to use and the coordinator's transaction version. Raises UnsupportedBrokerError if the
+        coordinator does not know the request `at_least` in that version, and LostEpochError if it may have raised the
+        epoch for a request whose answer was lost.
         """
         request = init_producer_id_request(self._transactional_id, current, timeout_ms=timeout_ms)
-        answer = self._call(request, deadline, at_most=INIT_PRODUCER_ID, code_of=_top_level)
+        answer = self._call(request, deadline, at_most=INIT_PRODUCER_ID, at_least=at_least, code_of=_top_level)
+        if answer.error_code in EPOCH_IS_DEAD and self._answer_lost and current != ProducerIdentity():
+            self._raise_if_forgotten(current, deadline)
         if answer.error_code == Code.INVALID_TRANSACTION_TIMEOUT:
             raise ConfigError(
                 f"transaction.timeout.ms={timeout_ms} is more than the brokers' transaction.max.timeout.ms allows: "
@@ -221,6 +234,12 @@ class TransactionCoordinator:
 
     # ---------------------------------------------------------------------------------------------------------
 
+    def _raise_if_forgotten(self, current: ProducerIdentity, deadline: Deadline) -> None:
+        # Without an answer the coordinator's refusal stands.
+        with suppress(TransactionalIdExpiredError, AuthorizationError, BrokerUnavailableError, UnsupportedBrokerError):
+            if may_be_own_rise(current, self.describe(deadline)):
+                raise LostEpochError(self._transactional_id)
+
     def _describe(self, deadline: Deadline, code_of: Callable[[Any], int]) -> CoordinatorView:
         request = DescribeTransactionsRequest(transactional_ids=[self._transactional_id])
         answer = self._call(request, deadline, at_most=None, code_of=code_of)
@@ -243,35 +262,58 @@ class TransactionCoordinator:
         *,
         at_most: int | None,
         code_of: Callable[[Any], int],
+        at_least: int = 0,
         passing: AbstractSet[int] = PASSING,
         sent: Callable[[], None] = lambda: None,
     ) -> Any:
         backoff = Backoff(_FIRST_PAUSE_MS, self._cluster.config.retry_backoff_max_ms)
         problem = ""
+        held_up, since = False, time.monotonic()
+        self._answer_lost = False
         while True:
             try:
                 connection = self._connect(deadline)
-                connection.send(request, at_most=at_most)
+                connection.send(request, at_most=at_most, at_least=at_least)
                 sent()
                 answer = connection.receive(deadline)[1]
                 code = code_of(answer)
                 if code not in passing:
                     return answer
-                problem = code_name(code) + (_HELD_UP if code == Code.CONCURRENT_TRANSACTIONS else "")
+                problem = code_name(code)
+                held_up = code == Code.CONCURRENT_TRANSACTIONS
                 if code in COORDINATOR_MOVED:
                     self._leave()
             except BrokerUnavailableError as error:
                 # An answer says more than that there was no time left for another one.
                 problem = f"{problem}; then: {error}" if problem and deadline.passed else str(error)
+                held_up = held_up and deadline.passed
+                self._answer_lost = True
                 self._leave()
                 if isinstance(error, NoDescriptorError) and deadline.passed:
                     raise
-            if deadline.passed or self._cancelled or self._interruption.requested:
+            stopping = self._cancelled or self._interruption.requested
+            if deadline.passed and held_up and not stopping:
+                raise self._stuck(type(request).__name__.removesuffix("Request"), since)
+            if deadline.passed or stopping:
                 raise BrokerUnavailableError(
                     f"The transaction coordinator of {self._transactional_id} did not answer "
                     f"{type(request).__name__} in time. The last problem was: {problem}"
                 )
             backoff.sleep(deadline)
+
+    def _stuck(self, request: str, since: float) -> ConcurrentTransactionsError:
+        """Return the error for a transaction that does not end, with the coordinator's state of it if that can be seen."""
+        waited_ms = int((time.monotonic() - since) * 1000)
+        state: str | None = None
+        with suppress(KafkaError):
+            connection = self._connect(Deadline.after(_EXPLAINING_MS))
+            asked = DescribeTransactionsRequest(transactional_ids=[self._transactional_id])
+            (row,) = connection.call(asked, deadline=Deadline.after(_EXPLAINING_MS)).transaction_states
+            state = _shown_state(row) if row.error_code == Code.NONE else None
+        host, port = self._address or ("(unknown)", 0)
+        return ConcurrentTransactionsError(
+            self._transactional_id, request, waited_ms=waited_ms, coordinator=f"{host}:{port}", state=state
+        )
 
     def _connect(self, deadline: Deadline) -> Connection:
         if self._connection is None or self._connection.closed:
@@ -345,6 +387,12 @@ def _top_level(answer: Any) -> int:
 def _concurrent_while_completing(answer: Any) -> int:
     (state,) = answer.transaction_states
     return int(Code.CONCURRENT_TRANSACTIONS if state.transaction_state in BEING_COMPLETED else state.error_code)
+
+
+def _shown_state(row: Any) -> str:
+    partitions = ", ".join(f"{topic.topic}-{number}" for topic in row.topics for number in topic.partitions)
+    of = f" with {partitions}" if partitions else ""
+    return f"{row.transaction_state} (producer id {row.producer_id}, epoch {row.producer_epoch}){of}"
 
 
 def _worst_of_partitions(answer: Any) -> int:

@@ -28,6 +28,7 @@ from fencepost.kafka.errors import (
     BrokerUnavailableError,
     InvalidProducerEpochError,
     KafkaError,
+    LostEpochError,
     ProducerFencedError,
     TransactionAbortableError,
     TransactionalIdExpiredError,
@@ -110,7 +111,7 @@ class TransactionalProducer:
         self._require(TransactionState.UNINITIALIZED, TransactionState.READY, TransactionState.FAILED)
         self._require_wanted()
         try:
-            self._identity, self._version = self._init_producer_id(ProducerIdentity())
+            self._identity, self._version = self._take_over()
         except FencepostError:
             self._coordinator.close()
             self._move_to(TransactionState.FAILED)
@@ -123,8 +124,8 @@ class TransactionalProducer:
     def begin_transaction(self) -> Transaction:
         """Begin a transaction and return its data for writers, once the last transaction's markers are written.
 
-        Under transaction version 1 this bumps the epoch. Raises ProducerFencedError, TransactionalIdExpiredError, or
-        BrokerUnavailableError after `max.block.ms`.
+        Under transaction version 1 this bumps the epoch. Raises ProducerFencedError, TransactionalIdExpiredError or
+        LostEpochError (the producer is FAILED then), or BrokerUnavailableError after `max.block.ms`.
         """
         self._require(TransactionState.READY)
         if self._last_completes:
@@ -250,6 +251,14 @@ class TransactionalProducer:
 
     # ---------------------------------------------------------------------------------------------------------
 
+    def _take_over(self) -> tuple[ProducerIdentity, TransactionVersion]:
+        try:
+            return self._init_producer_id(ProducerIdentity())
+        except InvalidProducerEpochError:
+            # A take-over has no epoch that could be outdated: a coordinator that says so lost what it did for the last
+            # attempt (KAFKA-20310).
+            return self._init_producer_id(ProducerIdentity())
+
     def _init_producer_id(self, current: ProducerIdentity) -> tuple[ProducerIdentity, TransactionVersion]:
         return self._coordinator.init_producer_id(
             current,
@@ -311,6 +320,10 @@ class TransactionalProducer:
             # No transaction is open that could have expired.
             self._began_at = None
             raise self.resolve(error) from error
+        except LostEpochError:
+            # Only a take-over is safe, and reading the committed offsets after it: the id may have another owner.
+            self._move_to(TransactionState.FAILED)
+            raise
 
     def _end(self, *, committed: bool) -> None:
         deadline = Deadline.after(self._config.max_block_ms)

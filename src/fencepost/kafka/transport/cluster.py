@@ -47,6 +47,8 @@ _NOT_YET: Final = (Code.NONE, Code.UNKNOWN_TOPIC_OR_PARTITION, Code.LEADER_NOT_A
 
 _TOPIC_RESOURCE: Final = 2
 _MESSAGE_BYTES: Final = "max.message.bytes"
+DISKLESS: Final = "diskless.enable"
+"""The topic setting of KIP-1150."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,9 @@ class _Topic:
 
 
 @dataclass(frozen=True, slots=True)
-class _MessageBytes:
-    limit: int | None
+class _Settings:
+    message_bytes: int | None
+    diskless: bool
     learnt_at: float
 
 
@@ -69,7 +72,7 @@ class Cluster:
         self._lock = threading.Lock()
         self._brokers: dict[int, Address] = {}
         self._topics: dict[str, _Topic] = {}
-        self._message_bytes: dict[str, _MessageBytes] = {}
+        self._settings: dict[str, _Settings] = {}
         # Topics that requests must not create with the brokers' default settings.
         self._kept: set[str] = set()
 
@@ -159,20 +162,18 @@ class Cluster:
         with self._lock:
             self._topics.pop(topic, None)
 
-    def forget_message_bytes(self, topic: str) -> None:
-        """Request the topic's `max.message.bytes` again when it is needed next."""
+    def forget_settings(self, topic: str) -> None:
+        """Request the topic's settings again when they are needed next."""
         with self._lock:
-            self._message_bytes.pop(topic, None)
+            self._settings.pop(topic, None)
 
     def message_bytes(self, topic: str, deadline: Deadline) -> int | None:
         """Return a topic's `max.message.bytes`, None if the principal may not describe its settings."""
-        with self._lock:
-            known = self._message_bytes.get(topic)
-        if known is None or self._is_old(known.learnt_at):
-            known = _MessageBytes(self._ask_message_bytes(topic, deadline), time.monotonic())
-            with self._lock:
-                self._message_bytes[topic] = known
-        return known.limit
+        return self._settings_of(topic, deadline).message_bytes
+
+    def is_diskless(self, topic: str, deadline: Deadline) -> bool:
+        """Return whether a topic is known to be diskless (KIP-1150), so that it takes no transactional records."""
+        return self._settings_of(topic, deadline).diskless
 
     def broker_ids(self) -> list[int]:
         """Return the ids of the brokers that are known."""
@@ -320,18 +321,30 @@ class Cluster:
         rows: Sequence[Any] = answer.topics
         return rows
 
-    def _ask_message_bytes(self, topic: str, deadline: Deadline) -> int | None:
+    def _settings_of(self, topic: str, deadline: Deadline) -> _Settings:
+        with self._lock:
+            known = self._settings.get(topic)
+        if known is None or self._is_old(known.learnt_at):
+            settings = self._ask_settings(topic, deadline)
+            limit = settings.get(_MESSAGE_BYTES)
+            known = _Settings(None if limit is None else int(limit), settings.get(DISKLESS) == "true", time.monotonic())
+            with self._lock:
+                self._settings[topic] = known
+        return known
+
+    def _ask_settings(self, topic: str, deadline: Deadline) -> dict[str, str | None]:
+        """The settings that are needed here, as far as the brokers know and show them."""
         resource = DescribeConfigsRequest.DescribeConfigsResource(
-            resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=[_MESSAGE_BYTES]
+            resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=[_MESSAGE_BYTES, DISKLESS]
         )
         try:
             answer = self.call(DescribeConfigsRequest(resources=[resource]), deadline)
         except UnsupportedBrokerError:
-            return None
+            return {}
         (result,) = answer.results
         if result.error_code != Code.NONE:
-            return None
-        return next((int(entry.value) for entry in result.configs), None)
+            return {}
+        return {entry.name: entry.value for entry in result.configs}
 
 
 def _split(servers: Iterable[str]) -> Iterable[tuple[str, str, str]]:

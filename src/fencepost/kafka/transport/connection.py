@@ -56,6 +56,17 @@ class _Pending:
     tag: Any
 
 
+def too_old(broker: str, request: Any, highest: int, needed: int) -> UnsupportedBrokerError:
+    """Return the error for a broker that knows a request class only up to a version that is too low."""
+    known = f"knows {request.__name__.removesuffix('Request')} up to version {highest}"
+    if highest < 0:
+        known = f"does not know {request.__name__.removesuffix('Request')}"
+    return UnsupportedBrokerError(
+        f"The broker {broker} {known}, and exactly-once delivery needs version {needed} (Kafka 2.5, or a broker with the same "
+        "requests): upgrade the brokers, or use others by bootstrap.servers"
+    )
+
+
 class Connection:
     """A connection that is ready for requests. Not thread-safe."""
 
@@ -148,10 +159,12 @@ class Connection:
 
     # -- requests -----------------------------------------------------------------------------------------------
 
-    def version(self, request: Any, *, at_most: int | None = None) -> int:
+    def version(self, request: Any, *, at_most: int | None = None, at_least: int = 0) -> int:
         """Return the highest version of a request class that both sides support. Raises UnsupportedBrokerError."""
         lowest, highest = self.versions.get(request.API_KEY, (0, -1))
         version = min(highest, request.max_version if at_most is None else at_most)
+        if 0 <= version < at_least:
+            raise too_old(f"{self.address[0]}:{self.address[1]}", request, highest, at_least)
         if version < lowest:
             raise UnsupportedBrokerError(
                 f"The broker {self.address[0]}:{self.address[1]} does not know {request.__name__} in a version that "
@@ -164,9 +177,9 @@ class Connection:
         self.send(request, at_most=at_most)
         return self.receive(deadline)[1]
 
-    def send(self, request: Any, *, at_most: int | None = None, tag: Any = None) -> None:
+    def send(self, request: Any, *, at_most: int | None = None, at_least: int = 0, tag: Any = None) -> None:
         """Send a request without waiting for its answer."""
-        version = self.version(type(request), at_most=at_most)
+        version = self.version(type(request), at_most=at_most, at_least=at_least)
         correlation_id = next(self._correlation_ids)
         request.API_VERSION = version
         request.with_header(correlation_id=correlation_id, client_id=self._config.client_id)

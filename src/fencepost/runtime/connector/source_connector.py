@@ -16,6 +16,7 @@ from fencepost.api.source import describe
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.connector_instance import ConnectorInstance
 from fencepost.config.log_context import log_context
+from fencepost.runtime.plugin_metrics import MetricKinds, PluginSample, WorkerPluginMetrics
 from fencepost.runtime.state import State, check_transition
 from fencepost.storage.offsets.partition_guard import OnShared, Watch
 
@@ -44,14 +45,20 @@ class WorkerConnector:
         allowed_paths: AllowedPaths,
         *,
         watch: Callable[[OnShared], Watch] | None = None,
+        kinds: MetricKinds | None = None,
     ) -> None:
-        """`watch` starts a watch for shared source partitions; it is called each time the connector becomes RUNNING."""
+        """`watch` starts a watch for shared source partitions; it is called each time the connector becomes RUNNING.
+
+        `kinds` are those of the worker's plugins' metrics.
+        """
         self.config = config
         self.allowed_paths = allowed_paths
         self._connector = connector
         self._offset_reader = offset_reader
         self._listener = listener
         self._new_watch = watch
+        self._kinds = kinds
+        self._plugin_metrics = self._new_plugin_metrics()
         self._watch: Watch | None = None
         self._lock = threading.RLock()
         # Whether there is something to stop. Reports of the connector during its stop are ignored.
@@ -77,6 +84,7 @@ class WorkerConnector:
     def start(self) -> None:
         """Start, or resume after a pause. An exception of the connector makes it FAILED."""
         with self._lock, log_context(self.config.name):
+            self._plugin_metrics = self._new_plugin_metrics()
             try:
                 self._connector.start(dict(self.config.properties), self)
             except Exception as error:  # noqa: BLE001 - a connector may raise anything; it ends in the status
@@ -105,6 +113,10 @@ class WorkerConnector:
                 self._stop_connector()
             if not ended:
                 self._set_state(State.STOPPED)
+
+    def plugin_samples(self) -> list[PluginSample]:
+        """Return the values of the connector's own metrics."""
+        return self._plugin_metrics.samples()
 
     def task_configs(self) -> list[dict[str, str]]:
         """Return a configuration for each task, with its `task.class`, and the connector's placeholders.
@@ -139,6 +151,11 @@ class WorkerConnector:
         """Reads this connector's committed offsets."""
         return self._offset_reader
 
+    @property
+    def plugin_metrics(self) -> WorkerPluginMetrics:
+        """Adds metrics of the connector's own."""
+        return self._plugin_metrics
+
     def configs(self) -> Mapping[str, str]:
         """Return the connector's configuration."""
         return MappingProxyType(dict(self.config.properties))
@@ -171,6 +188,10 @@ class WorkerConnector:
             self._connector.stop()
         except Exception:  # noqa: BLE001 - a connector may raise anything; it is stopped as far as the worker goes
             _log.exception("stop() of connector %s failed", self.config.name)
+        self._plugin_metrics = self._new_plugin_metrics()
+
+    def _new_plugin_metrics(self) -> WorkerPluginMetrics:
+        return WorkerPluginMetrics(f"connector {self.config.name}", self._kinds)
 
     def _set_state(self, state: State, error: Exception | None = None) -> None:
         check_transition(f"Connector {self.config.name}", self._state, state)

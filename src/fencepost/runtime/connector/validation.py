@@ -36,6 +36,7 @@ from fencepost.kafka.config.client_definitions import client_definition
 from fencepost.runtime.connector.client_properties import override_errors
 from fencepost.runtime.connector.passwords import passwords
 from fencepost.runtime.connector.pipeline_builder import pipeline_errors
+from fencepost.runtime.connector.plugin_versions import CHAINS, ROLES, VERSION, version_errors
 
 _log: Final = logging.getLogger(__name__)
 
@@ -43,15 +44,8 @@ _T = ConfigDef.Type
 _I = ConfigDef.Importance
 _W = ConfigDef.Width
 _CONNECTOR_CLASS: Final = "connector.class"
-_VERSION: Final = "plugin.version"
 _TOPIC: Final = "topic"
-_ROLES: Final = {
-    "key.converter": PluginKind.CONVERTER,
-    "value.converter": PluginKind.CONVERTER,
-    "header.converter": PluginKind.HEADER_CONVERTER,
-}
 _OF_WORKER: Final = tuple(define_restarts(ConfigDef(), whose="").keys())
-_CHAINS: Final = {"transforms": PluginKind.TRANSFORMATION, "predicates": PluginKind.PREDICATE}
 _OVERRIDES: Final = {f"{kind}.override.": kind for kind in ClientKind}
 
 
@@ -153,8 +147,8 @@ def _validated(
     sections = [
         _common(worker, config, connector),
         _Section(own.keys()),
-        *(_converter(worker, role, config) for role in _ROLES if role in config),
-        *(_chained(worker, what, alias, config) for what in _CHAINS for alias in _aliases(what, config)),
+        *(_converter(worker, role, config) for role in ROLES if role in config),
+        *(_chained(worker, what, alias, config) for what in CHAINS for alias in _aliases(what, config)),
         _Section(dict(_overrides(config))),
     ]
     keys = {name: key for section in reversed(sections) for name, key in section.keys.items()}
@@ -232,13 +226,13 @@ def _findings(
 
 def _common(worker: WorkerConfig, config: Mapping[str, str], connector: ConnectorInstance) -> _Section:
     """The common properties of connectors, with this worker's defaults."""
-    defaults: dict[str, str | None] = {f"connector.{_VERSION}": connector.version()}
+    defaults: dict[str, str | None] = {f"connector.{VERSION}": connector.version()}
     defaults |= connector_defaults(worker, config)
     defaults |= {name: worker.properties[name] for name in _OF_WORKER if name in worker.properties}
-    found = _version_errors(f"connector.{_VERSION}", config, connector.version())
-    for role, kind in _ROLES.items():
+    found = version_errors(f"connector.{VERSION}", config, connector.version())
+    for role, kind in ROLES.items():
         defaults[role] = worker.properties[role]
-        name = f"{role}.{_VERSION}"
+        name = f"{role}.{VERSION}"
         try:
             plugin = find_plugin(
                 kind, config.get(role, worker.properties[role]), property_name=role, sources=worker.plugin_sources
@@ -249,7 +243,7 @@ def _common(worker: WorkerConfig, config: Mapping[str, str], connector: Connecto
             found.append(ConfigValue(name, config.get(name), visible=False))
         else:
             defaults[name] = installed
-            found += _version_errors(name, config, installed)
+            found += version_errors(name, config, installed)
     definitions = _copied(connector_config_def(), defaults=defaults)
     return _Section(definitions.keys(), [*found, *definitions.validate(config)])
 
@@ -257,12 +251,12 @@ def _common(worker: WorkerConfig, config: Mapping[str, str], connector: Connecto
 def _converter(worker: WorkerConfig, role: str, config: Mapping[str, str]) -> _Section:
     """A converter's own properties, empty if there is no such converter."""
     try:
-        plugin = find_plugin(_ROLES[role], config[role], property_name=role, sources=worker.plugin_sources)
+        plugin = find_plugin(ROLES[role], config[role], property_name=role, sources=worker.plugin_sources)
     except ConfigError:
         # Reported on the property that names it.
         return _Section({})
     prefix = f"{role}."
-    definitions = _copied(plugin_definitions(_ROLES[role], plugin), prefix=prefix)
+    definitions = _copied(plugin_definitions(ROLES[role], plugin), prefix=prefix)
     found = [*_checked(definitions, config, plugin), *_refused(plugin, prefix, config)]
     return _of_plugin(definitions, found, plugin, prefix, definitions.keys())
 
@@ -294,7 +288,7 @@ def _chained(worker: WorkerConfig, what: str, alias: str, config: Mapping[str, s
     if config.get(f"{prefix}type", "").strip():
         try:
             plugin = find_plugin(
-                _CHAINS[what],
+                CHAINS[what],
                 config[f"{prefix}type"],
                 property_name=f"{prefix}type",
                 sources=worker.plugin_sources,
@@ -303,10 +297,10 @@ def _chained(worker: WorkerConfig, what: str, alias: str, config: Mapping[str, s
             found.append(ConfigValue(f"{prefix}type", errors=[str(error)]))
         else:
             installed = plugin_version(plugin)
-            found += _version_errors(prefix + _VERSION, config, installed)
+            found += version_errors(prefix + VERSION, config, installed)
     definitions.define(
-        prefix + _VERSION, _T.STRING, installed, _I.HIGH,
-        "The version of the plugin; it must be the installed one. Unset: any.",
+        prefix + VERSION, _T.STRING, installed, _I.HIGH,
+        "The version of the plugin, or a range such as [1.2,2.0), which must have the installed one. Unset: any.",
         group=group, order_in_group=1, width=_W.LONG,
     )  # fmt: skip
     own = () if plugin is None else _define_own(definitions, plugin, what, prefix, group)
@@ -324,7 +318,7 @@ def _checked(definitions: ConfigDef, config: Mapping[str, str], plugin: type[Any
 
 def _define_own(definitions: ConfigDef, plugin: type[Any], what: str, prefix: str, group: str) -> Collection[str]:
     """Add a plugin's own properties, which are returned, and the common ones of transforms."""
-    own = _copied(plugin_definitions(_CHAINS[what], plugin), prefix=prefix).keys()
+    own = _copied(plugin_definitions(CHAINS[what], plugin), prefix=prefix).keys()
     for key in own.values():
         _define(definitions, key, group=group, order=len(definitions.keys()))
     if what == "transforms":
@@ -338,19 +332,6 @@ def _define_own(definitions: ConfigDef, plugin: type[Any], what: str, prefix: st
             group=group, order_in_group=len(definitions.keys()),
         )  # fmt: skip
     return own.keys()
-
-
-def _version_errors(name: str, config: Mapping[str, str], installed: str) -> list[ConfigValue]:
-    asked = config.get(name)
-    if asked is None or asked.strip() == installed:
-        return []
-    return [
-        ConfigValue(
-            name,
-            asked,
-            errors=[f"The property {name} asks for version {asked}, but {installed} is installed: remove the property"],
-        )
-    ]
 
 
 def _copied(definitions: ConfigDef, *, prefix: str = "", defaults: Mapping[str, str | None] | None = None) -> ConfigDef:

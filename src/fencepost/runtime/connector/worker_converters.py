@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import Final
 
 from fencepost.api.errors import FencepostError
 from fencepost.config.connector_config import below
 from fencepost.config.java_properties import takes_any_property, without_effect
 from fencepost.config.plugin_instances import plugin_definitions
-from fencepost.config.plugins import PluginKind, find_plugin
+from fencepost.config.plugins import find_plugin
 from fencepost.config.unknown_properties import unknown_properties
 from fencepost.config.worker_config import WorkerConfig
+from fencepost.runtime.connector.plugin_versions import ROLES, VERSION
 
 _log: Final = logging.getLogger(__name__)
-
-_ROLES: Final[Mapping[str, PluginKind]] = {
-    "key.converter": PluginKind.CONVERTER,
-    "value.converter": PluginKind.CONVERTER,
-    "header.converter": PluginKind.HEADER_CONVERTER,
-}
-_VERSION: Final = "plugin.version"
 
 
 def warn_of_unknown_converter_properties(worker: WorkerConfig) -> None:
     """Log a warning for each property that a converter in the worker's file does not define."""
-    for role, kind in _ROLES.items():
+    for role, kind in ROLES.items():
         given = below(worker.properties, f"{role}.")
         if not given:
             continue
@@ -37,7 +30,7 @@ def warn_of_unknown_converter_properties(worker: WorkerConfig) -> None:
             # Reported to the connectors that use it.
             continue
         if not takes_any_property(plugin, defined):
-            known = {*defined, *without_effect(plugin), _VERSION}
+            known = {*defined, *without_effect(plugin), VERSION}
             for name, nearest in unknown_properties(given, known).items():
                 hint = "" if nearest is None else f": did you mean {role}.{nearest}?"
                 _log.warning(

@@ -21,6 +21,7 @@ from fencepost.runtime.metrics.transaction_metrics import (
     Transferred,
 )
 from fencepost.runtime.metrics.windowed import Windowed
+from fencepost.runtime.plugin_metrics import MetricKinds, PluginSample, WorkerPluginMetrics
 from fencepost.runtime.state import State
 
 _MS: Final = 1000.0
@@ -61,8 +62,15 @@ class TaskMetrics:
     """
 
     def __init__(
-        self, clock: Callable[[], float] = time.monotonic, *, on_start: Callable[[bool], None] = lambda _: None
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        on_start: Callable[[bool], None] = lambda _: None,
+        kinds: MetricKinds | None = None,
     ) -> None:
+        """`kinds` are those of the worker's plugins' metrics."""
+        self._kinds = kinds or MetricKinds()
+        self._plugin_metrics: WorkerPluginMetrics | None = None
         self._clock = clock
         self._on_start: Callable[[bool], None] | None = on_start
         self._lock = threading.Lock()
@@ -78,6 +86,20 @@ class TaskMetrics:
         self._errors = ErrorCounts()
         self._last_error_ms = 0
         self.transactions = TransactionMetrics(clock)
+
+    def new_plugin_metrics(self, task: str) -> WorkerPluginMetrics:
+        """Return what a run of the task adds its own metrics with; those of an earlier run are dropped."""
+        self._plugin_metrics = metrics = WorkerPluginMetrics(f"task {task}", self._kinds)
+        return metrics
+
+    def end_plugin_metrics(self) -> None:
+        """Drop the task's own metrics: the run has ended."""
+        self._plugin_metrics = None
+
+    def plugin_samples(self) -> list[PluginSample]:
+        """Return the values of the task's own metrics."""
+        metrics = self._plugin_metrics
+        return [] if metrics is None else metrics.samples()
 
     def state(self, state: State) -> None:
         """Record the task's state."""

@@ -28,6 +28,7 @@ from fencepost.runtime.metrics.definitions import (
     with_prefix,
 )
 from fencepost.runtime.metrics.task_metrics import Activity, TaskMetrics, TaskSnapshot
+from fencepost.runtime.plugin_metrics import MetricKinds, PluginSample, Sample, families
 from fencepost.runtime.state import State
 
 _COUNTED: Final[Mapping[str, State | None]] = {
@@ -83,6 +84,7 @@ class _Connector:
     connector_class: str
     version: str
     state: Callable[[], State]
+    plugin_samples: Callable[[], Sequence[PluginSample]] = lambda: ()
 
 
 class WorkerMetrics(Collector):
@@ -92,6 +94,8 @@ class WorkerMetrics(Collector):
         """`pending_copies` returns the number of offsets not yet copied to the worker's offsets topic."""
         self._pending_copies = pending_copies
         self.registry = CollectorRegistry(auto_describe=False)
+        self.kinds = MetricKinds()
+        """The types of the metrics that plugins add."""
         self.connector_startups, self._task_startups = Startups(), Startups()
         self.on_task: Callable[[ConnectorTaskId, TaskMetrics], None] = lambda *_: None
         """Called with the metrics of each task that starts, on any thread."""
@@ -103,7 +107,7 @@ class WorkerMetrics(Collector):
 
     def add(self, task: ConnectorTaskId) -> TaskMetrics:
         """Return the metrics of a starting task; those of an earlier start are dropped."""
-        metrics = TaskMetrics(on_start=self._task_startups.record)
+        metrics = TaskMetrics(on_start=self._task_startups.record, kinds=self.kinds)
         with self._lock:
             self._tasks[task] = metrics
         self.on_task(task, metrics)
@@ -117,7 +121,9 @@ class WorkerMetrics(Collector):
     def add_connector(self, connector: WorkerConnector) -> None:
         """Add a connector."""
         properties = connector.config.properties
-        view = _Connector(properties.get(_CLASS, ""), connector.version, lambda: connector.state)
+        view = _Connector(
+            properties.get(_CLASS, ""), connector.version, lambda: connector.state, connector.plugin_samples
+        )
         with self._lock:
             self._connectors[connector.config.name] = view
 
@@ -159,6 +165,7 @@ class WorkerMetrics(Collector):
         counts = with_prefix(WORKER_PREFIX, connector_count=len(connectors), task_count=len(tasks))
         startups = self.connector_startups.values("connector") | self._task_startups.values("task")
         yield from single_values(WORKER_VALUES, counts | startups)
+        yield from families(_of_plugins(tasks, connectors))
         yield PENDING_COPIES.metric([((), self._pending_copies())])
         yield from self._process.collect()
 
@@ -178,6 +185,16 @@ def _of_connectors(connectors: Sequence[tuple[str, _Connector]]) -> Iterator[Met
     ]
     for label, definition in CONNECTOR_TEXTS.items():
         yield definition.metric(((name, of[label]), 1.0) for name, of in texts)
+
+
+def _of_plugins(
+    tasks: Sequence[tuple[ConnectorTaskId, TaskMetrics]], connectors: Sequence[tuple[str, _Connector]]
+) -> Iterator[Sample]:
+    for task, metrics in tasks:
+        labels = {"connector": task.connector, "task": str(task.task)}
+        yield from ((labels, sample) for sample in metrics.plugin_samples())
+    for name, connector in connectors:
+        yield from (({"connector": name}, sample) for sample in connector.plugin_samples())
 
 
 def _of_tasks(tasks: _Tasks) -> Iterator[Metric]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.context import OffsetReader
+from fencepost.api.plugin_metrics import PluginMetrics
 from fencepost.runtime.task.transaction_context import WorkerTransactionContext
 
 if TYPE_CHECKING:
@@ -24,12 +25,15 @@ class WorkerSourceTaskContext:
         transaction_context: WorkerTransactionContext | None,
         spark_session: Callable[[], SparkSession],
         allowed_paths: AllowedPaths,
+        *,
+        plugin_metrics: PluginMetrics,
     ) -> None:
         self._config = MappingProxyType(dict(config))
         self._offset_reader = offset_reader
         self._transaction_context = transaction_context
         self._spark_session = spark_session
         self._allowed_paths = allowed_paths
+        self._plugin_metrics = plugin_metrics
 
     @property
     def offset_reader(self) -> OffsetReader:
@@ -45,6 +49,11 @@ class WorkerSourceTaskContext:
     def allowed_paths(self) -> AllowedPaths:
         """The paths where files may be read."""
         return self._allowed_paths
+
+    @property
+    def plugin_metrics(self) -> PluginMetrics:
+        """Adds metrics of the task's own."""
+        return self._plugin_metrics
 
     def configs(self) -> Mapping[str, str]:
         """Return the task's configuration."""

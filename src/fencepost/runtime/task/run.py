@@ -168,6 +168,7 @@ class TaskRun:
             boundaries.context,
             self._parts.engine.session,
             self._parts.allowed_paths,
+            plugin_metrics=self._metrics.new_plugin_metrics(str(self._id)),
         )
         instance = TaskInstance(self._id, self._parts.new_task)
         try:
@@ -193,6 +194,7 @@ class TaskRun:
         finally:
             offsets.flush()
             instance.stop()
+            self._metrics.end_plugin_metrics()
 
 
 def _author(delivery: Delivery, reader: ConnectorOffsetReader) -> Callable[[], CommitAuthor | None]:

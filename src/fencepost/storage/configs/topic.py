@@ -216,23 +216,16 @@ class ConfigBackingStore:
         topic = self._topic
         with self._clients.admin(admin) as client:
             client.ensure_compacted_topic(
-                topic.name, partitions=1, replication_factor=topic.replication_factor, configs=topic.settings
+                topic.name,
+                partitions=1,
+                replication_factor=topic.replication_factor,
+                configs=topic.settings,
+                create=topic.created,
             )
-        self._check_partitions(self._log.partitions())
+        check_partitions(topic.name, self._log.partitions())
         self._log.start(_READ_TIMEOUT_MS)
         self._started = True
         return self._state
-
-    def _check_partitions(self, partitions: int) -> None:
-        if partitions != 1:
-            name = self._topic.name
-            raise ConfigError(
-                f"The config topic {name} has {partitions} partitions and must have exactly 1: records of several "
-                "partitions have no common order, and workers would come to different conclusions. Name another topic "
-                f"in config.storage.topic (it is created as it should be), or delete {name} and create it with 1 "
-                "partition and cleanup.policy=compact",
-                name="config.storage.topic",
-            )
 
     def _read_to_end(self, timeout_ms: float) -> ClusterConfigState:
         self._log.read_to_end(timeout_ms)
@@ -342,3 +335,15 @@ def _target_state(connector: str, state: TargetState) -> tuple[str, ConfigRecord
 
 def _thread(name: str) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+
+
+def check_partitions(name: str, partitions: int) -> None:
+    """Raise ConfigError if a config topic has more than one partition."""
+    if partitions != 1:
+        raise ConfigError(
+            f"The config topic {name} has {partitions} partitions and must have exactly 1: records of several "
+            "partitions have no common order, and workers would come to different conclusions. Name another topic "
+            f"in config.storage.topic (it is created as it should be), or delete {name} and create it with 1 "
+            "partition and cleanup.policy=compact",
+            name="config.storage.topic",
+        )

@@ -69,6 +69,7 @@ class OffsetStore:
                 partitions=self._settings.partitions,
                 replication_factor=self._settings.replication_factor,
                 configs=self._settings.settings,
+                create=self._settings.created,
             )
         self.is_ensured = True
         return created
@@ -89,11 +90,12 @@ class OffsetStore:
         except TopicNotFoundError:
             if not create:
                 raise
-            _LOG.warning(
-                "Offsets topic %s was deleted, and is created again. Offsets in it that this worker has not read "
-                "are lost. Prevent others from deleting it",
-                self.topic,
-            )
+            if self._settings.created:
+                _LOG.warning(
+                    "Offsets topic %s was deleted, and is created again. Offsets in it that this worker has not read "
+                    "are lost. Prevent others from deleting it",
+                    self.topic,
+                )
             self.ensure_topic()
             self._read(timeout_ms, deadline)
         finally:

@@ -175,6 +175,7 @@ class StatusBackingStore:
                 partitions=topic.partitions,
                 replication_factor=topic.replication_factor,
                 configs=topic.settings,
+                create=topic.created,
             )
         self._log.start()
         self.table.join()

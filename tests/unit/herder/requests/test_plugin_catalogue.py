@@ -64,6 +64,23 @@ def test_a_converter_shows_its_role_and_its_own_properties():
     assert keys["schemas.enable"] == ("BOOLEAN", "true", "Schemas")
 
 
+def test_a_range_that_has_the_installed_version_finds_the_plugin():
+    assert CATALOGUE.config("JsonConverter", "[0.0.1,9.9)") == CATALOGUE.config("JsonConverter")
+    with pytest.raises(BadRequestError, match="version"):
+        CATALOGUE.config("JsonConverter", "[0.0.1")
+
+
+def test_every_built_in_plugin_defines_its_properties():
+    # KIP-1273: a request for the properties of any plugin is answered. These have none of their own.
+    without = {"Filter", "RecordIsTombstone"}
+    for plugin in CATALOGUE.plugins:
+        if not plugin.plugin_class.__module__.startswith("fencepost."):
+            continue
+        keys = CATALOGUE.config(plugin.name)
+        assert keys or plugin.plugin_class.__name__ in without, plugin.name
+        assert all(key.documentation for key in keys), plugin.name
+
+
 def test_unknown_plugins_and_versions_are_distinguished():
     with pytest.raises(NotFoundError):
         CATALOGUE.config("Nope")

@@ -165,6 +165,18 @@ def test_a_transform_has_a_group_with_its_own_properties():
         ({"value.converter": "JsonConverter", "value.converter.schemas.enable": "x"}, {"value.converter.schemas.enable": 1}),
         ({"value.converter.plugin.version": "9.9"}, {"value.converter.plugin.version": 1}),
         ({"connector.plugin.version": "9.9"}, {"connector.plugin.version": 1}),
+        ({"connector.plugin.version": "[9.9,10)"}, {"connector.plugin.version": 1}),
+        ({"connector.plugin.version": "[9.9"}, {"connector.plugin.version": 1}),
+        ({"connector.plugin.version": "[0.0.1,9.9)"}, {}),
+        ({"connector.plugin.version": "latest"}, {}),
+        (
+            {"transforms": "a", "transforms.a.type": "Filter", "transforms.a.plugin.version": "(,0.0.1]"},
+            {"transforms.a.plugin.version": 1},
+        ),
+        (
+            {"predicates": "p", "predicates.p.type": "RecordIsTombstone", "predicates.p.plugin.version": "[9,)"},
+            {"predicates.p.plugin.version": 1},
+        ),
         ({"topic.creation.groups": "g"}, {"topic.creation.default.partitions": 1}),
         ({"exactly.once.support": "required", "file": ""}, {"exactly.once.support": 1, "file": 1}),
         ({"consumer.override.request.timeout.ms": "soon"}, {"consumer.override.request.timeout.ms": 1}),

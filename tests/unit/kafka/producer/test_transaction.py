@@ -14,6 +14,7 @@ from fencepost.kafka.producer.transaction import (
     TransactionState,
     TransactionVersion,
     has_expired,
+    may_be_own_rise,
 )
 
 _OURS = ProducerIdentity(7, 3)
@@ -62,3 +63,33 @@ def test_any_state_left_by_a_newer_producer_is_not_expiry(view: CoordinatorView)
 
 def test_age_alone_decides_if_the_coordinator_cannot_be_asked() -> None:
     assert has_expired(_OURS, None, open_ms=1_000, timeout_ms=1_000)
+
+
+@pytest.mark.parametrize(
+    ("ours", "seen"),
+    [
+        (ProducerIdentity(7, 3), ProducerIdentity(7, 4)),
+        (ProducerIdentity(7, 32_766), ProducerIdentity(8, 0)),
+        (ProducerIdentity(7, 32_765), ProducerIdentity(8, 0)),
+    ],
+)
+def test_a_coordinator_may_have_forgotten_that_it_raised_our_epoch(
+    ours: ProducerIdentity, seen: ProducerIdentity
+) -> None:
+    assert may_be_own_rise(ours, CoordinatorView(seen, "Empty"))
+
+
+@pytest.mark.parametrize(
+    ("ours", "view"),
+    [
+        (ProducerIdentity(7, 3), CoordinatorView(ProducerIdentity(7, 5), "Empty")),
+        (ProducerIdentity(7, 3), CoordinatorView(ProducerIdentity(7, 3), "Empty")),
+        (ProducerIdentity(7, 3), CoordinatorView(ProducerIdentity(8, 0), "Empty")),
+        (ProducerIdentity(7, 32_764), CoordinatorView(ProducerIdentity(8, 0), "Empty")),
+        (ProducerIdentity(7, 32_766), CoordinatorView(ProducerIdentity(8, 1), "Empty")),
+        (ProducerIdentity(7, 3), CoordinatorView(ProducerIdentity(7, 4), "Ongoing")),
+        (ProducerIdentity(7, 3), CoordinatorView(ProducerIdentity(7, 4), "CompleteCommit")),
+    ],
+)
+def test_an_epoch_that_another_producer_raised_is_not_our_own(ours: ProducerIdentity, view: CoordinatorView) -> None:
+    assert not may_be_own_rise(ours, view)

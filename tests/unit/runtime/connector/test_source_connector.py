@@ -232,3 +232,14 @@ def test_an_exception_of_stop_does_not_prevent_a_connector_from_stopping(caplog:
     worker_connector.stop()
     assert worker_connector.state is State.STOPPED
     assert "stop() of connector c failed" in caplog.text
+
+
+@pytest.mark.parametrize("end", ["pause", "stop"])
+def test_a_connector_s_own_metrics_go_when_it_stops(end: str):
+    connector = _Connector()
+    worker_connector, _ = _worker_connector(connector)
+    worker_connector.start()
+    connector.context.plugin_metrics.add_counter("tables", "Tables that were found").increment(2)
+    assert [sample.value for sample in worker_connector.plugin_samples()] == [2]
+    getattr(worker_connector, end)()
+    assert worker_connector.plugin_samples() == []

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from prometheus_client.exposition import generate_latest
@@ -288,3 +290,21 @@ def test_a_task_whose_metrics_nobody_reads_does_not_grow(task: TaskMetrics, cloc
     size = size_of(task)
     work(10_000)
     assert size_of(task) <= size * 1.05
+
+
+def test_metrics_are_shown_while_tasks_come_and_go():
+    metrics = WorkerMetrics()
+    ended = threading.Event()
+
+    def come_and_go() -> None:
+        for number in range(300):
+            task = ConnectorTaskId("c", number % 3)
+            metrics.add(task).new_plugin_metrics(str(task)).add_metric("size", "Size", lambda: 1)
+            metrics.remove(task)
+        ended.set()
+
+    with ThreadPoolExecutor(1) as thread:
+        done = thread.submit(come_and_go)
+        while not ended.is_set():
+            assert list(metrics.collect())
+        done.result()

@@ -1,0 +1,94 @@
+"""Versions of plugins that a configuration asks for (KIP-891): a version, or ranges in Maven's notation.
+
+    1.2             this version; Kafka Connect takes it as [1.2], too
+    [1.2,2.0)       from 1.2 on, before 2.0; either end may be left out
+    [1,2),[3,4)     one of these
+    latest          any
+
+Versions are compared as Python packages' are.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Self
+
+from packaging.version import InvalidVersion, Version
+
+from fencepost.api.errors import ConfigError
+
+_ANY: Final = "latest"
+_RANGE: Final = re.compile(r"([\[(])([^,\[\]()]*)(?:(,)([^,\[\]()]*))?([\])])")
+_RANGES: Final = re.compile(rf"{_RANGE.pattern}(?:,{_RANGE.pattern})*")
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """The versions between two, of which either may be None for no limit."""
+
+    lowest: Version | None
+    with_lowest: bool
+    highest: Version | None
+    with_highest: bool
+
+    def has(self, version: Version) -> bool:
+        above = self.lowest is None or version > self.lowest or (self.with_lowest and version == self.lowest)
+        below = self.highest is None or version < self.highest or (self.with_highest and version == self.highest)
+        return above and below
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRange:
+    """The versions that a property asks for."""
+
+    text: str
+    _ranges: tuple[_Range, ...]
+
+    @classmethod
+    def of(cls, name: str, text: str) -> Self:
+        """Read the value of a property. Raises ConfigError."""
+        given = "".join(text.split())
+        if not given.startswith(("[", "(")):
+            # As written: the versions of a connector may be any text.
+            return cls(given, ())
+        if not _RANGES.fullmatch(given):
+            raise _invalid(name, text)
+        try:
+            return cls(given, tuple(_range(match) for match in _RANGE.finditer(given)))
+        except ValueError:
+            raise _invalid(name, text) from None
+
+    def has(self, version: str) -> bool:
+        """Return whether a version is asked for. One that cannot be compared is in no range."""
+        if self.text in (_ANY, version):
+            return True
+        try:
+            installed = Version(version)
+            return (
+                any(each.has(installed) for each in self._ranges) if self._ranges else installed == Version(self.text)
+            )
+        except InvalidVersion:
+            return False
+
+
+def _range(match: re.Match[str]) -> _Range:
+    """Raises ValueError (InvalidVersion too) for what is not a range."""
+    opened, first, comma, second, closed = match.groups()
+    lowest = Version(first) if first else None
+    if not comma:
+        if lowest is None or (opened, closed) != ("[", "]"):
+            raise ValueError(match[0])
+        return _Range(lowest, True, lowest, True)
+    highest = Version(second) if second else None
+    if lowest is not None and highest is not None and highest < lowest:
+        raise ValueError(match[0])
+    return _Range(lowest, opened == "[", highest, closed == "]")
+
+
+def _invalid(name: str, text: str) -> ConfigError:
+    return ConfigError(
+        f"The property {name} has the invalid value {text!r}: give a version such as 1.2, or ranges such as [1.2,2.0) or "
+        "[1,2),[3,4)",
+        name=name,
+    )

@@ -1,0 +1,78 @@
+"""Checks that plugins have the versions that configurations ask for (KIP-891)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from fencepost.api.config_def import ConfigValue
+from fencepost.api.errors import ConfigError
+from fencepost.config.connector_config import plugin_aliases
+from fencepost.config.plugins import PluginKind, find_plugin, plugin_version
+from fencepost.config.version_range import VersionRange
+from fencepost.config.worker_config import WorkerConfig
+
+VERSION: Final = "plugin.version"
+"""What the names of these properties end with."""
+
+ROLES: Final[Mapping[str, PluginKind]] = {
+    "key.converter": PluginKind.CONVERTER,
+    "value.converter": PluginKind.CONVERTER,
+    "header.converter": PluginKind.HEADER_CONVERTER,
+}
+CHAINS: Final[Mapping[str, PluginKind]] = {
+    "transforms": PluginKind.TRANSFORMATION,
+    "predicates": PluginKind.PREDICATE,
+}
+
+
+def version_errors(name: str, config: Mapping[str, Any], installed: str) -> list[ConfigValue]:
+    """Return the property with its error if it asks for another version than the installed one."""
+    asked = config.get(name)
+    if asked is None:
+        return []
+    try:
+        if VersionRange.of(name, asked).has(installed):
+            return []
+        told = (
+            f"The property {name} asks for version {asked}, but {installed} is installed: remove or change the property"
+        )
+    except ConfigError as error:
+        told = str(error)
+    return [ConfigValue(name, asked, errors=[told])]
+
+
+def require_converter_versions(worker: WorkerConfig) -> None:
+    """Check the converters in the worker's file. Raises ConfigError."""
+    _raise_first(_of_roles(worker, worker.properties), worker.properties)
+
+
+def require_versions(worker: WorkerConfig, config: Mapping[str, str], connector_version: str) -> None:
+    """Check the plugins of a configuration that was accepted: another version may be installed since. Raises ConfigError."""
+
+    def plugins() -> Iterator[tuple[str, str]]:
+        yield f"connector.{VERSION}", connector_version
+        yield from _of_roles(worker, config)
+        for what, kind in CHAINS.items():
+            for alias in plugin_aliases(what, config):
+                name, given = f"{what}.{alias}.{VERSION}", f"{what}.{alias}.type"
+                if name in config:
+                    plugin = find_plugin(kind, config[given], property_name=given, sources=worker.plugin_sources)
+                    yield name, plugin_version(plugin)
+
+    _raise_first(plugins(), config)
+
+
+def _of_roles(worker: WorkerConfig, config: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The version properties of converters that are set, each with the installed version."""
+    for role, kind in ROLES.items():
+        name = f"{role}.{VERSION}"
+        if name in config:
+            given = config.get(role, worker.properties[role])
+            yield name, plugin_version(find_plugin(kind, given, property_name=role, sources=worker.plugin_sources))
+
+
+def _raise_first(plugins: Iterator[tuple[str, str]], config: Mapping[str, str]) -> None:
+    for name, installed in plugins:
+        for wrong in version_errors(name, config, installed):
+            raise ConfigError(wrong.errors[0], name=name)
