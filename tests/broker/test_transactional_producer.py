@@ -358,14 +358,14 @@ def test_calls_out_of_order_are_refused(servers: str) -> None:
         producer.init_transactions()
 
 
-def test_the_last_producer_of_a_client_leaves_no_connection(servers: str, topics: Topics) -> None:
+def test_the_last_producer_of_a_client_leaves_no_connection(servers: str) -> None:
     client_id = unique("client")
     config = producer_config(servers)
     config = replace(config, client=replace(config.client, client_id=client_id))
     with open_producer(config, unique("task")) as first, open_producer(config, unique("task")) as second:
         for producer in (first, second):
             producer.begin_transaction()
-            write_in_transaction(producer, topics.create(), [b"v"])
+            write_in_transaction(producer, Topics(servers).create(), [b"v"])
             producer.commit_transaction()
     left = [address for client, address in POOL._idle if client.client_id == client_id]
     assert left == []
