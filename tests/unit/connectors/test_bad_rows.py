@@ -86,6 +86,7 @@ def test_an_empty_last_field_after_a_quoted_one_is_null_beside_bad_rows(
         ("1,a\n2,b\\", {"escape": "\\"}, [{"id": 1, "name": "a"}], "file ends right after an escape character"),
         ('1,a\n2,"b\\', {"escape": "\\"}, [{"id": 1, "name": "a"}], "file ends right after an escape character"),
     ],
+    ids=["all", "last", "other", "escaped", "lines", "doubled", "mark", "escape", "escape-in-quotes"],
 )  # fmt: skip
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
 def test_what_follows_a_quote_that_is_not_closed_is_no_value(  # noqa: PLR0917 - one case each

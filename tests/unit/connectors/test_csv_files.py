@@ -239,6 +239,9 @@ def test_a_byte_order_mark_is_left_out_before_a_quote_and_kept_elsewhere(path: P
     for batch_bytes in ("20", "1000"):
         found = rows_of(path, text, format="csv", schema="a STRING, b STRING", batch_bytes=batch_bytes)
         assert found == [{"a": "a,\nb", "b": "1"}, {"a": '\ufeff"c', "b": "2"}]
+    for batch_bytes in ("8", "1000"):
+        found = rows_of(path, 'a,b\n\ufeff,"\n"\n', format="csv", schema="a STRING, b STRING", batch_bytes=batch_bytes)
+        assert found == [{"a": "a", "b": "b"}, {"a": "\ufeff", "b": "\n"}]
 
 
 @pytest.mark.parametrize("text", ["\ufeff", "\ufeff\n\n", "\ufeff\r\n"])
