@@ -12,7 +12,7 @@ PIP = $(BIN)/python -m pip install --disable-pip-version-check $$(test -t 2 || e
 # Spark, about 2 GB.
 JOBS ?= 3
 
-.PHONY: install demo demo-cdc docs test mutations sim chaos chaos-spark hostile lint screenshots dashboards bench dist clean
+.PHONY: install demo demo-cdc docs test mutations sim chaos chaos-spark hostile fuzz lint screenshots dashboards bench dist clean
 
 install: $(STAMP)
 
@@ -72,6 +72,11 @@ chaos-spark: install
 # Everything that strangers do, at once and on each kind of broker: make hostile MINUTES=10 SEED=7
 hostile: install
 	$(BIN)/python -m tests.hostile --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+# Random CSV and random values, read by fencepost and by other programs: make fuzz CASES=100000 SEED=7
+CASES ?= 100000
+fuzz: install
+	$(BIN)/python -m tests.fuzz --cases $(CASES) $(if $(SEED),--seed $(SEED))
 
 # The pictures of the docs: the page at /ui, used in a real Chromium (apt-get install chromium), and what commands show.
 screenshots: install

@@ -29,10 +29,13 @@ from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import DataError
 from fencepost.connectors.compressed_parts import Place
 from fencepost.connectors.compression import ContentStream, Form, TruncatedError
+from fencepost.connectors.csv_quotes import Quoting
 from fencepost.connectors.file_identity import Stamp, stamp_of
 from fencepost.connectors.growing_file import FILENAME_FIELD, POSITION_FIELD
+from fencepost.connectors.line_numbers import line_number
+from fencepost.connectors.open_ends import no_end_of_record, warn_of_open_end
 from fencepost.connectors.restart_point import RestartPoint, opened, usable
-from fencepost.connectors.scan import PADDING, FileRange, Quoting, open_file, record_ends, unreadable
+from fencepost.connectors.scan import PADDING, FileRange, count_lines, open_file, record_ends, unreadable
 
 HELD_BYTES: Final = 4 << 20
 """The maximum size of a batch, if no record is longer. The worker writes a batch of this size without a Spark job."""
@@ -57,6 +60,11 @@ class HeldRange(FileRange):
     def line_at(self, position: int) -> int:
         """Return the number of the line that begins at a position of the range."""
         return self.line + count_lines(self.data[: position - self.start])
+
+
+def line_at(part: FileRange, position: int, allowed: AllowedPaths) -> int:
+    """Return the number, from 1, of the line that begins at a position in a range of a file. Raises as `line_number`."""
+    return part.line_at(position) if isinstance(part, HeldRange) else line_number(part.path, position, allowed)
 
 
 class _HeldFile(io.BytesIO):
@@ -87,11 +95,6 @@ def open_range(part: FileRange, allowed: AllowedPaths) -> FileIO | io.BytesIO:
         f"The path {part.path} got another file before bytes {part.start} to {part.end} of the former one were read: it was "
         "renamed or replaced. If it has a new name that the pattern fits, the task goes on with that; otherwise bring it back"
     )
-
-
-def count_lines(data: bytes | bytearray) -> int:
-    """Return the number of line ends in bytes that do not begin or end within one."""
-    return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
 
 
 def head_of(path: str, form: Form, allowed: AllowedPaths) -> HeldRange:
@@ -207,11 +210,8 @@ class ContentFile:
             if self._state is not _State.READING:
                 return []
             if limit >= self._batch_bytes:
-                raise DataError(
-                    f"The file {self.path} has no end of a record in the {limit} bytes of its content from byte "
-                    f"{self.position} on. Is a quote not closed, or is this no text? If records are really that long, "
-                    "set batch.bytes higher"
-                )
+                part = FileRange(self.path, self.position, self.position + limit)
+                raise no_end_of_record(part, self._data, self._quoting, self._line, of_content=True)
             limit = min(2 * limit, self._batch_bytes)
 
     def reopen(self, position: int, restart: RestartPoint | None) -> None:
@@ -334,13 +334,18 @@ class ContentFile:
         length = len(self._data)
         # At the end of a file, the byte of padding after a return tells that the record ends.
         seen = length + (self._state is _State.ENDED and self._data.endswith(b"\r"))
-        _, nexts = record_ends(self._data + bytes(PADDING), seen, quoting=self._quoting)
+        _, nexts = record_ends(self._data + bytes(PADDING), seen, quoting=self._quoting, position=self.position)
         complete = self._state is _State.ENDED and (whole or self.form.codec is not None)
         if complete:
             self._check_character()
-        end = length if complete else int(nexts[-1]) if len(nexts) else 0
+        certain = int(nexts[-1]) if len(nexts) else 0
+        end = length if complete else certain
         if not end:
             return None
+        if certain < end:
+            line = self._line + count_lines(self._data[:certain])
+            rest = FileRange(self.path, self.position + certain, self.position + end)
+            warn_of_open_end(rest, self._data[certain:], self._quoting, line)
         data = bytes(self._data[:end])
         held = HeldRange(self.path, self.position, self.position + end, data, self._line)
         self._move_restart(held)

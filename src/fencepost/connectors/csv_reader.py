@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
@@ -17,15 +16,15 @@ from pyspark.sql import types as t
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.connectors.content_file import open_range
+from fencepost.connectors.csv_quotes import BYTE_ORDER_MARK, Quoting, open_end
+from fencepost.connectors.open_ends import described_open_end
 from fencepost.connectors.record_columns import RecordColumns
 from fencepost.connectors.row_reader import RowReader, contents, shown
 from fencepost.connectors.row_types import MisfitError, arrow_type, infinities, parse_timestamps
-from fencepost.connectors.scan import Block, FileRange, Quoting, ends_in_quotes, read_blocks
+from fencepost.connectors.scan import Block, FileRange, after_mark, read_blocks
 
-_BYTE_ORDER_MARK: Final = "\ufeff"
 # The usual delimiters, as values of the property.
 _DELIMITERS: Final = {";": ";", "\t": "\\t", "|": "|", ",": ","}
-_NOT_CLOSED: Final = "a quote in it is not closed before the end of the file"
 _INFINITY: Final = r"^\s*[+-]?inf(inity)?\s*$"
 _COLUMN_NUMBER: Final = re.compile(r"In CSV column #(\d+):")
 
@@ -41,9 +40,21 @@ class Dialect:
     @property
     def quoting(self) -> Quoting:
         """What finds the ends of records."""
-        return Quoting(
-            None if self.quote is None else ord(self.quote), None if self.escape is None else ord(self.escape)
+        return Quoting(ord(self.delimiter), _code(self.quote), _code(self.escape))
+
+    @property
+    def parse_options(self) -> arrow_csv.ParseOptions:
+        """The dialect for pyarrow's parser."""
+        return arrow_csv.ParseOptions(
+            delimiter=self.delimiter,
+            quote_char=self.quote or False,
+            escape_char=self.escape or False,
+            newlines_in_values=True,
         )
+
+
+def _code(character: str | None) -> int | None:
+    return None if character is None else ord(character)
 
 
 @dataclass(frozen=True)
@@ -66,20 +77,27 @@ class CsvReader(RowReader):
         return self.dialect.quoting
 
     def without_header(self, block: Block) -> Block:
-        """Skip the file's first record if it is the header."""
-        if self.header and block.offset == 0:
+        """Skip the file's first record if it is the header, and its byte order mark."""
+        if block.offset:
+            return block
+        if self.header:
             return replace(block, starts=block.starts[1:], ends=block.ends[1:])
-        return block
+        starts = block.starts.copy()
+        starts[:1] += after_mark(block.data, block.offset)
+        return replace(block, starts=starts)
 
     def parse(self, block: Block, columns: Sequence[t.StructField]) -> list[pa.Array]:
         """Return the rows' values in some of the columns."""
+        rows = int(np.count_nonzero(block.starts != block.ends))
         # The parser skips empty lines, and refuses a text of nothing else.
-        if (block.starts == block.ends).all():
+        if rows == 0:
             return [pa.array([], arrow_type(column.dataType)) for column in columns]
         # pyarrow takes the end of the text for the end of the quotes.
-        if ends_in_quotes(block.data[int(block.starts[-1]) : int(block.ends[-1])], self.quoting):
-            raise MisfitError(_NOT_CLOSED)
+        if open_end(block.data[int(block.starts[-1]) : int(block.ends[-1])], self.quoting) is not None:
+            raise MisfitError
         table = self._table(block, {column.name: _parsed_type(column.dataType) for column in columns})
+        if table.num_rows != rows:
+            raise MisfitError(f"the parser finds {table.num_rows} rows in {rows} records")
         arrays = [_finished(table.column(column.name).combine_chunks(), column.dataType) for column in columns]
         infinite = [name for name, array in zip(table.column_names, arrays, strict=True) if infinities(array)]
         if infinite:
@@ -91,18 +109,14 @@ class CsvReader(RowReader):
 
     def _table(self, block: Block, types: Mapping[str, pa.DataType]) -> pa.Table:
         """Parse some of the columns."""
+        text = self._text(block)
         # `read_csv` hands over to another thread, which takes longer than parsing a small part of a block.
         return arrow_csv.open_csv(
-            self._text(block),
+            text,
             read_options=arrow_csv.ReadOptions(
-                use_threads=False, block_size=block.length + 1, column_names=self.file_columns
+                use_threads=False, block_size=text.size() + 1, column_names=self.file_columns
             ),
-            parse_options=arrow_csv.ParseOptions(
-                delimiter=self.dialect.delimiter,
-                quote_char=self.dialect.quote or False,
-                escape_char=self.dialect.escape or False,
-                newlines_in_values=True,
-            ),
+            parse_options=self.dialect.parse_options,
             convert_options=arrow_csv.ConvertOptions(
                 column_types=types,
                 include_columns=list(types),
@@ -113,21 +127,21 @@ class CsvReader(RowReader):
         ).read_all()
 
     def _text(self, block: Block) -> pa.BufferReader:
-        """Return a block's records, with a line end where the last one ends with an empty field.
-
-        At the end of the text pyarrow takes such a field after a quoted one for quoted, too, and so not for null.
-        """
+        """Return a block's records as a text which the parser takes as it is."""
         text = contents(block)
-        if block.data[block.length - 1] != ord(self.dialect.delimiter):
+        # At the end of the text pyarrow takes an empty field after a quoted one for quoted, too, and so not for null.
+        ended = block.data[block.length - 1] != ord(self.dialect.delimiter)
+        # It takes a byte order mark off each text, and refuses less than its three bytes.
+        marked = block.data[int(block.starts[0])] == BYTE_ORDER_MARK[0]
+        if ended and not marked:
             return text
-        return pa.BufferReader(text.read() + b"\n")
+        return pa.BufferReader(BYTE_ORDER_MARK * marked + text.read() + b"\n" * (not ended))
 
-    def explain(self, record: bytes, error: Exception) -> str:
-        """Describe which column of a record is extra or missing, or which value does not fit."""
-        if ends_in_quotes(record, self.quoting):
-            return _NOT_CLOSED
-        text = record.decode("utf-8", "replace")
-        fields = split_record(text, self.dialect)
+    def explain(self, record: bytes, error: Exception, line: int) -> str:
+        """Describe which column of a record is extra or missing, which value does not fit, or which quote is not closed."""
+        if (problem := described_open_end(record, self.quoting, line)) is not None:
+            return problem
+        fields = split_record(record, self.dialect)
         if len(fields) != len(self.file_columns):
             return (
                 f"it has {len(fields)} column{'s' if len(fields) != 1 else ''}, where {len(self.file_columns)} are expected "
@@ -139,7 +153,7 @@ class CsvReader(RowReader):
                 place = self.file_columns.index(column.name)
                 type_name = column.dataType.simpleString().upper() + ("" if column.nullable else " NOT NULL")
                 return f"column {column.name} (number {place + 1}): {shown(fields[place])} is not of type {type_name}"
-        return str(error) if isinstance(error, MisfitError) and str(error) else shown(text)
+        return str(error) if isinstance(error, MisfitError) and str(error) else shown(record.decode("utf-8", "replace"))
 
     def _suspects(self, error: Exception) -> list[t.StructField]:
         """Return the columns that may have the value that does not fit, the one that the parser names first."""
@@ -160,16 +174,22 @@ def _count_infinities(texts: pa.ChunkedArray) -> int:
     return pc.sum(pc.match_substring_regex(texts, _INFINITY, ignore_case=True)).as_py() or 0
 
 
-def split_record(text: str, dialect: Dialect) -> list[str]:
+def split_record(record: bytes, dialect: Dialect) -> list[str]:
     """Return the fields of one record as they are written, without quotes."""
-    fields = csv.reader(
-        io.StringIO(text, newline=""),
-        delimiter=dialect.delimiter,
-        quotechar=dialect.quote,
-        quoting=csv.QUOTE_NONE if dialect.quote is None else csv.QUOTE_MINIMAL,
-        escapechar=dialect.escape,
-    )
-    return next(fields, [])
+    if not record:
+        return []
+    # The parser takes one byte order mark off, and counts the columns of a whole line alone.
+    text = BYTE_ORDER_MARK + record + b"\n"
+    reading = {
+        "read_options": arrow_csv.ReadOptions(
+            use_threads=False, block_size=len(text) + 1, autogenerate_column_names=True
+        ),
+        "parse_options": dialect.parse_options,
+    }
+    names = arrow_csv.open_csv(pa.BufferReader(text), **reading).schema.names
+    as_written = arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.binary()), strings_can_be_null=False)
+    table = arrow_csv.open_csv(pa.BufferReader(text), **reading, convert_options=as_written).read_all()
+    return [values[0].decode("utf-8", "replace") for values in table.to_pydict().values()]
 
 
 def _other_delimiter(fields: Sequence[str]) -> str:
@@ -188,8 +208,11 @@ def read_header(head: FileRange, dialect: Dialect, allowed: AllowedPaths, *, dec
     """
     with open_range(head, allowed) as file:
         block = next(read_blocks(file, head, quoting=dialect.quoting, finished=True), Block.of(b""))
-    text = block.data[: int(block.ends[0])].decode("utf-8", "replace").removeprefix(_BYTE_ORDER_MARK)
-    names = tuple(split_record(text, dialect))
+    record = bytes(block.data[after_mark(block.data, head.start) : int(block.ends[0])])
+    if (problem := described_open_end(record, dialect.quoting, 1)) is not None:
+        raise DataError(f"The header of the file {head.path} cannot be read: {problem}. Correct the file")
+    text = record.decode("utf-8", "replace")
+    names = tuple(split_record(record, dialect))
     if not declared and (other := _other_delimiter(names)):
         raise DataError(
             f"The header of the file {head.path} is one column, {shown(text)}{other}. If not, name the column in the property "

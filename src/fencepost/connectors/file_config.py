@@ -88,7 +88,7 @@ def _one_character(name: str, value: Any) -> None:
 def delimiter_of(value: str) -> str | None:
     """Return the character that a value of the property `delimiter` means, None if it is invalid."""
     character = next((blank for blank, name in _BLANKS.items() if name == value), value)
-    return character if len(character) == 1 and character.isascii() and character not in '"\r\n' else None
+    return character if len(character) == 1 and character.isascii() and character not in '"\r\n\0' else None
 
 
 def _quote_character(name: str, value: Any) -> None:

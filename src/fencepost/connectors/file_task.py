@@ -22,6 +22,7 @@ from fencepost.api.record import ArrowReader, PollResult, SourceBatch, SourceOff
 from fencepost.api.source import Config, SourceTask
 from fencepost.connectors.compression import Form, codec_of
 from fencepost.connectors.content_file import ContentFile, head_of
+from fencepost.connectors.csv_quotes import Quoting
 from fencepost.connectors.csv_reader import CsvReader, match_header, read_header
 from fencepost.connectors.ended_files import ENDED_FIELD, AfterEnd, Mark, take_away
 from fencepost.connectors.file_config import (
@@ -66,7 +67,7 @@ from fencepost.connectors.object_store import is_object
 from fencepost.connectors.record_columns import RecordColumns
 from fencepost.connectors.renamed_files import resume
 from fencepost.connectors.restart_point import RestartPoint, replaced
-from fencepost.connectors.scan import FileRange, Quoting, scan_records
+from fencepost.connectors.scan import FileRange, scan_records
 from fencepost.connectors.seen_inodes import SeenInodes
 from fencepost.connectors.tables.table_file import TableFile, TablePosition
 from fencepost.connectors.tables.table_reader import RowRange, TableReader
@@ -145,9 +146,14 @@ class FileSourceTask(SourceTask):
         if (restart := RestartPoint.of(path, offset)) is not None:
             self._restarts[path] = restart
         self._objects[path] = identity_in(offset)
-        plan: Planner = partial(_plan_csv, dialect_of(self._parsed).quoting) if self._format == "csv" else plan_lines
+        quoting = self._quoting
+        plan: Planner = plan_lines if quoting is None else partial(_plan_csv, quoting)
         plan = partial(plan_with_last_return, plan)
-        return GrowingFile(path, position_of(path, offset), plan, batch_bytes, allowed)
+        return GrowingFile(path, position_of(path, offset), plan, batch_bytes, allowed, quoting)
+
+    @property
+    def _quoting(self) -> Quoting | None:
+        return dialect_of(self._parsed).quoting if self._format == "csv" else None
 
     @property
     def _format(self) -> str:
@@ -284,12 +290,11 @@ class FileSourceTask(SourceTask):
             raise replaced(file.path, restart)
         if (form == Form(None) and not of_store) or file.path in self._untold:
             return file
-        quoting = dialect_of(self._parsed).quoting if self._format == "csv" else None
         given = (
             file.path,
             file.position,
             form,
-            quoting,
+            self._quoting,
             self._parsed[BATCH_BYTES],
             allowed,
             self._restarts.get(file.path),

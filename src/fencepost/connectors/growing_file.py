@@ -13,8 +13,11 @@ from typing import Any, Final, Protocol, TypeVar, cast
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.record import SourceOffset, SourcePartition
+from fencepost.connectors.csv_quotes import Quoting
 from fencepost.connectors.file_identity import Stamp, stamp_of
+from fencepost.connectors.line_numbers import line_number
 from fencepost.connectors.object_store import read_at
+from fencepost.connectors.open_ends import no_end_of_record, warn_of_open_end
 from fencepost.connectors.scan import FileRange, last_line_end, open_file, split_lines, unreadable
 
 FILENAME_FIELD: Final = "filename"
@@ -109,16 +112,25 @@ class GrowingFile(Awaited):
     """One file and the position up to which it was returned.
 
     A file may only grow: one that is shorter than the position was truncated or replaced, and reading on would lose or
-    mix up records. If the file does not exist yet, a poll waits for it.
+    mix up records. If the file does not exist yet, a poll waits for it. `quoting` is what `plan` goes by.
     """
 
-    def __init__(self, path: str, position: int, plan: Planner, batch_bytes: int, allowed: AllowedPaths) -> None:
+    def __init__(  # noqa: PLR0917 - as ContentFile
+        self,
+        path: str,
+        position: int,
+        plan: Planner,
+        batch_bytes: int,
+        allowed: AllowedPaths,
+        quoting: Quoting | None = None,
+    ) -> None:
         super().__init__(path)
         self._allowed = allowed
         # The device and inode of the file that last passed the check of allowed paths.
         self._found_allowed: tuple[int, int] | None = None
         self.position = position
         self._plan = plan
+        self._quoting = quoting
         self._batch_bytes = batch_bytes
         self.looked_at_size = -1
         """The size at the last check of the file, -1 before the first."""
@@ -210,12 +222,18 @@ class GrowingFile(Awaited):
             splits = self._plan(file, part, size) if part.size else []
         if splits or not part.size or (part.end == size and not whole):
             return splits
+        line, data = 1, b""
+        if self._quoting is not None:
+            line = line_number(self.path, part.start, self._allowed)
+            data = self._bytes_of(part)
         if part.end == size:
+            warn_of_open_end(part, data, self._quoting, line)
             return [part]
-        raise DataError(
-            f"The file {self.path} has no end of a record in the {self._batch_bytes} bytes from byte {self.position} "
-            "on. Is a quote not closed, or is this no text? If records are really that long, set batch.bytes higher"
-        )
+        raise no_end_of_record(part, data, self._quoting, line)
+
+    def _bytes_of(self, part: FileRange) -> bytes:
+        with open_file(self.path, self._allowed) as file:
+            return read_at(file, part.size, part.start)
 
 
 def wait_for(look: Callable[[], Sequence[_Split]], stopping: threading.Event) -> Sequence[_Split]:

@@ -50,7 +50,7 @@ class JsonLinesReader(RowReader):
             raise MisfitError
         return [table.column(column.name).combine_chunks().cast(arrow_type(column.dataType)) for column in columns]
 
-    def explain(self, record: bytes, error: Exception) -> str:
+    def explain(self, record: bytes, error: Exception, line: int) -> str:  # noqa: ARG002 - for records of many lines
         """Describe what is not JSON, or which field does not fit."""
         try:
             row = parse_json(record)

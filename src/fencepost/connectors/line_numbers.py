@@ -14,8 +14,7 @@ from io import FileIO
 from typing import Final
 
 from fencepost.api.allowed_paths import AllowedPaths
-from fencepost.connectors.content_file import HeldRange, count_lines
-from fencepost.connectors.scan import FileRange, open_file, unreadable
+from fencepost.connectors.scan import count_lines, open_file, unreadable
 
 _READ_BYTES: Final = 1 << 20
 _FILES: Final = 64
@@ -23,11 +22,6 @@ _POSITIONS: Final = 256
 
 _counted: OrderedDict[tuple[int, int, str], list[tuple[int, int]]] = OrderedDict()
 _lock: Final = threading.Lock()
-
-
-def line_at(part: FileRange, position: int, allowed: AllowedPaths) -> int:
-    """Return the number, from 1, of the line that begins at a position in a range of a file. Raises as `line_number`."""
-    return part.line_at(position) if isinstance(part, HeldRange) else line_number(part.path, position, allowed)
 
 
 def line_number(path: str, position: int, allowed: AllowedPaths) -> int:

@@ -14,9 +14,10 @@ from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import DataError, RetriableError
 from fencepost.connectors.compression import ContentStream, Form
 from fencepost.connectors.content_file import ContentFile
+from fencepost.connectors.csv_quotes import Quoting
 from fencepost.connectors.object_store import size_and_time
 from fencepost.connectors.restart_point import RestartPoint
-from fencepost.connectors.scan import FileRange, Quoting, open_file
+from fencepost.connectors.scan import FileRange, open_file
 from fencepost.connectors.tables.table_file import TableFile
 from fencepost.connectors.tables.table_reader import RowRange
 

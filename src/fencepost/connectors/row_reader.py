@@ -12,11 +12,11 @@ from pyspark.sql.types import StructField, StructType
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.errors import DataError
 from fencepost.api.record import RefusedRow
-from fencepost.connectors.content_file import open_range
-from fencepost.connectors.line_numbers import line_at
+from fencepost.connectors.content_file import line_at, open_range
+from fencepost.connectors.csv_quotes import Quoting
 from fencepost.connectors.record_columns import RecordColumns
 from fencepost.connectors.row_types import MisfitError, arrow_type
-from fencepost.connectors.scan import Block, FileRange, Quoting, read_blocks
+from fencepost.connectors.scan import Block, FileRange, read_blocks
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,10 @@ class RowReader:
         """
 
     @abstractmethod
-    def explain(self, record: bytes, error: Exception) -> str:
+    def explain(self, record: bytes, error: Exception, line: int) -> str:
         """Describe what is wrong with a record that does not fit, beginning with the column if it is one column.
 
-        `error` is what reading the record alone raised.
+        `error` is what reading the record alone raised, `line` the number of the line that it begins on.
         """
 
     def _records(self, split: FileRange, block: Block) -> pa.RecordBatch:
@@ -127,7 +127,7 @@ class RowReader:
         raw = bytes(block.data[start:end])
         line = line_at(split, block.offset + start, self.allowed)
         place = {"file": split.path, "position": str(block.offset + start), "line": str(line)}
-        return RefusedRow(raw, self.explain(raw, error), place)
+        return RefusedRow(raw, self.explain(raw, error, line), place)
 
     def _no_rows(self) -> pa.RecordBatch:
         columns = [pa.array([], arrow_type(field.dataType)) for field in self.columns.fields]
@@ -152,8 +152,8 @@ class RowReader:
         parts = self._passing(block, 0, len(block.ends))
         index, error = next((part[0], part[2]) for part in parts if isinstance(part[2], Exception))
         start, end = int(block.starts[index]), int(block.ends[index])
-        problem = self.explain(bytes(block.data[start:end]), error)
         line = line_at(split, block.offset + start, self.allowed)
+        problem = self.explain(bytes(block.data[start:end]), error, line)
         return DataError(
             f"The file {split.path}, line {line}, does not fit the schema: {problem}. Correct the file or the property schema, "
             "or skip such rows with errors.tolerance=all; nothing of this batch was written"

@@ -1,8 +1,8 @@
 r"""Finds where records end in a file: blocks of complete records, and ranges of a file that end at a record's end.
 
 A record ends at `\n`, `\r` or `\r\n`. A `\r` that is the last available byte does not end a record yet, because a `\n`
-may follow. With `quoting`, a line end between two quotes is part of a field (RFC 4180), and so is one after an escape
-character; quotes that are not escaped must then come in pairs.
+may follow. With `quoting`, a line end within quotes is part of a field, and so is one after an escape character: see
+`csv_quotes`.
 
 Memory is bounded by the longest record; a file is never read as a whole.
 """
@@ -16,10 +16,10 @@ from io import BytesIO, FileIO
 from typing import Final, Protocol, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import ConfigError, DataError
+from fencepost.connectors.csv_quotes import BYTE_ORDER_MARK, Bytes, Positions, Quoting, outside_quotes, without_escaped
 from fencepost.connectors.object_store import ObjectFile, check_allowed, is_object
 
 BLOCK_BYTES: Final = 1 << 20
@@ -31,16 +31,6 @@ PADDING: Final = 16
 _BACKWARD_BYTES: Final = 1 << 16
 _LF: Final = 10
 _CR: Final = 13
-
-Positions = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Quoting:
-    """The characters of ASCII that make others part of a field: in pairs, and the one before any other; None for none."""
-
-    quote: int | None = ord('"')
-    escape: int | None = None
 
 
 class KnownFile(Protocol):
@@ -86,50 +76,34 @@ class Block:
         return cls(0, data, np.zeros(1, np.int64), np.full(1, len(record), np.int64), len(record))
 
 
-def record_ends(data: bytearray, length: int, *, quoting: Quoting | None = None) -> tuple[Positions, Positions]:
+def record_ends(
+    data: bytearray, length: int, *, quoting: Quoting | None = None, position: int = 0
+) -> tuple[Positions, Positions]:
     """Return where the records in the first `length` bytes end, and where those after them begin.
 
-    `data` begins at the start of a record. A record whose end is not certain yet is omitted.
+    `data` begins at the start of a record, at `position` of the file. A record whose end is not certain yet is omitted.
     """
-    array = np.frombuffer(data, np.uint8, length)
+    plain = np.frombuffer(data, np.uint8, length)
     quote, escape = (quoting.quote, quoting.escape) if quoting is not None else (None, None)
     if escape is not None:
-        array = _without_escaped(array, escape)
+        plain = without_escaped(plain, escape)
     if data.find(b"\r", 0, length) < 0:
-        ends = np.flatnonzero(array == _LF)
+        ends = np.flatnonzero(plain == _LF)
         nexts = ends + 1
     else:
-        ends, nexts = _ends_with_returns(array)
-    if quote is not None and data.find(bytes([quote]), 0, length) >= 0:
-        outside = np.searchsorted(np.flatnonzero(array == quote), ends) % 2 == 0
+        ends, nexts = _ends_with_returns(plain)
+    if quoting is not None and quote is not None and data.find(quote, 0, length) >= 0:
+        outside = outside_quotes(plain, ends, quoting, after_mark(data, position))
         ends, nexts = ends[outside], nexts[outside]
     return ends, nexts
 
 
-def ends_in_quotes(record: bytes | bytearray, quoting: Quoting) -> bool:
-    """Whether a quote of a record is not closed. Only the last record of a file can be so."""
-    if quoting.quote is None or record.find(bytes([quoting.quote])) < 0:
-        return False
-    array = np.frombuffer(record, np.uint8)
-    if quoting.escape is not None:
-        array = _without_escaped(array, quoting.escape)
-    return int(np.count_nonzero(array == quoting.quote)) % 2 == 1
+def after_mark(data: bytes | bytearray, position: int) -> int:
+    """Return where the text begins in data at a position of a file: after the byte order mark, if the file has one."""
+    return len(BYTE_ORDER_MARK) if position == 0 and data.startswith(BYTE_ORDER_MARK) else 0
 
 
-def _without_escaped(array: npt.NDArray[np.uint8], escape: int) -> npt.NDArray[np.uint8]:
-    """Return the bytes with 0 in place of those after an escape character that is not escaped itself."""
-    positions = np.flatnonzero(array == escape)
-    if not len(positions):
-        return array
-    begins = np.append(True, np.diff(positions) > 1)
-    run = np.maximum.accumulate(np.where(begins, np.arange(len(positions)), 0))
-    active = positions[(np.arange(len(positions)) - run) % 2 == 0]
-    plain = array.copy()
-    plain[active[active + 1 < len(array)] + 1] = 0
-    return plain
-
-
-def _ends_with_returns(array: npt.NDArray[np.uint8]) -> tuple[Positions, Positions]:
+def _ends_with_returns(array: Bytes) -> tuple[Positions, Positions]:
     terminators = np.flatnonzero((array == _LF) | (array == _CR))
     returns = array[terminators] == _CR
     followed = np.zeros(len(terminators), np.bool_)
@@ -139,6 +113,11 @@ def _ends_with_returns(array: npt.NDArray[np.uint8]) -> tuple[Positions, Positio
     if len(terminators) and returns[-1] and terminators[-1] == len(array) - 1:
         keep[-1] = False
     return terminators[keep], (terminators + 1 + followed)[keep]
+
+
+def count_lines(data: bytes | bytearray) -> int:
+    """Return the number of line ends in bytes that do not begin or end within one."""
+    return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
 
 
 def open_file(path: str, allowed: AllowedPaths) -> FileIO:
@@ -227,11 +206,15 @@ def _fill(file: FileIO | BytesIO, view: memoryview, position: int, part: FileRan
 
 
 def _whole_records(data: bytearray, filled: int, begin: int, *, quoting: Quoting | None, last: bool) -> Block | None:
-    ends, nexts = record_ends(data, filled, quoting=quoting)
+    seen = filled
+    if last:
+        # What follows a return at the end is certain: no line feed.
+        data[filled] = 0
+        seen += 1
+    ends, nexts = record_ends(data, seen, quoting=quoting, position=begin)
     length = int(nexts[-1]) if len(nexts) else 0
     if last and length < filled:
-        terminated = data[filled - 1] == _CR
-        ends = np.append(ends, filled - 1 if terminated else filled)
+        ends = np.append(ends, filled)
         nexts = np.append(nexts, filled)
         length = filled
     if not len(ends):

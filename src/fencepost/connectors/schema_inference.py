@@ -24,9 +24,10 @@ from fencepost.api.errors import DataError
 from fencepost.api.foreign_json import parse_json
 from fencepost.connectors.compression import Form, codec_of
 from fencepost.connectors.content_file import HeldRange, head_of
+from fencepost.connectors.csv_quotes import Quoting
 from fencepost.connectors.csv_reader import Dialect, read_header
 from fencepost.connectors.row_types import ddl_of_columns
-from fencepost.connectors.scan import PADDING, Quoting, record_ends
+from fencepost.connectors.scan import PADDING, record_ends
 
 _WORD: Final = re.compile(r"\w+")
 _LEADING_ZERO: Final = r"^[+-]?0\d"
@@ -48,13 +49,8 @@ def infer_csv(
         return None
     names = read_header(head, dialect, allowed) if header else None
     # Each row that the parser cannot read is skipped.
-    parse = arrow_csv.ParseOptions(
-        delimiter=dialect.delimiter,
-        quote_char=dialect.quote or False,
-        escape_char=dialect.escape or False,
-        newlines_in_values=True,
-        invalid_row_handler=lambda _: "skip",
-    )
+    parse = dialect.parse_options
+    parse.invalid_row_handler = lambda _: "skip"
     given: dict[str, Any] = {
         "null_values": list(null_values), "strings_can_be_null": True, "quoted_strings_can_be_null": False
     }  # fmt: skip

@@ -7,6 +7,8 @@ from tests.mutations.guard import Guard
 _TESTS = "tests/unit/connectors/"
 _FEED = "test_file_source.py::test_a_line_feed_after_a_return_that_was_the_last_byte_is_no_row"
 _TWO_PARTS = "test_bad_rows.py::test_a_line_end_that_is_written_in_two_parts_is_one"
+_NOT_CLOSED = "test_bad_rows.py::test_what_follows_a_quote_that_is_not_closed_is_no_value"
+_MARK = "test_csv_files.py::test_a_byte_order_mark_is_left_out_before_a_quote_and_kept_elsewhere"
 
 GUARDS = (
     Guard(
@@ -57,5 +59,47 @@ GUARDS = (
         '    return f"{status.length}-{status.modification_time}"\n',
         '    return f"{status.length}"\n',
         f"{_TESTS}test_object_store.py::test_an_object_that_was_replaced_is_not_read_on[Hdfs-text]",
+    ),
+    Guard(
+        "the quote in a field without quotes",
+        "connectors/csv_quotes.py",
+        "    if _are_pairs(plain, quotes, quoting, begin):\n",
+        "    if len(quotes):\n",
+        f"{_TESTS}test_csv_files.py::test_a_lone_quote_costs_no_row_after_it",
+    ),
+    Guard(
+        "the quotes after the one that closes a field",
+        "connectors/csv_quotes.py",
+        "    loose = ~at_begin & ",
+        "    loose = ~at_begin & False & ",
+        f"{_TESTS}test_csv_files.py::test_a_lone_quote_in_a_field_without_quotes_is_a_character[bytes-200000]",
+    ),
+    Guard(
+        "the quote that is not closed",
+        "connectors/csv_reader.py",
+        "self.quoting) is not None:\n            raise MisfitError\n",
+        "self.quoting) is not None:\n            pass\n",
+        f"{_TESTS}{_NOT_CLOSED}[bytes-last]",
+    ),
+    Guard(
+        "the escape character at the end of a file",
+        "connectors/csv_quotes.py",
+        "        if active[-1] == len(record) - 1:\n",
+        "        if active[-1] == len(record):\n",
+        f"{_TESTS}{_NOT_CLOSED}[bytes-escape]",
+    ),
+    Guard(
+        "the byte order mark within a file",
+        "connectors/csv_reader.py",
+        "        if ended and not marked:\n            return text\n",
+        "        marked = False\n        if ended and not marked:\n            return text\n",
+        f"{_TESTS}{_MARK}",
+    ),
+    Guard(
+        "the end of a text that got a byte order mark",
+        "connectors/csv_reader.py",
+        "block_size=text.size() + 1",
+        "block_size=block.length + 1",
+        f"{_TESTS}{_MARK}",
     ),
 )

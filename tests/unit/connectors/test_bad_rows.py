@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -73,24 +74,37 @@ def test_an_empty_last_field_after_a_quoted_one_is_null_beside_bad_rows(
 
 
 @pytest.mark.parametrize(
-    ("text", "extra", "good"),
+    ("text", "extra", "good", "problem"),
     [
-        ('1,"open\n2,b\n', {}, []),
-        ('1,a\n2,"\n', {}, [{"id": 1, "name": "a"}]),
-        ("1,'it''s'\n2,'open\n", {"quote": "'"}, [{"id": 1, "name": "it's"}]),
-        ('1,"a\\"\n', {"escape": "\\"}, []),
-        ('1,"a\n"\n2,"b', {}, [{"id": 1, "name": "a\n"}]),
+        ('1,"open\n2,b\n', {}, [], "quote that opens on line 1 is not closed before the end of the file, so lines 1 to 2 are one row"),
+        ('1,a\n2,"\n', {}, [{"id": 1, "name": "a"}], "quote that opens on line 2 is not closed before the end of the file"),
+        ("1,'it''s'\n2,'open\n", {"quote": "'"}, [{"id": 1, "name": "it's"}], "quote that opens on line 2"),
+        ('1,"a\\"\n', {"escape": "\\"}, [], "quote that opens on line 1"),
+        ('1,"a\n"\n2,"b', {}, [{"id": 1, "name": "a\n"}], "quote that opens on line 3"),
+        ('1,a\n"2\n2","b"" \n\n', {}, [{"id": 1, "name": "a"}], "quote that opens on line 3 .* so lines 2 to 4 are one row"),
+        ('\ufeff"1', {}, [], "quote that opens on line 1"),
+        ("1,a\n2,b\\", {"escape": "\\"}, [{"id": 1, "name": "a"}], "file ends right after an escape character"),
+        ('1,a\n2,"b\\', {"escape": "\\"}, [{"id": 1, "name": "a"}], "file ends right after an escape character"),
     ],
-)
-def test_what_follows_a_quote_that_is_not_closed_is_no_value(
-    tmp_path: Path, text: str, extra: dict[str, str], good: list[Any]
+    ids=["all", "last", "other", "escaped", "lines", "doubled", "mark", "escape", "escape-in-quotes"],
+)  # fmt: skip
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_what_follows_a_quote_that_is_not_closed_is_no_value(  # noqa: PLR0917 - one case each
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    text: str,
+    extra: dict[str, str],
+    good: list[Any],
+    problem: str,
+    compress: Callable[[bytes], bytes],
 ) -> None:
     path = tmp_path / "data"
-    path.write_text(text)
+    path.write_bytes(compress(text.encode()))
     rows, [refused] = read_tolerant(path, format="csv", schema="id INT, name STRING", **extra)
     assert rows == good
-    assert refused.reason == "a quote in it is not closed before the end of the file"
-    assert refused.raw.decode() in text
+    assert re.match(f"the {problem}", refused.reason)
+    assert text.encode().endswith(refused.raw)
+    assert f"The last row of the file {path} does not fit: {refused.reason}" in caplog.messages
 
 
 def test_bad_json_lines_are_refused_with_their_bytes(tmp_path: Path) -> None:

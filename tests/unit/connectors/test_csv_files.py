@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from fencepost import DataError, SourceBatch
 from fencepost.config.properties import parse_properties
 from tests.unit.connectors.support import CommittedOffsets, read
-from tests.unit.connectors.test_file_source import config, rows_of, tasks
+from tests.unit.connectors.test_file_source import config, errors_of, rows_of, tasks
 
 
 @pytest.fixture
@@ -203,8 +204,71 @@ def test_a_header_that_does_not_fit_is_an_error(path: Path, header: str, message
 
 
 def test_a_quote_that_is_never_closed_is_an_error(path: Path) -> None:
-    with pytest.raises(DataError, match="Is a quote not closed"):
-        rows_of(path, '1,"x\n' + "2,y\n" * 100, format="csv", schema="a INT, b STRING", batch_bytes="100")
+    text = "0,y\n" + '1,"x\n' + "2,y\n" * 100
+    message = "100 bytes (of its content )?from byte 4 on. The quote that opens on line 2 is not closed there"
+    for content in (text.encode(), gzip.compress(text.encode())):
+        with pytest.raises(DataError, match=message):
+            rows_of(path, content, format="csv", schema="a INT, b STRING", batch_bytes="100")
+
+
+def lone_quotes(rows: int) -> tuple[bytes, list[dict[str, str]]]:
+    """Rows with line ends in quotes, and some with a quote in a field without quotes."""
+    lone = {rows // 3, rows // 2}
+    texts = [f'{n},5" pipe' if n in lone else f'"{n}","a\nb, ""{n}"" c\n"' for n in range(rows)]
+    values = ['5" pipe' if n in lone else f'a\nb, "{n}" c\n' for n in range(rows)]
+    return "\n".join(texts).encode(), [{"a": str(n), "b": value} for n, value in enumerate(values)]
+
+
+@pytest.mark.parametrize("batch_bytes", ["200000", "134217728"])
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_a_lone_quote_in_a_field_without_quotes_is_a_character(
+    path: Path, compress: Callable[[bytes], bytes], batch_bytes: str
+) -> None:
+    text, rows = lone_quotes(60_000)
+    found = rows_of(path, compress(text), format="csv", schema="a STRING, b STRING", batch_bytes=batch_bytes)
+    assert found == rows
+
+
+def test_a_lone_quote_costs_no_row_after_it(path: Path) -> None:
+    text = b"".join(b'10,5" pipe\n' if number == 10 else b"%d,x\n" % number for number in range(1000))
+    assert len(rows_of(path, text, format="csv", schema="a INT, b STRING")) == 1000
+
+
+def test_a_byte_order_mark_is_left_out_before_a_quote_and_kept_elsewhere(path: Path) -> None:
+    text = '\ufeff"a,\nb",1\n\ufeff"c,2\n'
+    for batch_bytes in ("20", "1000"):
+        found = rows_of(path, text, format="csv", schema="a STRING, b STRING", batch_bytes=batch_bytes)
+        assert found == [{"a": "a,\nb", "b": "1"}, {"a": '\ufeff"c', "b": "2"}]
+    for batch_bytes in ("8", "1000"):
+        found = rows_of(path, 'a,b\n\ufeff,"\n"\n', format="csv", schema="a STRING, b STRING", batch_bytes=batch_bytes)
+        assert found == [{"a": "a", "b": "b"}, {"a": "\ufeff", "b": "\n"}]
+
+
+@pytest.mark.parametrize("text", ["\ufeff", "\ufeff\n\n", "\ufeff\r\n"])
+def test_a_byte_order_mark_is_no_row(path: Path, text: str) -> None:
+    assert rows_of(path, text, format="csv", schema="a STRING") == []
+
+
+def test_an_escape_character_after_a_closing_quote_takes_the_next_one(path: Path) -> None:
+    found = rows_of(path, '"a"\\,"b\nc\n', format="csv", schema="a STRING", escape="\\")
+    assert found == [{"a": 'a,"b'}, {"a": "c"}]
+
+
+def test_a_field_of_a_bad_row_may_be_of_any_size(path: Path) -> None:
+    text = f"1,{'x' * 200_000}\ny,z\n"
+    with pytest.raises(DataError, match=r"line 1.*column b .*'xxx.* is not of type INT"):
+        rows_of(path, text, format="csv", schema="a INT, b INT")
+
+
+def test_a_header_whose_quote_is_not_closed_says_so(path: Path) -> None:
+    with pytest.raises(
+        DataError, match=r"header of the file .* cannot be read: the quote that opens on line 1 .* lines 1 to 2"
+    ):
+        rows_of(path, 'a,"b\n1,2\n', format="csv", header="true")
+
+
+def test_a_zero_byte_is_no_delimiter() -> None:
+    assert "must be one ASCII character" in errors_of(format="csv", schema="a STRING", delimiter="\0")["delimiter"]
 
 
 @pytest.mark.parametrize(("separator", "value"), [(";", ";"), ("\t", r"\t"), ("|", "|")])

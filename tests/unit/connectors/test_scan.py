@@ -10,32 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fencepost.api.errors import DataError
+from fencepost.connectors.csv_reader import Dialect
 from fencepost.connectors.line_reader import LineReader, lines
-from fencepost.connectors.scan import FileRange, Quoting, last_line_end, read_blocks, scan_records, split_lines
+from fencepost.connectors.scan import FileRange, last_line_end, read_blocks, scan_records, split_lines
+from tests.fuzz.csv_files import Reference
 
 # Few characters, so that ends of lines and quotes meet in every way.
 TEXTS = st.lists(
-    st.sampled_from([b"\n", b"\r", b"\r\n", b'"', b"\\", b"a", b"bc", "ü€".encode(), b"x" * 13]), max_size=40
+    st.sampled_from([b"\n", b"\r", b"\r\n", b'"', b",", b"\\", b"a", b"bc", "ü€".encode(), b"x" * 13]), max_size=40
 ).map(b"".join)
 
 
-def reference_bounds(text: bytes, *, quote: bool = False, escape: bool = False) -> list[int]:
-    """Where a record has just ended, for a text that goes on."""
-    bounds, quoted, position = [], False, 0
-    while position < len(text):
-        byte = text[position : position + 1]
-        position += 1
-        if escape and byte == b"\\":
-            position += 1
-        elif byte == b'"':
-            quoted ^= quote
-        elif byte in (b"\n", b"\r") and not quoted:
-            if byte == b"\r":
-                if position == len(text):
-                    break
-                position += text[position : position + 1] == b"\n"
-            bounds.append(position)
-    return bounds
+def reference_bounds(text: bytes) -> list[int]:
+    """Where a line has just ended, for a text that goes on."""
+    return Reference(text, Dialect(quote=None)).bounds
 
 
 def reference_lines(text: bytes) -> list[bytes]:
@@ -57,19 +45,21 @@ def write(folder: Path, text: bytes) -> str:
     return str(path)
 
 
-@given(text=TEXTS, block_bytes=st.integers(1, 30), quote=st.booleans(), escape=st.booleans())
+@given(
+    text=TEXTS, block_bytes=st.integers(1, 30), quote=st.sampled_from([None, '"']), escape=st.sampled_from([None, "\\"])
+)  # fmt: skip
 def test_blocks_hold_every_whole_record_once(
-    folder: Path, text: bytes, block_bytes: int, quote: bool, escape: bool
+    folder: Path, text: bytes, block_bytes: int, quote: str | None, escape: str | None
 ) -> None:
+    dialect = Dialect(",", quote, escape)
     path = write(folder, text)
     bounds: list[int] = []
     with FileIO(path) as file:
-        quoting = Quoting(ord('"') if quote else None, ord("\\") if escape else None)
         for block in read_blocks(
-            file, FileRange(path, 0, len(text)), quoting=quoting, finished=False, block_bytes=block_bytes
+            file, FileRange(path, 0, len(text)), quoting=dialect.quoting, finished=False, block_bytes=block_bytes
         ):
             bounds += [block.offset + int(start) for start in block.starts[1:]] + [block.offset + block.length]
-    assert bounds == reference_bounds(text, quote=quote, escape=escape)
+    assert bounds == Reference(text, dialect).bounds
 
 
 @given(text=TEXTS, block_bytes=st.integers(1, 30))

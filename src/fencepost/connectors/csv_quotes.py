@@ -1,0 +1,178 @@
+r"""Tells which quotes of CSV open and close fields, and so which line ends are part of a field.
+
+This is the grammar of pyarrow's parser, and of Python's `csv` but for what docs/connectors/file.md names. A quote opens a
+field only as the field's first character. Elsewhere outside of quotes it is a character like any other:
+
+    FIELD_BEGIN --quote--> QUOTED                    delimiter, line end: to FIELD_BEGIN from all states but QUOTED
+         |                  | ^
+         |              quote quote
+      any other             v |
+         +--> FIELD <--any-- CLOSED
+              other
+
+An escape character makes the next one part of the field, in each state.
+
+The state after a quote depends on the quotes before it and on the characters right before them alone. So only quotes are
+looked at, with a few operations of numpy on all of them.
+"""
+
+from __future__ import annotations
+
+import codecs
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+BYTE_ORDER_MARK: Final = codecs.BOM_UTF8
+
+_LF: Final = 10
+_CR: Final = 13
+
+Bytes = npt.NDArray[np.uint8]
+Positions = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Quoting:
+    """The characters of ASCII that decide what is part of a field; `quote` and `escape` may be None."""
+
+    delimiter: int = ord(",")
+    quote: int | None = ord('"')
+    escape: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenEnd:
+    """What keeps the last field of a text open: the quote or the escape character at `position`."""
+
+    position: int
+    is_quote: bool
+
+
+def without_escaped(array: Bytes, escape: int) -> Bytes:
+    """Return the bytes with 0 in place of those after an escape character that is not escaped itself."""
+    active = _active_escapes(array, escape)
+    if not len(active):
+        return array
+    plain = array.copy()
+    plain[active[active + 1 < len(array)] + 1] = 0
+    return plain
+
+
+def _active_escapes(array: Bytes, escape: int) -> Positions:
+    positions = np.flatnonzero(array == escape)
+    begins = np.append(np.True_, np.diff(positions) > 1)[: len(positions)]
+    run = np.maximum.accumulate(np.where(begins, np.arange(len(positions)), 0))
+    active: Positions = positions[(np.arange(len(positions)) - run) % 2 == 0]
+    return active
+
+
+def outside_quotes(plain: Bytes, ends: Positions, quoting: Quoting, begin: int) -> Flags:
+    """Return which of these line ends, in ascending order, are not within quotes.
+
+    `plain` are bytes without escaped ones, which have a quote. Their first field begins at `begin`.
+    """
+    quotes = np.flatnonzero(plain == quoting.quote)
+    before = np.searchsorted(quotes, ends)
+    if _are_pairs(plain, quotes, quoting, begin):
+        return np.equal(before % 2, 0)
+    # Before the first quote nothing is open.
+    is_open = np.append(np.False_, _opening(plain, quotes, quoting, begin))
+    return np.logical_not(is_open[before])
+
+
+def open_end(record: bytes | bytearray, quoting: Quoting, begin: int = 0) -> OpenEnd | None:
+    """Return what keeps a record open at its end, None if nothing does. Only the last record of a file can be so."""
+    plain = np.frombuffer(record, np.uint8)
+    if quoting.escape is not None and record.find(bytes([quoting.escape])) >= 0:
+        active = _active_escapes(plain, quoting.escape)
+        if active[-1] == len(record) - 1:
+            return OpenEnd(len(record) - 1, is_quote=False)
+        plain = without_escaped(plain, quoting.escape)
+    if quoting.quote is None or record.find(bytes([quoting.quote])) < 0:
+        return None
+    quotes = np.flatnonzero(plain == quoting.quote)
+    opening = _opening(plain, quotes, quoting, begin)
+    if not len(quotes) or not opening[-1]:
+        return None
+    at_begin = _at_field_begin(plain, quotes, quoting, begin)
+    return OpenEnd(int(quotes[opening & at_begin][-1]), is_quote=True)
+
+
+def _are_pairs(plain: Bytes, quotes: Positions, quoting: Quoting, begin: int) -> bool:
+    """Return whether the quotes alternate between opening and closing: each other one follows what it may follow.
+
+    That is cheap to tell, and true of what most programs write. A doubled quote closes and opens.
+    """
+    opening = quotes[::2]
+    if not len(opening):
+        return True
+    allowed = _after(quoting)
+    allowed[quoting.quote] = True
+    if opening[0] == begin:
+        opening = opening[1:]
+    elif opening[0] == 0:
+        return False
+    return bool(allowed.take(plain.take(opening - 1)).all())
+
+
+def _after(quoting: Quoting) -> Flags:
+    """Return for each byte whether a field may begin after it."""
+    table = np.zeros(256, np.bool_)
+    table[[quoting.delimiter, _LF, _CR]] = True
+    return table
+
+
+def _at_field_begin(plain: Bytes, quotes: Positions, quoting: Quoting, begin: int) -> Flags:
+    """Return which quotes are the first character of a field, if they are not within quotes."""
+    found: Flags = _after(quoting).take(plain.take(quotes - 1, mode="wrap"))
+    found[:1] = (quotes[:1] == begin) | (found[:1] & (quotes[:1] > 0))
+    return found
+
+
+def _opening(plain: Bytes, quotes: Positions, quoting: Quoting, begin: int) -> Flags:
+    """Return after which quotes the state is QUOTED.
+
+    A run is a quote that may open a field (`heads`) and those up to the next such one. What a run's quotes do depends on the state
+    before it alone: within quotes the head closes, else it opens. From there on they alternate, until one in the state
+    CLOSED does not follow the quote before (`loose`): it and the rest of the run are characters.
+    """
+    count = len(quotes)
+    at_begin = _at_field_begin(plain, quotes, quoting, begin)
+    heads = np.flatnonzero(at_begin)
+    if not len(heads):
+        return np.zeros(count, np.bool_)
+    run = np.cumsum(at_begin) - 1
+    # Quotes before the first head open nothing, whatever run they get.
+    odd: Flags = np.equal((np.arange(count) - heads[run]) % 2, 1)
+    loose = ~at_begin & (plain.take(quotes - 1, mode="wrap") != quoting.quote)
+    ends = np.append(heads[1:], count)
+    # Where the alternation of a run ends, if its head opens, and if it closes.
+    if_opens = np.minimum(_next_of(np.flatnonzero(loose & ~odd), heads, count), ends)
+    if_closes = np.minimum(_next_of(np.flatnonzero(loose & odd), heads, count), ends)
+    # A run that ends within quotes makes the next head close.
+    even_length = (ends - heads) % 2 == 0
+    flips = ~even_length & (if_opens == ends)
+    keeps = even_length & (if_closes == ends)
+    closes = _states_before(flips, keeps)[run]
+    until = np.where(closes, if_closes[run], if_opens[run])
+    open_after: Flags = np.logical_and(np.equal(odd, closes), np.arange(count) < until)
+    open_after[: int(heads[0])] = False
+    return open_after
+
+
+def _next_of(positions: Positions, since: Positions, none: int) -> Positions:
+    """Return the first of the positions that is not before each of the others, `none` where there is none."""
+    found: Positions = np.append(positions, none)[np.searchsorted(positions, since)]
+    return found
+
+
+def _states_before(flips: Flags, keeps: Flags) -> Flags:
+    """Return the state before each of some steps that flip it, keep it, or else clear it. It is clear before the first."""
+    flipped: Positions = np.cumsum(flips)
+    since = np.maximum.accumulate(np.where(flips | keeps, 0, flipped))
+    after: Flags = np.equal((flipped - since) % 2, 1)
+    return np.append(np.False_, after[:-1])
