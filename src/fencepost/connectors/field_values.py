@@ -18,6 +18,8 @@ from pyspark.sql import types as t
 
 from fencepost.connectors.row_types import MisfitError, arrow_type, parse_timestamps
 
+_Parser = Callable[[pa.Array, Any], pa.Array]
+
 _BLANKS: Final = " \t"
 _WHOLE: Final = r"^[+-]?[0-9]+$"
 _WITHOUT_ZEROS: Final = r"^\+?(-?)0*([0-9])"
@@ -40,8 +42,14 @@ def parse_texts(texts: pa.Array, data_type: t.DataType) -> pa.Array:
     """
     if isinstance(data_type, t.StringType | t.BinaryType):
         return texts
-    parse = _PARSERS.get(type(data_type), _whole_numbers)
-    return parse(pc.ascii_trim(texts, _BLANKS), data_type)
+    parse: _Parser = _PARSERS.get(type(data_type), _whole_numbers)
+    try:
+        return parse(texts, data_type)
+    except (MisfitError, pa.ArrowInvalid):
+        trimmed = pc.ascii_trim(texts, _BLANKS)
+        if trimmed.equals(texts):
+            raise
+    return parse(trimmed, data_type)
 
 
 def exact_decimal(number: str | int | Decimal, kind: t.DecimalType) -> Decimal | None:
@@ -108,14 +116,22 @@ def _dates(texts: pa.Array, kind: t.DataType) -> pa.Array:
     return texts.cast(arrow_type(kind))
 
 
-_PARSERS: Final[dict[type[t.DataType], Callable[[pa.Array, Any], pa.Array]]] = {
+def _timestamps(texts: pa.Array, _: t.DataType) -> pa.Array:
+    return parse_timestamps(texts)
+
+
+def _local_timestamps(texts: pa.Array, kind: t.DataType) -> pa.Array:
+    return texts.cast(arrow_type(kind))
+
+
+_PARSERS: Final[dict[type, _Parser]] = {
     t.DecimalType: _decimals,
     t.FloatType: _floats,
     t.DoubleType: _floats,
     t.BooleanType: _booleans,
     t.DateType: _dates,
-    t.TimestampType: lambda texts, _: parse_timestamps(texts),
-    t.TimestampNTZType: lambda texts, kind: texts.cast(arrow_type(kind)),
+    t.TimestampType: _timestamps,
+    t.TimestampNTZType: _local_timestamps,
 }
 
 

@@ -27,6 +27,9 @@ _LONG_FRACTION: Final = re.compile(rb"\.[0-9]{30}")
 _MINUS: Final = ord("-")
 _LOWER_CASE: Final = 0x20
 _MOST_DIGITS: Final = 38
+# The digits before an exponent, and what is before them: a UUID has letters there.
+_NUMBER: Final = re.compile(rb"(?:^|[^0-9A-Za-z.+-])[+-]?[0-9.]*$")
+_LONGEST: Final = 64
 _ESCAPED: Final = re.compile(rb"\\u00")
 # Halfway between the largest number of the type and the next power of two.
 _TOO_LARGE_FLOAT: Final = 2**128 - 2**103
@@ -75,6 +78,7 @@ class JsonLinesReader(RowReader):
 
     def _check_lines(self, block: Block, lines: Iterable[int], columns: Sequence[t.StructField]) -> None:
         """Raise MisfitError for a line with a number that its type cannot hold as it is written."""
+        row_type = t.StructType(list(columns))
         for line in lines:
             text = bytes(block.data[block.starts[line] : block.ends[line]]).removeprefix(codecs.BOM_UTF8)
             if text.strip():
@@ -82,7 +86,7 @@ class JsonLinesReader(RowReader):
                     row = parse_json(text, parse_float=Decimal)
                 except ValueError as error:
                     raise MisfitError(str(error)) from None
-                if not _holds(t.StructType(list(columns)), row):
+                if not _holds(row_type, row):
                     raise MisfitError
 
     def explain(self, record: bytes, error: Exception) -> str:
@@ -134,7 +138,7 @@ def _odd_decimals(block: Block) -> list[int]:
     # PADDING follows the last record.
     small = (data[minus - 1] | _LOWER_CASE == ord("e")) & _is_digit(data[minus + 1]) & _is_digit(data[minus + 2])
     found = [
-        *minus[small],
+        *(at for at in minus[small].tolist() if _NUMBER.search(block.data[max(begin, at - _LONGEST) : at - 1])),
         *(match.start() for match in _LONG_FRACTION.finditer(block.data, begin, block.length)),
         # A text may have any of its characters in this form.
         *(match.start() for match in _ESCAPED.finditer(block.data, begin, block.length)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -72,6 +72,17 @@ def check_years(values: pa.Array) -> None:
     found = pc.min_max(numbers).as_py()
     if found["min"] is not None and not first <= found["min"] <= found["max"] <= last:
         raise MisfitError
+
+
+def plain_row(batch: pa.RecordBatch) -> dict[str, Any]:
+    """Return the only row of a batch, with values that Python cannot have as texts."""
+    row: dict[str, Any] = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            row[name] = column[0].as_py()
+        except (ValueError, OverflowError):
+            row[name] = column.view(pa.binary())[0].as_py() if pt.is_string(column.type) else str(column)
+    return row
 
 
 def row_as_json(row: object) -> bytes:
