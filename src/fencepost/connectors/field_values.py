@@ -24,12 +24,13 @@ _BLANKS: Final = " \t"
 _WHOLE: Final = r"^[+-]?[0-9]+$"
 _WITHOUT_ZEROS: Final = r"^\+?(-?)0*([0-9])"
 _NUMBER: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-_DECIMAL: Final = re.compile(_NUMBER, re.ASCII)
+_DECIMAL: Final = re.compile(r"[+-]?([0-9]*)\.?([0-9]*)(?:[eE]([+-]?[0-9]+))?")
 _NOT_FINITE: Final = r"(?i)^[+-]?(inf|infinity|nan)$"
 _DATE: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _BOOLEANS: Final = pa.array(["true", "True", "TRUE", "1", "false", "False", "FALSE", "0"])
 _TRUE: Final = 4
 _MOST_DIGITS: Final = 38
+_MOST_OF_EXPONENT: Final = 6
 # The default context rounds to 28 digits.
 _EXACT: Final = Context(prec=2 * _MOST_DIGITS)
 
@@ -52,21 +53,24 @@ def parse_texts(texts: pa.Array, data_type: t.DataType) -> pa.Array:
     return parse(trimmed, data_type)
 
 
-def exact_decimal(number: str | int | Decimal, kind: t.DecimalType) -> Decimal | None:
-    """Return a number as it is written, or None if the type does not hold it exactly.
+def exact_decimal(text: str, kind: t.DecimalType) -> Decimal | None:
+    """Return a number with the type's scale, or None if it is none that the type holds exactly.
 
-    It may have 38 digits, as many after the point, whatever the type: pyarrow reads outside of its memory for more.
+    It is written with at most 38 digits, leading zeros aside, and the zeros of its exponent count: pyarrow's parser has no
+    more, and reads outside of its memory for more places after the point.
     """
-    if isinstance(number, str) and not _DECIMAL.match(number):
+    found = _DECIMAL.fullmatch(text)
+    if found is None or not found[1] + found[2]:
         return None
-    given = Decimal(number)
-    _, digits, exponent = given.as_tuple()
-    if not isinstance(exponent, int) or -exponent > _MOST_DIGITS or len(digits) + max(0, exponent) > _MOST_DIGITS:
+    exponent = found[3] or "0"
+    if len(exponent.lstrip("+-0")) > _MOST_OF_EXPONENT:
         return None
-    unscaled = given.scaleb(kind.scale, _EXACT)
-    if unscaled != unscaled.to_integral_value(context=_EXACT) or unscaled.copy_abs() >= 10**kind.precision:
+    places = len(found[2]) - int(exponent)
+    if places > _MOST_DIGITS or len(found[1].lstrip("0")) + len(found[2]) + max(0, -places) > _MOST_DIGITS:
         return None
-    return given
+    given = Decimal(text)
+    kept = given.quantize(Decimal(1).scaleb(-kind.scale), context=_EXACT)
+    return kept if kept == given and kept.copy_abs() < Decimal(1).scaleb(kind.precision - kind.scale) else None
 
 
 def _check(texts: pa.Array, pattern: str) -> None:

@@ -83,7 +83,7 @@ class JsonLinesReader(RowReader):
             text = bytes(block.data[block.starts[line] : block.ends[line]]).removeprefix(codecs.BOM_UTF8)
             if text.strip():
                 try:
-                    row = parse_json(text, parse_float=Decimal)
+                    row = parse_json(text, parse_float=_Written)
                 except ValueError as error:
                     raise MisfitError(str(error)) from None
                 if not _holds(row_type, row):
@@ -126,6 +126,13 @@ class _Written(float):
         """Return the text."""
         return self.text
 
+    __str__ = __repr__
+
+
+def _rounds_to_float(number: int | _Written) -> bool:
+    """Return whether a number rounds to a FLOAT, though its DOUBLE is halfway to a larger one."""
+    return abs(number) == _TOO_LARGE_FLOAT and Decimal(str(number)).copy_abs() < _TOO_LARGE_FLOAT
+
 
 def _odd_decimals(block: Block) -> list[int]:
     """Return the lines that may have a DECIMAL with more than 38 digits after its point, and some others.
@@ -167,12 +174,12 @@ def _holds(data_type: t.DataType, value: Any) -> bool:
             return all(_holds(field.dataType, value.get(field.name)) for field in data_type)
         case t.ArrayType(), list():
             return all(_holds(data_type.elementType, item) for item in value)
-        case t.DecimalType(), str() | int() | Decimal():
-            return exact_decimal(value, data_type) is not None
-        case t.FloatType(), int() | Decimal():
-            return -_TOO_LARGE_FLOAT < value < _TOO_LARGE_FLOAT
-        case t.DoubleType(), int() | Decimal():
-            return -_TOO_LARGE_DOUBLE < value < _TOO_LARGE_DOUBLE
+        case t.DecimalType(), str() | int() | float():
+            return exact_decimal(str(value), data_type) is not None
+        case t.FloatType(), int() | _Written():
+            return abs(value) < _TOO_LARGE_FLOAT or _rounds_to_float(value)
+        case t.DoubleType(), int() | _Written():
+            return abs(value) < _TOO_LARGE_DOUBLE
         case _:
             return True
 

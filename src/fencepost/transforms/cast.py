@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
@@ -82,7 +83,24 @@ class Cast(PartTransformation):
             return F.unix_millis(column).cast(new)
         if isinstance(old, t.DateType):
             return F.unix_date(column).cast(new)
+        if isinstance(new, t.FloatType | t.DoubleType):
+            return self._number(column, old, new, name)
         return column.cast(new)
+
+    def _number(self, column: Column, old: t.DataType, new: t.DataType, name: str) -> Column:
+        """Cast to FLOAT or DOUBLE. Spark makes infinity of a number that is too large."""
+        number = column.cast(new)
+        if isinstance(old, t.StringType):
+            infinite = F.lower(column).contains("inf")
+        elif isinstance(old, t.FloatType | t.DoubleType):
+            infinite = F.abs(column) == math.inf
+        else:
+            return number
+        reason = F.concat(
+            F.lit(f"{name} is "), column.cast("STRING"), F.lit(f", which {new.simpleString()} cannot hold")
+        )
+        too_large = (F.abs(number) == math.inf) & ~infinite
+        return F.when(too_large, F.raise_error(reason).cast(new)).otherwise(number)
 
 
 @planned_by_schema

@@ -1,0 +1,1 @@
+"""Random input against Python's own parsers: `make fuzz`."""
