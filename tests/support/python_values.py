@@ -56,12 +56,18 @@ def json_value(kind: str, text: str) -> Any:
     if kind in BITS:
         fits = re.fullmatch(r"-?[0-9]+", text) is not None
     elif kind in ("FLOAT", "DOUBLE"):
-        fits = not quoted
+        fits = not quoted and not _is_zero_with_exponent(text)
     elif kind == "BOOLEAN":
         fits = text in ("true", "false")
     else:
         fits = quoted or kind not in TEXTS
     return _value(kind, inner) if fits else REFUSED
+
+
+def _is_zero_with_exponent(text: str) -> bool:
+    """Whether the parser refuses a number for an exponent that only a zero can have in a DOUBLE."""
+    mantissa, _, exponent = text.lower().partition("e")
+    return text not in ("true", "false") and float(text) == 0 and int(exponent or 0) - len(mantissa.partition(".")[2]) > 308
 
 
 def _value(kind: str, text: str) -> Any:

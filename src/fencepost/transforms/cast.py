@@ -30,7 +30,7 @@ _TYPES: Final[dict[str, t.DataType]] = {
 class Cast(PartTransformation):
     """Changes types as `spec` defines.
 
-    If a value does not fit, the task fails (Connect's transform wraps numbers around).
+    If a value does not fit, the task fails (Connect's transform wraps numbers around, and makes large ones infinite).
 
     A TIMESTAMP counts as its milliseconds since the epoch, a DATE as its days; as a text it is ISO 8601 in UTC.
     Bytes become a text in base64.
