@@ -29,8 +29,8 @@ class SourceRecord:
 
     `value` and `key` are plain Python values that fit `value_schema` and `key_schema`, which are Spark types or their
     DDL strings; without a schema they are schemaless, as in Connect. `partition` fixes the Kafka partition (else the
-    key's hash decides, else records spread). `timestamp` is in milliseconds since the epoch (else the time of sending).
-    `headers` are `(name, value)` pairs.
+    key's hash decides, else records spread). `timestamp` is in milliseconds since the epoch, not before 1970 (else, and
+    for -1 as in Connect, the time of sending). `headers` are `(name, value)` pairs.
     """
 
     source_partition: SourcePartition

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.types as pt
 from pyarrow import csv as arrow_csv
 from pyspark.sql import types as t
 
@@ -17,15 +17,15 @@ from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.connectors.content_file import open_range
 from fencepost.connectors.csv_quotes import BYTE_ORDER_MARK, Quoting, open_end
+from fencepost.connectors.field_values import is_finite, parse_texts
 from fencepost.connectors.open_ends import described_open_end
 from fencepost.connectors.record_columns import RecordColumns
 from fencepost.connectors.row_reader import RowReader, contents, shown
-from fencepost.connectors.row_types import MisfitError, arrow_type, infinities, parse_timestamps
+from fencepost.connectors.row_types import MisfitError, arrow_type, check_years
 from fencepost.connectors.scan import Block, FileRange, after_mark, read_blocks
 
 # The usual delimiters, as values of the property.
 _DELIMITERS: Final = {";": ";", "\t": "\\t", "|": "|", ",": ","}
-_INFINITY: Final = r"^\s*[+-]?inf(inity)?\s*$"
 _COLUMN_NUMBER: Final = re.compile(r"In CSV column #(\d+):")
 
 
@@ -63,7 +63,8 @@ class CsvReader(RowReader):
 
     The dialect's escape character takes the next one as it is, in quotes or not.
     `file_columns` are the names of the file's columns in the file's order, `header` says that the first record holds
-    them. An unquoted field that is one of `null_values` is null. TIMESTAMP takes ISO 8601, without a zone as UTC.
+    them. An unquoted field that is one of `null_values` is null.
+    `field_values` has the grammar of the others.
     """
 
     file_columns: tuple[str, ...] = ()
@@ -95,17 +96,31 @@ class CsvReader(RowReader):
         # pyarrow takes the end of the text for the end of the quotes.
         if open_end(block.data[int(block.starts[-1]) : int(block.ends[-1])], self.quoting) is not None:
             raise MisfitError
-        table = self._table(block, {column.name: _parsed_type(column.dataType) for column in columns})
-        if table.num_rows != rows:
-            raise MisfitError(f"the parser finds {table.num_rows} rows in {rows} records")
-        arrays = [_finished(table.column(column.name).combine_chunks(), column.dataType) for column in columns]
-        infinite = [name for name, array in zip(table.column_names, arrays, strict=True) if infinities(array)]
-        if infinite:
-            # The parser takes a number that is too large for infinity.
-            texts = self._table(block, dict.fromkeys(infinite, pa.string()))
-            if sum(map(_count_infinities, texts.columns)) < sum(map(infinities, arrays)):
-                raise MisfitError
+        arrays = self._values(block, columns)
+        for array in arrays:
+            if len(array) != rows:
+                raise MisfitError(f"the parser finds {len(array)} rows in {rows} records")
+            check_years(array)
         return arrays
+
+    def _values(self, block: Block, columns: Sequence[t.StructField]) -> list[pa.Array]:
+        """Return the values in some of the columns: from their texts only where pyarrow's parser may be wrong."""
+        types = {column.name: _parsed_type(column.dataType) for column in columns}
+        if _has_hexadecimal(block):
+            # The parser takes 0xFF for -1 in a TINYINT.
+            types = {name: pa.string() if pt.is_integer(kind) else kind for name, kind in types.items()}
+        try:
+            table = self._table(block, types)
+            # The parser takes a number that is too large for infinity, and nan(...) for NaN.
+            odd = [name for name in types if not is_finite(table.column(name))]
+            texts = self._table(block, dict.fromkeys(odd, pa.string())) if odd else table
+            return [
+                _finished((texts if column.name in odd else table)[column.name], column.dataType) for column in columns
+            ]
+        except (MisfitError, pa.ArrowInvalid):
+            # Blanks and signs that a type may have are not all known to the parser.
+            texts = self._table(block, {name: _text_type(kind) for name, kind in types.items()})
+            return [_finished(texts[column.name], column.dataType) for column in columns]
 
     def _table(self, block: Block, types: Mapping[str, pa.DataType]) -> pa.Table:
         """Parse some of the columns."""
@@ -163,15 +178,26 @@ class CsvReader(RowReader):
 
 
 def _parsed_type(data_type: t.DataType) -> pa.DataType:
-    return pa.string() if isinstance(data_type, t.TimestampType) else arrow_type(data_type)
+    """Return the type in which the parser reads a column.
+
+    DECIMALs are texts: pyarrow's parser wraps large ones around, and reads outside of its memory for 1e-2000000000.
+    """
+    texts = (t.TimestampType, t.TimestampNTZType, t.DecimalType)
+    return pa.string() if isinstance(data_type, texts) else arrow_type(data_type)
 
 
-def _finished(values: pa.Array, data_type: t.DataType) -> pa.Array:
-    return parse_timestamps(values) if isinstance(data_type, t.TimestampType) else values
+def _text_type(kind: pa.DataType) -> pa.DataType:
+    return kind if pt.is_binary(kind) else pa.string()
 
 
-def _count_infinities(texts: pa.ChunkedArray) -> int:
-    return pc.sum(pc.match_substring_regex(texts, _INFINITY, ignore_case=True)).as_py() or 0
+def _finished(values: pa.ChunkedArray, data_type: t.DataType) -> pa.Array:
+    found = values.combine_chunks()
+    return parse_texts(found, data_type) if pt.is_string(found.type) else found
+
+
+def _has_hexadecimal(block: Block) -> bool:
+    begin = int(block.starts[0])
+    return any(block.data.find(prefix, begin, block.length) >= 0 for prefix in (b"0x", b"0X"))
 
 
 def split_record(record: bytes, dialect: Dialect) -> list[str]:

@@ -256,12 +256,11 @@ class RecordColumns:
                 values = _instants(values, self.timestamp_format)
             except pa.ArrowInvalid as error:
                 raise MisfitError(f"column {self.timestamp} does not have {TIMESTAMP_FORMAT}: {error}") from None
-        if not pa.types.is_integer(values.type):
-            instants = self._microseconds(values)
-            values = pc.floor_temporal(instants, unit="millisecond").cast(pa.timestamp("ms")).cast(pa.int64())
-        if (pc.min(values).as_py() or 0) < 0:
+        is_number = pa.types.is_integer(values.type)
+        numbers = values if is_number else self._microseconds(values).cast(pa.int64())
+        if (pc.min(numbers).as_py() or 0) < 0:
             raise MisfitError(f"column {self.timestamp}: a record cannot have a timestamp before 1970")
-        return values
+        return numbers if is_number else pc.divide(numbers, 1_000)
 
     def _microseconds(self, values: pa.Array) -> pa.Array:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +16,11 @@ _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _LOCAL_TIMESTAMP: Final = pa.timestamp("us")
 
 # A time of day, and somewhere after it a zone: the end of a date alone looks like an offset.
-_ZONED: Final = r":\d{2}.*(Z|[+-]\d{2}(:?\d{2})?)$"
+_ZONED: Final = r"[T ]\d{2}.*(Z|[+-]\d{2}(:?\d{2})?)$"
+
+# The first and last moments of the years 1 to 9999, of which SQL's and Python's dates and times are.
+_DAYS: Final = (-719_162, 2_932_896)
+_DAY_US: Final = 86_400_000_000
 
 
 class MisfitError(Exception):
@@ -51,13 +55,34 @@ def parse_timestamps(texts: pa.Array) -> pa.Array:
         return pc.coalesce(with_zone, pc.assume_timezone(without, "UTC"))
 
 
-def infinities(values: pa.Array) -> int:
-    """Return how many infinite numbers are in values, and in what is nested in them."""
-    if pt.is_floating(values.type):
-        return pc.sum(pc.is_inf(values)).as_py() or 0
-    if pt.is_struct(values.type):
-        return sum(map(infinities, values.flatten()))
-    return infinities(values.flatten()) if pt.is_list(values.type) else 0
+def check_years(values: pa.Array) -> None:
+    """Raise MisfitError for a DATE or time that is not of the years 1 to 9999, also in nested values."""
+    kind = values.type
+    if pt.is_struct(kind) or pt.is_list(kind):
+        for inner in values.flatten() if pt.is_struct(kind) else [values.flatten()]:
+            check_years(inner)
+        return
+    first, last = _DAYS
+    if pt.is_timestamp(kind):
+        numbers, first, last = values.view(pa.int64()), first * _DAY_US, (last + 1) * _DAY_US - 1
+    elif pt.is_date32(kind):
+        numbers = values.view(pa.int32())
+    else:
+        return
+    found = pc.min_max(numbers).as_py()
+    if found["min"] is not None and not first <= found["min"] <= found["max"] <= last:
+        raise MisfitError
+
+
+def plain_row(batch: pa.RecordBatch) -> dict[str, Any]:
+    """Return the only row of a batch, with values that Python cannot have as texts."""
+    row: dict[str, Any] = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            row[name] = column[0].as_py()
+        except (ValueError, OverflowError):
+            row[name] = column.view(pa.binary())[0].as_py() if pt.is_string(column.type) else str(column)
+    return row
 
 
 def row_as_json(row: object) -> bytes:

@@ -1,7 +1,7 @@
 """Infers the columns of CSV and JSON lines from the first MiB of a file, for `schema=infer`.
 
 A column of CSV is BIGINT, DOUBLE, BOOLEAN, DATE or TIMESTAMP if all of its values are, else STRING. Numbers that would not
-come back as they are written, with leading zeros or too many digits, are STRING. A field of JSON has JSON's type.
+come back as they are written, with a plus, leading zeros or too many digits, are STRING. A field of JSON has JSON's type.
 Rows of the sample that cannot be read are left out: they are rows that do not fit, whatever is inferred.
 """
 
@@ -26,11 +26,12 @@ from fencepost.connectors.compression import Form, codec_of
 from fencepost.connectors.content_file import HeldRange, head_of
 from fencepost.connectors.csv_quotes import Quoting
 from fencepost.connectors.csv_reader import Dialect, read_header
-from fencepost.connectors.row_types import ddl_of_columns
+from fencepost.connectors.field_values import parse_texts
+from fencepost.connectors.row_types import MisfitError, check_years, ddl_of_columns
 from fencepost.connectors.scan import PADDING, record_ends
 
 _WORD: Final = re.compile(r"\w+")
-_LEADING_ZERO: Final = r"^[+-]?0\d"
+_NOT_AS_WRITTEN: Final = r"^[ \t]*(\+|-?0\d)"
 # Before and after the point.
 _MANY_DIGITS: Final = r"\d(\.?\d){15}"
 _LONG: Final = range(-(2**63), 2**63)
@@ -61,7 +62,7 @@ def infer_csv(
     texts = _table(head, names, parse, arrow_csv.ConvertOptions(**given, column_types=strings))
     kinds = {
         name: t.StringType()
-        if texts is not None and _inexact(texts[name], table[name].type)
+        if texts is not None and not _fits(texts[name], table[name].type)
         else _spark(table[name].type)
         for name in table.column_names
     }
@@ -88,11 +89,20 @@ def _table(
         return None
 
 
+def _fits(texts: pa.ChunkedArray, kind: pa.DataType) -> bool:
+    """Return whether all texts are values of a type: pyarrow finds types for 0x10, for the year 0 and for nanoseconds, too."""
+    try:
+        check_years(parse_texts(texts.combine_chunks(), _spark(kind)))
+    except (MisfitError, pa.ArrowInvalid):
+        return False
+    return not _inexact(texts, kind)
+
+
 def _inexact(texts: pa.ChunkedArray, kind: pa.DataType) -> bool:
     """Return whether numbers would not come back as they are written."""
     if not pt.is_integer(kind) and not pt.is_floating(kind):
         return False
-    if pc.any(pc.match_substring_regex(texts, _LEADING_ZERO), min_count=0).as_py():
+    if pc.any(pc.match_substring_regex(texts, _NOT_AS_WRITTEN), min_count=0).as_py():
         return True
     if pt.is_integer(kind):
         return False

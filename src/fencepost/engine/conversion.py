@@ -233,7 +233,8 @@ def _convert_topic(
     timestamp = left["timestamp"] if types.has_timestamp else None
     records = normalize(rows.converted["value"], key=rows.converted.get("key"), timestamp=timestamp, headers=headers)
     if records.timestamp is not None:
-        records = replace(records, timestamp=_checked_timestamps(topic, records.timestamp))
+        is_number = timestamp is None or not pa.types.is_timestamp(timestamp.type)
+        records = replace(records, timestamp=_checked_timestamps(topic, records.timestamp, is_number=is_number))
     partition = _partitions(topic, left["partition"]) if types.has_partition else None
     return Converted(pipeline.destination(topic), records, partition, left[ROW] if ROW in left.schema.names else None)
 
@@ -249,8 +250,8 @@ def _partitions(topic: str, given: pa.Array) -> pa.Array:
     return given.cast(pa.int32())
 
 
-def _checked_timestamps(topic: str, timestamps: pa.Array) -> pa.Array:
-    """Return timestamps in milliseconds, null for NO_TIMESTAMP.
+def _checked_timestamps(topic: str, timestamps: pa.Array, *, is_number: bool) -> pa.Array:
+    """Return timestamps in milliseconds, null for NO_TIMESTAMP if they are given as numbers: as a time it is one of 1969.
 
     Raises DataError for another negative one, as Connect and Spark's own sink do: brokers would take it, and clients that
     process the record fail.
@@ -258,7 +259,7 @@ def _checked_timestamps(topic: str, timestamps: pa.Array) -> pa.Array:
     least = pc.min(timestamps).as_py()
     if least is None or least >= 0:
         return timestamps
-    if least < NO_TIMESTAMP:
+    if least < NO_TIMESTAMP or not is_number:
         raise DataError(
             f"A record for topic {topic} has the timestamp {least}, which is before 1970: leave it out, or null, for the "
             "time of sending"

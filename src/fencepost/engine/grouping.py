@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, time
+from decimal import Decimal
 from functools import lru_cache
 from itertools import chain
 from typing import Any, Final
@@ -44,7 +47,6 @@ _ARROW: Final[dict[str, pa.DataType]] = {
     "null": pa.null(), "string": pa.string(), "binary": pa.binary(), "boolean": pa.bool_(), "int64": pa.int64(),
     "double": pa.float64(),
 }  # fmt: skip
-_WHOLE: Final = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,6 +146,7 @@ def _group(
     for name, kind in (("partition", pa.int32()), ("timestamp", pa.int64())):
         plain = [getattr(records[row], name) for row in fitting.rows]
         if any(item is not None for item in plain):
+            _check_kept(plain, t.LongType(), f"{name} of a record for topic {topic}")
             columns[name] = _array(plain, kind, f"the {name}", topic)
     types = ColumnTypes(
         value=value.schema,
@@ -222,7 +225,7 @@ def _with_those_before(column: Callable[[list[Any]], pa.Array]) -> Callable[[lis
 def _column(values: list[Any], form: _Form, name: str, topic: str) -> pa.Array:
     if form.schema is not None:
         _check_fields(values, form.schema, name, topic)
-        _check_whole(values, form.schema, f"{name} of a record for topic {topic}")
+        _check_kept(values, form.schema, f"{name} of a record for topic {topic}")
         return _array(values, arrow_type(form.schema), f"{name}_schema {form.schema.simpleString()}", topic)
     if form.kind == JSON:
         where = f"The {name} of a record for topic {topic}"
@@ -272,20 +275,46 @@ def _has_struct(schema: t.DataType) -> bool:
     return _has_struct(schema.valueType) if isinstance(schema, t.MapType) else isinstance(schema, t.StructType)
 
 
-def _check_whole(values: Iterable[Any], schema: t.DataType, where: str) -> None:
-    """Refuse fractions for whole number types: Arrow would truncate them silently."""
-    if isinstance(schema, _WHOLE):
+def _check_kept(values: Iterable[Any], schema: t.DataType, where: str) -> None:
+    """Refuse values that Arrow would change silently: see `_LOST`."""
+    if type(schema) in _LOST:
+        lost, advice = _LOST[type(schema)]
         for value in values:
-            if isinstance(value, float):
-                raise DataError(f"The {where} is {value!r} where its schema has {schema.simpleString()}: round it")
+            if lost(value):
+                raise DataError(f"The {where} is {value!r} where its schema has {schema.simpleString()}: {advice}")
     elif isinstance(schema, t.StructType):
         for position, field in enumerate(schema.fields):
-            if _has_whole(field.dataType):
-                _check_whole([_member(v, field.name, position) for v in values], field.dataType, where)
-    elif isinstance(schema, t.ArrayType) and _has_whole(schema.elementType):
-        _check_whole(chain.from_iterable(v for v in values if v is not None), schema.elementType, where)
-    elif isinstance(schema, t.MapType) and _has_whole(schema.valueType):
-        _check_whole(chain.from_iterable(dict(v).values() for v in values if v is not None), schema.valueType, where)
+            if _has_lossy(field.dataType):
+                _check_kept([_member(v, field.name, position) for v in values], field.dataType, where)
+    elif isinstance(schema, t.ArrayType) and _has_lossy(schema.elementType):
+        _check_kept(chain.from_iterable(v for v in values if v is not None), schema.elementType, where)
+    elif isinstance(schema, t.MapType) and _has_lossy(schema.valueType):
+        _check_kept(chain.from_iterable(dict(v).values() for v in values if v is not None), schema.valueType, where)
+
+
+def _is_fraction(value: Any) -> bool:
+    return isinstance(value, float | Decimal | np.floating)
+
+
+def _is_beyond_float(value: Any) -> bool:
+    # Halfway between the largest FLOAT and the next power of two.
+    return isinstance(value, float | np.floating) and 2.0**128 - 2.0**103 <= abs(float(value)) < math.inf
+
+
+def _is_not_midnight(value: Any) -> bool:
+    return isinstance(value, datetime) and value.time() != time()
+
+
+_WHOLE: Final = (_is_fraction, "round it")
+_LOST: Final[dict[type[t.DataType], tuple[Callable[[Any], bool], str]]] = {
+    t.ByteType: _WHOLE,
+    t.ShortType: _WHOLE,
+    t.IntegerType: _WHOLE,
+    t.LongType: _WHOLE,
+    t.FloatType: (_is_beyond_float, "make it a DOUBLE"),
+    t.DateType: (_is_not_midnight, "give a date, or make it a TIMESTAMP"),
+}
+"""What Arrow would make another value of: it cuts fractions and times of day, and makes large numbers infinite."""
 
 
 def _member(value: Any, name: str, position: int) -> Any:
@@ -295,12 +324,12 @@ def _member(value: Any, name: str, position: int) -> Any:
 
 
 @lru_cache(maxsize=512)
-def _has_whole(schema: t.DataType) -> bool:
+def _has_lossy(schema: t.DataType) -> bool:
     if isinstance(schema, t.StructType):
-        return any(_has_whole(field.dataType) for field in schema.fields)
+        return any(_has_lossy(field.dataType) for field in schema.fields)
     if isinstance(schema, t.ArrayType):
-        return _has_whole(schema.elementType)
-    return _has_whole(schema.valueType) if isinstance(schema, t.MapType) else isinstance(schema, _WHOLE)
+        return _has_lossy(schema.elementType)
+    return _has_lossy(schema.valueType) if isinstance(schema, t.MapType) else type(schema) in _LOST
 
 
 @lru_cache(maxsize=512)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
@@ -30,7 +31,7 @@ _TYPES: Final[dict[str, t.DataType]] = {
 class Cast(PartTransformation):
     """Changes types as `spec` defines.
 
-    If a value does not fit, the task fails (Connect's transform wraps numbers around).
+    If a value does not fit, the task fails (Connect's transform wraps numbers around, and makes large ones infinite).
 
     A TIMESTAMP counts as its milliseconds since the epoch, a DATE as its days; as a text it is ISO 8601 in UTC.
     Bytes become a text in base64.
@@ -82,7 +83,24 @@ class Cast(PartTransformation):
             return F.unix_millis(column).cast(new)
         if isinstance(old, t.DateType):
             return F.unix_date(column).cast(new)
+        if isinstance(new, t.FloatType | t.DoubleType):
+            return self._number(column, old, new, name)
         return column.cast(new)
+
+    def _number(self, column: Column, old: t.DataType, new: t.DataType, name: str) -> Column:
+        """Cast to FLOAT or DOUBLE. Spark makes infinity of a number that is too large."""
+        number = column.cast(new)
+        if isinstance(old, t.StringType):
+            infinite = F.lower(column).contains("inf")
+        elif isinstance(old, t.FloatType | t.DoubleType):
+            infinite = F.abs(column) == math.inf
+        else:
+            return number
+        reason = F.concat(
+            F.lit(f"{name} is "), column.cast("STRING"), F.lit(f", which {new.simpleString()} cannot hold")
+        )
+        too_large = (F.abs(number) == math.inf) & ~infinite
+        return F.when(too_large, F.raise_error(reason).cast(new)).otherwise(number)
 
 
 @planned_by_schema

@@ -6,6 +6,7 @@ import datetime as dt
 import decimal
 import json
 from collections.abc import Mapping
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -13,9 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 
 from fencepost.api.config_def import ConfigDef
+from fencepost.api.ddl import parse_columns
 from fencepost.api.errors import DataError
 from fencepost.api.plugin import Transformation
 from fencepost.api.record import SourceBatch, SourceRecord
+from fencepost.connectors.csv_reader import CsvReader
+from fencepost.connectors.scan import FileRange
+from fencepost.converters.json_converter import JsonConverter
 from fencepost.engine.engine import SparkEngine
 from fencepost.engine.spark.local_rows import local_rows
 from fencepost.transforms.chain import Step
@@ -26,7 +31,7 @@ from fencepost.transforms.predicates import RecordIsTombstone
 from fencepost.transforms.records import InsertHeader, RegexRouter, ValueToKey
 from fencepost.transforms.schema_metadata import SetSchemaMetadata
 from tests.support.checker import read_topic, values
-from tests.support.engine import NumberReader, bytes_converter, json_converter, pipeline, producer, splits, write
+from tests.support.engine import SKIP, NumberReader, bytes_converter, json_converter, pipeline, producer, splits, write
 from tests.support.topics import Topics
 
 
@@ -315,3 +320,45 @@ def test_a_reader_that_fails_ahead_of_transforms_fails_with_its_own_error(
     with producer(bootstrap_servers) as owner, pytest.raises(DataError, match="rows=0"):
         write(engine, owner, batch, steps)
     assert read_topic(bootstrap_servers, topic) == []
+
+
+def csv_batch(path: Path, text: str, schema: str) -> SourceBatch:
+    path.write_text(text)
+    columns = parse_columns(schema)
+    reader = CsvReader(columns, file_columns=tuple(columns.names))
+    return SourceBatch(reader=reader, splits=[FileRange(str(path), 0, len(text))])
+
+
+def test_a_decimal_that_does_not_fit_is_skipped_ahead_of_transforms_with_its_line(
+    engine: SparkEngine, bootstrap_servers: str, topic: str, tmp_path: Path
+):
+    path = tmp_path / "rows"
+    batch = csv_batch(path, "1.50\n9999999999\n400000000000000000000\n-2\n", "price DECIMAL(10,2)")
+    numbers = JsonConverter()
+    numbers.configure({"schemas.enable": "false", "decimal.format": "NUMERIC"}, is_key=False)
+    transforms = [step(InsertField(), {"static.field": "source", "static.value": "shop"})]
+    with producer(bootstrap_servers) as owner:
+        with pytest.raises(DataError, match=rf"{path}, line 2, does not fit.*column price.*'9999999999'"):
+            write(engine, owner, batch, pipeline(topic, value=numbers, transforms=transforms))
+        with producer(bootstrap_servers) as other:
+            result = write(engine, other, batch, pipeline(topic, value=numbers, transforms=transforms, errors=SKIP))
+    assert [json.loads(value or b"") for value in values(read_topic(bootstrap_servers, topic))] == [
+        {"price": 1.5, "source": "shop"}, {"price": -2.0, "source": "shop"}
+    ]  # fmt: skip
+    assert result.errors.skipped == 2
+
+
+def test_a_time_in_1969_is_refused_ahead_of_transforms_and_not_replaced(
+    engine: SparkEngine, bootstrap_servers: str, topic: str
+):
+    times = ["1970-01-01 00:00:00", "1969-12-31 23:59:59.999"]
+    rows = engine.session().createDataFrame([(at, at) for at in times], "value STRING, at STRING")
+    frame = rows.selectExpr("value", "CAST(at || 'Z' AS TIMESTAMP) AS timestamp")
+    transforms = [step(InsertHeader(), {"header": "h", "value.literal": "x"})]
+    with producer(bootstrap_servers) as owner:
+        with pytest.raises(DataError, match=r"'timestamp' has 1969-12-31 23:59:59\.999: it is before 1970"):
+            write(engine, owner, SourceBatch(dataframe=frame), pipeline(topic, transforms=transforms))
+        with producer(bootstrap_servers) as other:
+            write(engine, other, SourceBatch(dataframe=frame), pipeline(topic, transforms=transforms, errors=SKIP))
+    [found] = read_topic(bootstrap_servers, topic)
+    assert (found.value, found.timestamp) == (times[0].encode(), 0)

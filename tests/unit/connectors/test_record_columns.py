@@ -85,6 +85,12 @@ def test_headers_are_the_texts_of_columns_row_by_row(path: Path) -> None:
         ({"topic": "orders-${region}"}, "1,,,,,", "column region is null, so that there is no topic"),
         ({"topic": "orders-${region}"}, "1,a b,,,,", "column region makes 'orders-a b', which is no name of a topic"),
         ({"timestamp_column": "ms"}, "1,,,,,-5", "column ms: a record cannot have a timestamp before 1970"),
+        ({"timestamp_column": "ms"}, "1,,,,,-1", "column ms: a record cannot have a timestamp before 1970"),
+        (
+            {"timestamp_column": "at"},
+            "1,,1969-12-31T23:59:59.999999Z,,,",
+            "column at: a record cannot have a timestamp before 1970",
+        ),
         (
             {"timestamp_column": "text", "timestamp_format": "%d/%m/%Y %H:%M:%S"},
             "1,,,x,,",

@@ -104,6 +104,15 @@ def test_a_timestamp_of_minus_one_is_none_as_in_connect():
     assert timestamps(pa.array([5, -1, None, 0], pa.int64()), "BIGINT") == [5, None, None, 0]
 
 
+def test_the_last_millisecond_of_1969_is_not_taken_for_no_timestamp():
+    for text in ("1969-12-31T23:59:59.999", "1969-12-31T23:59:59.999999"):
+        at = pa.array([text]).cast(pa.timestamp("us"))
+        with pytest.raises(DataError, match="topic t has the timestamp -1, which is before 1970"):
+            timestamps(at.cast(pa.timestamp("us", "UTC")), "TIMESTAMP")
+        with pytest.raises(DataError, match="topic t has the timestamp -1, which is before 1970"):
+            timestamps(at, "TIMESTAMP_NTZ")
+
+
 def test_a_timestamp_before_1970_is_refused():
     before = dt.datetime(1969, 12, 31, 23, 59, 55, tzinfo=dt.UTC)
     with pytest.raises(DataError, match="topic t has the timestamp -5000, which is before 1970"):

@@ -127,11 +127,32 @@ def test_decimals_of_several_precisions_stay_together_when_one_does_not_fit():
 @pytest.mark.parametrize(
     ("schema", "value"),
     [("INT", 1.5), ("id INT", {"id": 1.5}), ("ARRAY<BIGINT>", [1, 2.5]), ("MAP<STRING, SMALLINT>", {"a": 0.5}),
-     ("a STRUCT<b: INT>", {"a": {"b": 0.5}}), ("a INT, b INT", (1, 2.5))],
+     ("a STRUCT<b: INT>", {"a": {"b": 0.5}}), ("a INT, b INT", (1, 2.5)), ("INT", decimal.Decimal("1.5")),
+     ("BIGINT", np.float32(1.5))],
 )  # fmt: skip
 def test_fractions_are_not_truncated_silently(schema: str, value: object):
     with pytest.raises(DataError, match="round it"):
         grouped([record(value, value_schema=schema)])
+
+
+@pytest.mark.parametrize("attribute", ["timestamp", "partition"])
+def test_fractions_of_timestamps_and_partitions_are_not_truncated_silently(attribute: str):
+    with pytest.raises(DataError, match=rf"The {attribute} of a record for topic t is 1\.5"):
+        grouped([record(1, **{attribute: 1.5})])
+
+
+def test_numbers_that_are_too_large_for_a_float_do_not_become_infinite():
+    with pytest.raises(DataError, match=r"is 1e\+39 where its schema has float: make it a DOUBLE"):
+        grouped([record({"x": [1e39]}, value_schema="x ARRAY<FLOAT>")])
+    (group,) = grouped([record(value, value_schema="FLOAT") for value in (3.4028235e38, float("inf"), float("nan"))])
+    assert group.columns["value"].to_pylist()[:2] == [3.4028234663852886e38, float("inf")]
+
+
+def test_a_date_does_not_lose_a_time_of_day_silently():
+    with pytest.raises(DataError, match="give a date, or make it a TIMESTAMP"):
+        grouped([record(dt.datetime(2024, 1, 2, 3, tzinfo=dt.UTC), value_schema="DATE")])
+    (group,) = grouped([record(day, value_schema="DATE") for day in (dt.date(2024, 1, 2), dt.datetime(2024, 1, 2))])  # noqa: DTZ001 - a day
+    assert group.columns["value"].to_pylist() == [dt.date(2024, 1, 2)] * 2
 
 
 def test_decimals_that_have_no_type_in_common_are_refused_like_any_other_misfit():

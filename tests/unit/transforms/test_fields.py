@@ -5,6 +5,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from fencepost import ConfigError, DataError
@@ -146,6 +147,29 @@ def test_cast_changes_the_type_of_the_whole(spark: SparkSession) -> None:
     assert applied(spark, Records("STRING", [{"value": "7"}, {}]), step("Cast$Value", {"spec": "int64"})) == [7, None]
     with pytest.raises(DataError, match="only simple types can be cast"):
         applied(spark, PEOPLE, step("Cast$Value", {"spec": "string"}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "spec"),
+    [
+        ("DOUBLE", 1e39, "float32"),
+        ("STRING", "1e400", "float64"),
+        ("STRING", "-1e39", "float32"),
+        ("DOUBLE", 1e19, "int64"),
+        ("BIGINT", 2**31, "int32"),
+        ("DECIMAL(20,0)", Decimal(2**63), "int64"),
+    ],
+)
+def test_cast_refuses_a_number_that_is_too_large(spark: SparkSession, kind: str, value: Any, spec: str) -> None:
+    with pytest.raises(PySparkException, match=r"cannot hold|OVERFLOW"):
+        applied(spark, Records(kind, [{"value": value}]), step("Cast$Value", {"spec": spec}))
+
+
+def test_cast_keeps_infinity(spark: SparkSession) -> None:
+    infinite = Records("DOUBLE", [{"value": float("-inf")}, {"value": 1.5}, {}])
+    assert applied(spark, infinite, step("Cast$Value", {"spec": "float32"})) == [float("-inf"), 1.5, None]
+    texts = Records("STRING", [{"value": "Infinity"}])
+    assert applied(spark, texts, step("Cast$Value", {"spec": "float64"})) == [float("inf")]
 
 
 @pytest.mark.parametrize("spec", ["a:int31", "int", "int32,a:int32"])

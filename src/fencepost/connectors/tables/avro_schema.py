@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.types as pt
 
 from fencepost.api.errors import DataError
 
@@ -25,6 +26,8 @@ _LOGICAL: Final = {
     ("long", "local-timestamp-nanos"): pa.timestamp("ns"),
 }
 _DECIMAL: Final = "decimal"
+_MOST_DIGITS: Final = 76
+_ALL_DIGITS: Final = 1_000
 _NAMED: Final = ("record", "error", "enum", "fixed")
 
 
@@ -121,11 +124,27 @@ def without_logical_types(schema: Any) -> Any:
             return [without_logical_types(branch) for branch in schema]
         case dict():
             kept = {name: value for name, value in schema.items() if name != "logicalType" or value == _DECIMAL}
+            if "logicalType" in kept:
+                # fastavro rounds to it.
+                kept["precision"] = _ALL_DIGITS
             inner = {name: without_logical_types(kept[name]) for name in ("type", "items", "values") if name in kept}
             fields = [{**field, "type": without_logical_types(field["type"])} for field in kept.get("fields", ())]
             return kept | inner | ({"fields": fields} if fields else {})
         case _:
             return schema
+
+
+def wide(kind: pa.DataType) -> pa.DataType:
+    """Return a type that holds what may be in a file in place of the values of a type: wider numbers."""
+    if pt.is_struct(kind):
+        return pa.struct([field.with_type(wide(field.type)) for field in kind])
+    if pt.is_map(kind):
+        return pa.map_(kind.key_field, kind.item_field.with_type(wide(kind.item_type)))
+    if pt.is_list(kind):
+        return pa.list_(kind.value_field.with_type(wide(kind.value_type)))
+    if pt.is_decimal(kind):
+        return pa.decimal256(_MOST_DIGITS, kind.scale)
+    return pa.int64() if pt.is_int32(kind) else kind
 
 
 def _decimal(schema: Mapping[str, Any]) -> pa.DataType:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from fencepost.api.errors import ConfigError, DataError, RetriableError
 from fencepost.connectors.object_store import size_of
-from fencepost.connectors.tables.avro_schema import arrow_schema, without_logical_types
+from fencepost.connectors.tables.avro_schema import arrow_schema, wide, without_logical_types
 from fencepost.connectors.tables.table import Group, IncompleteTableError, Table
 
 try:
@@ -127,7 +127,7 @@ class AvroTable(Table):
 
     def batches(self, key: int, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows. They are decoded one by one, in Python."""
-        fields = pa.struct(list(self.schema))
+        fields = wide(pa.struct(list(self.schema)))
         meta = self._header["meta"] | {_SCHEMA: json.dumps(without_logical_types(self._schema)).encode()}
         header = io.BytesIO()
         fastavro.schemaless_writer(header, cast("Any", _HEADER), self._header | {"meta": meta})

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 from pyspark.sql import types as t
 
 from fencepost.api.errors import DataError
-from fencepost.connectors.row_types import arrow_type
+from fencepost.connectors.row_types import MisfitError, arrow_type
 
 _MOST_DIGITS: Final = 38
+_MOST_OF_256_BITS: Final = 76
 
 _SIMPLE: Final[tuple[tuple[Callable[[Any], bool], t.DataType], ...]] = (
     (pt.is_boolean, t.BooleanType()),
@@ -55,12 +58,72 @@ def spark_columns(path: str, schema: pa.Schema) -> t.StructType:
 def cast_columns(batch: pa.RecordBatch, columns: t.StructType) -> list[pa.Array]:
     """Return the values in the types of the columns. What is finer than a microsecond is cut off.
 
-    Raises pyarrow.ArrowInvalid for a value that does not fit.
+    Raises MisfitError, with the column, for a value that does not fit.
     """
-    return [
-        _storage(array).cast(arrow_type(field.dataType), safe=not _has_nanoseconds(array.type))
-        for field, array in zip(columns.fields, batch.columns, strict=True)
-    ]
+    return [_cast(array, field) for field, array in zip(columns.fields, batch.columns, strict=True)]
+
+
+def _cast(array: pa.Array, field: t.StructField) -> pa.Array:
+    values, kind = _storage(array), arrow_type(field.dataType)
+    try:
+        if _has(values.type, _is_nanoseconds):
+            values = _microseconds(values)
+        if _has(values.type, _is_unchecked):
+            # A cast to the same type checks nothing, and readers neither check UTF-8 nor the digits of decimals.
+            values = values.cast(_unchecked(values.type))
+        return values.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise MisfitError(f"column {field.name}: {error}") from None
+
+
+def _microseconds(array: pa.Array) -> pa.Array:
+    """Return values with microseconds in place of nanoseconds, rounded down also before 1970."""
+    kind = array.type
+    if _is_nanoseconds(kind):
+        return _floored(array.cast(pa.timestamp("ns")).view(pa.int64())).view(pa.timestamp("us", kind.tz))
+    if not _has(kind, _is_nanoseconds):
+        return array
+    if pt.is_struct(kind):
+        fields = [_microseconds(inner) for inner in array.flatten()]
+        return pa.StructArray.from_arrays(fields, names=[field.name for field in kind], mask=array.is_null())
+    lists = _as_lists(array) if pt.is_map(kind) else array
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
+    ends, null = pa.array(np.append(0, np.cumsum(lengths)), pa.int32()), array.is_null()
+    if pt.is_map(kind):
+        keys, items = lists.flatten().flatten()
+        return pa.MapArray.from_arrays(ends, _microseconds(keys), _microseconds(items), mask=null)
+    return pa.ListArray.from_arrays(ends, _microseconds(lists.flatten()), mask=null)
+
+
+def _floored(nanoseconds: pa.Array) -> pa.Array:
+    # Arrow's floor_temporal wraps around at the first nanoseconds.
+    towards_zero = pc.divide(nanoseconds, 1_000)
+    return pc.subtract(towards_zero, pc.greater(pc.multiply(towards_zero, 1_000), nanoseconds).cast(pa.int64()))
+
+
+def _as_lists(maps: pa.Array) -> pa.Array:
+    entries = pa.StructArray.from_arrays([maps.keys, maps.items], names=["key", "value"])
+    buffers = maps.buffers()[:2]
+    return pa.Array.from_buffers(pa.list_(entries.type), len(maps), buffers, offset=maps.offset, children=[entries])
+
+
+def _is_unchecked(kind: pa.DataType) -> bool:
+    return bool(pt.is_decimal(kind) or pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind))
+
+
+def _unchecked(kind: pa.DataType) -> pa.DataType:
+    """Return a type that holds more than texts and decimals do, of which a cast to the type itself checks them."""
+    if pt.is_decimal(kind):
+        return pa.decimal256(_MOST_OF_256_BITS, kind.scale)
+    if pt.is_struct(kind):
+        return pa.struct([field.with_type(_unchecked(field.type)) for field in kind])
+    if pt.is_map(kind):
+        return pa.map_(
+            kind.key_field.with_type(_unchecked(kind.key_type)), kind.item_field.with_type(_unchecked(kind.item_type))
+        )
+    if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
+        return pa.list_(kind.value_field.with_type(_unchecked(kind.value_type)))
+    return pa.binary() if _is_unchecked(kind) else kind
 
 
 class _UnsupportedError(Exception):
@@ -100,7 +163,9 @@ def _storage(array: pa.Array) -> pa.Array:
     return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
-def _has_nanoseconds(kind: pa.DataType) -> bool:
-    if pt.is_timestamp(kind):
-        return bool(kind.unit == "ns")
-    return any(_has_nanoseconds(kind.field(number).type) for number in range(kind.num_fields))
+def _has(kind: pa.DataType, found: Callable[[pa.DataType], bool]) -> bool:
+    return found(kind) or any(_has(kind.field(number).type, found) for number in range(kind.num_fields))
+
+
+def _is_nanoseconds(kind: pa.DataType) -> bool:
+    return bool(pt.is_timestamp(kind) and kind.unit == "ns")

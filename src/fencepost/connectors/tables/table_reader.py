@@ -16,7 +16,7 @@ from fencepost.api.errors import DataError
 from fencepost.api.record import RefusedRow
 from fencepost.connectors.object_store import check_unchanged
 from fencepost.connectors.record_columns import RecordColumns
-from fencepost.connectors.row_types import MisfitError, row_as_json
+from fencepost.connectors.row_types import MisfitError, plain_row, row_as_json
 from fencepost.connectors.scan import open_file
 from fencepost.connectors.tables.avro_table import AvroTable
 from fencepost.connectors.tables.columns import cast_columns
@@ -72,7 +72,7 @@ class TableReader:
         return self.record.ddl(self.columns)
 
     def read(self, split: RowRange) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a split. Raises DataError for a row that names no topic or no timestamp."""
+        """Yield the rows of a split. Raises DataError for a row that makes no record."""
         for part in self.read_tolerant(split):
             if isinstance(part, list):
                 place = part[0].place
@@ -84,7 +84,7 @@ class TableReader:
             yield part
 
     def read_tolerant(self, split: RowRange) -> Iterator[pa.RecordBatch | list[RefusedRow]]:
-        """Yield the rows of a split, and those that name no topic or no timestamp, as JSON."""
+        """Yield the rows of a split, and as JSON those that name no topic or timestamp, or have a value that does not fit."""
         row = split.skip
         try:
             with open_table(split.path, self.form, self.allowed) as table:
@@ -98,15 +98,11 @@ class TableReader:
 
     def _records(self, split: RowRange, batch: pa.RecordBatch, row: int) -> Iterator[pa.RecordBatch | list[RefusedRow]]:
         try:
-            values = cast_columns(batch, self.columns)
-        except pa.ArrowInvalid as error:
-            raise DataError(f"The file {split.path} has a value that does not fit its column: {error}") from error
-        try:
-            yield self.record.records(self.columns, values)
+            yield self.record.records(self.columns, cast_columns(batch, self.columns))
         except MisfitError as error:
             if batch.num_rows == 1:
                 place = {"file": split.path, "group": str(split.group), "row": str(row)}
-                yield [RefusedRow(row_as_json(batch.to_pylist()[0]), str(error), place)]
+                yield [RefusedRow(row_as_json(plain_row(batch)), str(error), place)]
                 return
             middle = batch.num_rows // 2
             yield from self._records(split, batch.slice(0, middle), row)
