@@ -40,7 +40,8 @@ def few_rows(frame: DataFrame, most: int, most_bytes: int) -> pa.Table | None:
         return _few_rows(frame, most, most_bytes)
     except Py4JJavaError:
         raise
-    except (Py4JError, TypeError):
+    except (Py4JError, TypeError, pa.ArrowInvalid):
+        # Arrow refuses null in place of a struct with a field that may not be null: a row beyond the limit.
         return None
 
 
