@@ -14,6 +14,7 @@ from fencepost.spark.rows import pipeline_for, record_columns
 from fencepost.spark.session_check import check_classic, check_session
 from fencepost.spark.sink import Sink
 from fencepost.spark.sink_config import SinkConfig
+from fencepost.spark.wording import in_kafka
 from fencepost.spark.written import Written
 
 _log: Final = logging.getLogger(__name__)
@@ -47,5 +48,5 @@ def write_kafka(
 
         written = sink.write(columns, pipeline, Progress(), decide)
     if written.skipped:
-        _log.warning("The %s is in Kafka: it is not written again", sink.key)
+        _log.warning(in_kafka(sink.key))
     return written

@@ -17,6 +17,7 @@ from fencepost.spark.progress import NextStep, Progress, SinkKey
 from fencepost.spark.short_errors import with_short_errors
 from fencepost.spark.sink_config import SinkConfig
 from fencepost.spark.task_write import TaskSpec
+from fencepost.spark.wording import in_kafka
 
 _log: Final = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ class FencepostWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit the transaction if all that was written is what `messages` tell. Raises a FencepostError if not."""
         if self._open is None:
-            _log.warning("The %s is in Kafka: it is not written again", self._key)
+            _log.warning(in_kafka(self._key))
             return
         done = [message for message in messages if isinstance(message, TaskDone)]
         self._open.commit(self._config, done, Progress())

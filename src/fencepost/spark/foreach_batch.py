@@ -9,28 +9,29 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Hashable
 from functools import partial
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
+from fencepost.api.errors import FencepostError
 from fencepost.engine.errors import BatchCancelledError
 from fencepost.engine.reports import new_mark
 from fencepost.spark.jobs import jobs_of
 from fencepost.spark.progress import NextStep, Progress, SinkKey, next_step
 from fencepost.spark.rows import pipeline_for, record_columns
+from fencepost.spark.same_rows import same_rows
 from fencepost.spark.session_check import check_classic, check_session
 from fencepost.spark.sink import Sink
 from fencepost.spark.sink_config import SinkConfig
 from fencepost.spark.sink_metrics import SinkMetrics
 from fencepost.spark.streaming_batch import StreamingBatch, is_running
-from fencepost.spark.writers import Writers
+from fencepost.spark.writers import ClusterSink, Writers
 from fencepost.spark.written import SinkStatistics
 
 _log: Final = logging.getLogger(__name__)
 
-_WRITERS: Final = Writers()
+_WRITERS: Final = Writers(same_rows)
 _METRICS: Final = SinkMetrics()
 
 
@@ -75,41 +76,46 @@ class ExactlyOnce:
             batch = StreamingBatch.of(frame, batch_id)
             columns = record_columns(frame, self._config)
             pipeline = pipeline_for(columns.schema, self._config)
-            plan = frame.semanticHash()
         sink = self._sink(frame, batch)
 
         def decide(last: Progress | None) -> NextStep:
-            return next_step(sink.key.sink, last, batch.progress, first_batch=self._config.first_batch)
+            step = next_step(sink.key.sink, last, batch.progress, first_batch=self._config.first_batch)
+            _WRITERS.check_frame(_of_cluster(sink), batch, frame, step)
+            return step
 
-        with _WRITERS.call(sink.key.sink, batch, plan, brokers=self._brokers):
-            try:
-                written = sink.write(columns, pipeline, batch.progress, decide)
-            except BatchCancelledError as error:
-                raise error from None
-            if written.skipped:
-                _log.warning("Batch %d of sink %s is in Kafka: it is run, but not written", batch_id, sink.key.sink)
-                with jobs_of(f"batch {batch_id} of sink {sink.key.sink}", new_mark()):
-                    frame.write.format("noop").mode("overwrite").save()
+        try:
+            written = sink.write(columns, pipeline, batch.progress, decide)
+        except BatchCancelledError as error:
+            raise error from None
+        if written.skipped:
+            _log.warning("Batch %d of sink %s is in Kafka: it is run, but not written", batch_id, sink.key.sink)
+            with jobs_of(f"batch {batch_id} of sink {sink.key.sink}", new_mark()):
+                frame.write.format("noop").mode("overwrite").save()
         _METRICS.report(frame, batch, sink.statistics)
-
-    @property
-    def _brokers(self) -> Hashable:
-        return self._config.producer.client.bootstrap_servers
 
     def _sink(self, frame: DataFrame, batch: StreamingBatch) -> Sink:
         """The sink of a query's run, which fences that of an earlier run."""
         name = self._config.sink_of_query(batch.query)
-        run, sink = self._sinks.get(name, (None, None))
-        if run == batch.run and sink is not None:
-            return sink
+        run, former = self._sinks.get(name, (None, None))
+        if run == batch.run and former is not None:
+            return former
         check_session(frame.sparkSession)
-        _WRITERS.claim(name, self, batch, brokers=self._brokers, is_running=partial(is_running, frame))
-        if sink is not None:
-            sink.close()
         sink = Sink(self._config, SinkKey(name))
+        try:
+            _WRITERS.claim(_of_cluster(sink), self, batch, is_running=partial(is_running, frame))
+        except FencepostError:
+            sink.close()
+            raise
+        if former is not None:
+            former.close()
         self._sinks[name] = batch.run, sink
         sink.own()
         return sink
+
+
+def _of_cluster(sink: Sink) -> ClusterSink:
+    """The sink in its cluster. Raises BrokerUnavailableError unless a broker has ever answered."""
+    return ClusterSink(sink.cluster_id, sink.key.sink)
 
 
 def _close(sinks: dict[str, tuple[str, Sink]]) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -32,20 +31,18 @@ from fencepost.engine.write_stage import GivenRows, WriteStage
 from fencepost.kafka.producer.partition_queue import Ack
 from fencepost.kafka.producer.record_producer import RecordProducer
 from fencepost.kafka.producer.transaction import Transaction
+from fencepost.spark.batch_sizes import SMALL_BYTES, SMALL_ROWS, BatchSizes
 from fencepost.spark.few_rows import few_rows
 from fencepost.spark.jobs import jobs_of
 from fencepost.spark.topic_gate import SinkTopicGate
 from fencepost.spark.wording import capitalized
-
-SMALL: Final = 1_000
-"""The number of rows up to which the driver converts and writes a batch itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameWrite:
     """The write of one batch of a `sink`. `batch` names it in messages; `start` shifts the partition of its first rows without a key.
 
-    `may_be_small`: look first whether the batch has few rows. That costs a job if it has not.
+    If the batch may be small by the `sizes` of others, look for its rows first. That costs a job if it is not.
     """
 
     pipeline: Pipeline
@@ -54,7 +51,7 @@ class FrameWrite:
     batch: str
     gate: SinkTopicGate
     start: int
-    may_be_small: bool
+    sizes: BatchSizes
 
     def write(self, frame: DataFrame) -> WriteResult:
         """Write all rows and return when the brokers have them; the transaction stays open.
@@ -64,7 +61,8 @@ class FrameWrite:
         errors = ErrorHandler(self.pipeline.errors)
         whose = capitalized(self.batch)
         try:
-            rows = self._few_rows(frame) if self.may_be_small and not self.pipeline.transforms else None
+            looked = self.sizes.may_be_small and not self.pipeline.transforms
+            rows = self._few_rows(frame) if looked else None
             acks = self._by_executors(frame, errors) if rows is None else self._by_driver(frame, rows, errors)
         except RecordRefusedError as error:
             tell(error.tally, whose)
@@ -72,7 +70,9 @@ class FrameWrite:
         tell(errors.tally, whose)
         self.producer.acknowledge(acks)
         dead = write_letters(errors.letters, self._spec(self.producer.transaction), self.producer, f"{self.sink}-0")
-        return WriteResult.of(acks, None, errors.tally.counts, dead=dead)
+        result = WriteResult.of(acks, None, errors.tally.counts, dead=dead)
+        self.sizes.wrote(result.written, result.bytes, refused=looked and rows is None)
+        return result
 
     def _by_executors(self, frame: DataFrame, errors: ErrorHandler) -> Sequence[Ack]:
         mark = new_mark()
@@ -89,7 +89,7 @@ class FrameWrite:
 
     def _few_rows(self, frame: DataFrame) -> pa.Table | None:
         with jobs_of(self.batch, new_mark()):
-            return few_rows(frame, SMALL)
+            return few_rows(frame, SMALL_ROWS, SMALL_BYTES)
 
     def _by_driver(self, frame: DataFrame, rows: pa.Table, errors: ErrorHandler) -> Sequence[Ack]:
         types = column_types(frame.schema, where="the DataFrame")

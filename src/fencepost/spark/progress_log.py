@@ -34,9 +34,12 @@ class ProgressLog:
         self._admin = clients.admin(config.producer.client)
         self._partition = int(partition_for_keys(pa.array([key.encoded]), PARTITIONS)[0])
 
-    def check_brokers(self) -> None:
-        """Raise BrokerUnavailableError, which names the servers, unless a broker answers within request.timeout.ms."""
-        self._admin.cluster_id()
+    def cluster_id(self) -> str:
+        """Return the id of the cluster.
+
+        Raises BrokerUnavailableError, which names the servers, unless a broker answers within request.timeout.ms.
+        """
+        return self._admin.cluster_id()
 
     def ensure_topic(self) -> None:
         """Create the topic if it is missing. Raises what `Admin.ensure_compacted_topic` does."""

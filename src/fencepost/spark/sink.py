@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from typing import Final
 
 from pyspark.sql import DataFrame
@@ -31,8 +32,9 @@ from fencepost.kafka.errors import (
     UnknownOutcomeError,
 )
 from fencepost.kafka.producer.transaction import TransactionState
+from fencepost.spark.batch_sizes import BatchSizes
 from fencepost.spark.errors import CommitLostError, TopicRecreatedError
-from fencepost.spark.frame_write import SMALL, FrameWrite
+from fencepost.spark.frame_write import FrameWrite
 from fencepost.spark.progress import NextStep, Progress, SinkKey, check_topic
 from fencepost.spark.progress_log import ProgressLog
 from fencepost.spark.sink_config import SinkConfig
@@ -66,10 +68,14 @@ class Sink:
         self._producer = clients.transactional_producer(config.producer, key.transactional_id)
         self._topic_id: str | None = None
         self._gate = SinkTopicGate(key.sink, config)
-        self._small = False
-        """Whether the last batch had few rows."""
+        self._sizes = BatchSizes()
         self.statistics = SinkStatistics(key.sink, key.transactional_id)
         """Replaced at each commit. Other threads may read it."""
+
+    @cached_property
+    def cluster_id(self) -> str:
+        """The id of its cluster. Raises as `ProgressLog.cluster_id`."""
+        return self._log.cluster_id()
 
     def own(self) -> None:
         """Fence former owners, then read what was committed.
@@ -78,7 +84,7 @@ class Sink:
         """
         if self._producer.state is TransactionState.UNINITIALIZED:
             # The search for the coordinator takes longer to find out that there is no broker, and tells it worse.
-            self._log.check_brokers()
+            _ = self.cluster_id
             if self._keeps_progress:
                 self._log.ensure_topic()
         self._producer.init_transactions()
@@ -117,7 +123,6 @@ class Sink:
                 self.statistics = replace(self.statistics, retries=self.statistics.retries + 1)
                 _log.warning("%s is written again, in a new transaction: %s", capitalized(self._named(progress)), error)
             else:
-                self._small = result.written <= SMALL
                 self._count(result, progress)
                 return Written(result.written, result.bytes)
 
@@ -139,7 +144,7 @@ class Sink:
                 batch=self._named(progress),
                 gate=self._gate,
                 start=progress.batch or 0,
-                may_be_small=self._small,
+                sizes=self._sizes,
             )
             result = writing.write(frame)
             self._commit(progress)

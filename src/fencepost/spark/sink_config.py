@@ -147,6 +147,8 @@ class SinkConfig:
         SECRETS.learn_properties(properties)
         own = sink_config_def().keys()
         _check_names(properties)
+        if "name" in properties:
+            _check_ends("name", properties["name"])
         values = sink_config_def().parse(properties)
         clients = {name: value for name, value in properties.items() if name in client_properties.ALL}
         return cls(
@@ -181,11 +183,12 @@ class SinkConfig:
         if sink is None:
             raise ConfigError("A run needs a name, because the topic is that of each row: set name", name="name")
         # A date or a number is the same run as its text, which is all that options of a data source can be.
-        name = _text(run).strip()
-        if not name:
+        name = _text(run)
+        if not name.strip():
             raise ConfigError(
                 "run is empty, so the next write with an empty one would be skipped: name the run", name="run"
             )
+        _check_ends("run", name)
         key = SinkKey(sink, name)
         if len(key.transactional_id.encode()) > _LONGEST_ID:
             raise ConfigError(
@@ -207,6 +210,12 @@ def _properties(options: Mapping[str, Any]) -> dict[str, str]:
                 f"{name} and {KAFKA}{name} are the same option with two values: give one of them", name=name
             )
     return properties
+
+
+def _check_ends(name: str, text: str) -> None:
+    """Raise ConfigError for a name with blanks at its ends: without them it may be another one's."""
+    if text.strip() and text != text.strip():
+        raise ConfigError(f"{name}={text!r} begins or ends with a blank: remove it", name=name)
 
 
 def _text(value: Any) -> str:

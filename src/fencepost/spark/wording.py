@@ -21,6 +21,7 @@ from fencepost.kafka.errors import (
     UnknownOutcomeError,
 )
 from fencepost.spark.errors import BatchExpiredError, CommitUnknownError, SinkFencedError, TopicRecreatedError
+from fencepost.spark.progress import SinkKey
 
 _OVERRIDE: Final = "producer.override."
 
@@ -65,6 +66,14 @@ def recreated(topic: str, sink: str) -> TopicRecreatedError:
     return TopicRecreatedError(
         f"Topic {topic} was deleted and created again while the {sink} wrote to it: nothing of this write is in Kafka, and "
         "what was in the topic before is gone. Write the DataFrame again; start a query again, which goes on or says how to"
+    )
+
+
+def in_kafka(run: SinkKey) -> str:
+    """The warning for a DataFrame whose run is in Kafka."""
+    return (
+        f"The {run} is in Kafka, so this DataFrame is not written, whatever rows it has. If some of them are not in Kafka, "
+        "write them as another run"
     )
 
 

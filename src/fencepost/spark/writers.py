@@ -2,35 +2,47 @@
 
 A second function for a sink in one query would find each batch written, and skip it, and so would a second call of the
 function for a batch. A second query would fence the first, before it is refused for its checkpoint, and both would fail.
+
+A cluster is known by its id: `bootstrap.servers` can be spelled in many ways.
 """
 
 from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
 from fencepost.api.errors import ConfigError
+from fencepost.spark.progress import NextStep
 from fencepost.spark.streaming_batch import StreamingBatch
 
 
-class Writers:
-    """Knows the function that writes a sink, a batch of the query in which it does, and the last call. Thread-safe."""
+class ClusterSink(NamedTuple):
+    """A sink by its name, and the id of its cluster."""
 
-    def __init__(self) -> None:
-        self._known: dict[Hashable, tuple[weakref.ref[Any], StreamingBatch]] = {}
-        self._calls: dict[Hashable, tuple[str, int, int]] = {}
+    cluster: str
+    name: str
+
+
+class Writers:
+    """Knows the function that writes a sink, a batch of the query in which it does, and that batch's DataFrame. Thread-safe.
+
+    `same_rows` tells whether two DataFrames of a batch are known to have the same rows.
+    """
+
+    def __init__(self, same_rows: Callable[[Any, Any], bool]) -> None:
+        self._same_rows = same_rows
+        self._known: dict[ClusterSink, tuple[weakref.ref[Any], StreamingBatch]] = {}
+        self._frames: dict[ClusterSink, tuple[StreamingBatch, Any]] = {}
         self._lock: Final = threading.Lock()
 
     def claim(
         self,
-        sink: str,
+        sink: ClusterSink,
         function: object,
         batch: StreamingBatch,
         *,
-        brokers: Hashable,
         is_running: Callable[[StreamingBatch], bool],
     ) -> None:
         """Make `function` the writer of a sink in the run of a query that `batch` is of.
@@ -38,45 +50,41 @@ class Writers:
         Raises ConfigError if another function writes the sink in the same run, or if another run does that `is_running`.
         """
         with self._lock:
-            former, known = self._known.get((brokers, sink), (lambda: None, batch))
+            former, known = self._known.get(sink, (lambda: None, batch))
             if known.run == batch.run and former() not in (None, function):
                 raise ConfigError(
-                    f"Two functions of exactly_once(...) write to sink {sink} in one query, so the second would find each "
-                    "batch written: give each a name of its own (name=...)",
+                    f"Two functions of exactly_once(...) write to sink {sink.name} in one query, so the second would find "
+                    "each batch written: give each a name of its own (name=...)",
                     name="name",
                 )
             if known.run != batch.run and is_running(known):
                 raise ConfigError(
-                    f"Sink {sink} is written by query {known.query}, which runs in this application: stop that query, or "
-                    "give this one's sink another name (name=...)",
+                    f"Sink {sink.name} is written by query {known.query}, which runs in this application: stop that query, "
+                    "or give this one's sink another name (name=...)",
                     name="name",
                 )
-            self._known[brokers, sink] = weakref.ref(function), batch
+            self._known[sink] = weakref.ref(function), batch
+            # Spark does not tell when a query has ended, and a DataFrame keeps the shuffle files of its batch.
+            self._frames = {key: used for key, used in self._frames.items() if is_running(used[0])}
 
-    @contextmanager
-    def call(self, sink: str, batch: StreamingBatch, plan: int, *, brokers: Hashable) -> Iterator[None]:
-        """Enclose a call for a batch, with a DataFrame whose plan has the hash `plan`. One that fails does not count.
+    def check_frame(self, sink: ClusterSink, batch: StreamingBatch, frame: object, step: NextStep) -> None:
+        """Check the DataFrame of a call for a batch, before the call does its `step`.
 
-        Raises ConfigError if the batch had a call with another DataFrame in the same run: its rows would be lost. With
-        the same DataFrame the user's code repeats the call.
+        What is in Kafka of a batch may be skipped in its first call of a run, when Spark runs the batch again, and in
+        further calls with the same rows. Raises ConfigError if it may be the rows of another call, which would hide
+        that those of this one are lost.
         """
-        key, new = (brokers, sink), (batch.run, batch.batch, plan)
         with self._lock:
-            former = self._calls.get(key)
-            if former is not None and former[:2] == new[:2] and former != new:
+            former, known = self._frames.get(sink, (None, None))
+            is_first = former is None or (former.run, former.batch) != (batch.run, batch.batch)
+            if is_first or step is NextStep.WRITE:
+                self._frames[sink] = batch, frame
+            elif not self._same_rows(known, frame):
                 raise ConfigError(
-                    f"The function of sink {sink} was called twice for batch {batch.batch}, with two DataFrames. A batch is "
-                    "one transaction, so only the rows of the first are in Kafka: write the second by a function of its "
-                    f"own with a name (name=...), and first.batch={batch.batch}",
+                    f"The function of sink {sink.name} was called twice for batch {batch.batch}, with two DataFrames, or "
+                    "with one that is read anew. A batch is one transaction, so only the rows of the first call are in "
+                    "Kafka. For the others use a function of its own, with a name (name=...) and "
+                    f"first.batch={batch.batch}. A union of all would be skipped for this batch, and is a way from batch "
+                    f"{batch.batch + 1} on",
                     name="name",
                 )
-            self._calls[key] = new
-        try:
-            yield
-        except BaseException:
-            with self._lock:
-                if former is None:
-                    del self._calls[key]
-                else:
-                    self._calls[key] = former
-            raise

@@ -17,7 +17,7 @@ from tests.support.topics import Topics, unique
 @pytest.fixture(scope="package")
 def spark() -> Iterator[SparkSession]:
     """One session for the folder."""
-    engine = SparkEngine({"spark.sql.shuffle.partitions": "2"})
+    engine = SparkEngine({"spark.sql.shuffle.partitions": "2", "spark.driver.maxResultSize": "32m"})
     yield engine.session()
     engine.stop()
 

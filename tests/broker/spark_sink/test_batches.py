@@ -1,4 +1,4 @@
-"""Micro-batches of exactly_once: one transaction each, with its progress; and how the rows of small ones are taken."""
+"""Micro-batches of exactly_once: one transaction each, with its progress."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 
 from fencepost.spark import ExactlyOnce, exactly_once
-from fencepost.spark.few_rows import few_rows
 from fencepost.spark.rows import record_columns
 from tests.support.checker import read_topic
-from tests.support.processes import wait_for
 from tests.support.spark_queries import FileQuery, functions, numbered, progress_of, texts
-from tests.support.topics import Topics, unique
+from tests.support.topics import Topics
 
 
 def test_each_micro_batch_is_one_transaction_with_its_progress(query: FileQuery, name: str, bootstrap_servers: str):
@@ -54,41 +52,6 @@ def test_keyed_rows_of_small_and_large_batches_keep_their_order(query: FileQuery
         by_key.setdefault(record.key, []).append(int(record.value or b""))
     expected = [*range(1), *range(2), *range(3), *range(500), *range(1_500), *range(500)]
     assert by_key == {str(k).encode(): [n for n in expected if n % 5 == k] for k in range(5)}
-
-
-@pytest.mark.parametrize("partitions", [1, 3, 12])
-def test_few_rows_are_taken_in_their_order_and_more_are_not(spark: SparkSession, partitions: int):
-    numbers = spark.range(0, 100, 1, partitions)
-    rows = few_rows(numbers, 100)
-    assert rows is not None
-    assert rows["id"].to_pylist() == list(range(100))
-    assert few_rows(numbers, 99) is None
-    none = few_rows(numbers.where("id < 0"), 99)
-    assert none is not None
-    assert none.num_rows == 0
-
-
-def test_few_rows_of_an_adaptive_plan_keep_their_order(spark: SparkSession):
-    sorted_rows = spark.range(0, 100, 1, 3).orderBy(F.col("id").desc())
-    rows = few_rows(sorted_rows, 100)
-    assert rows is not None
-    assert rows["id"].to_pylist() == list(range(99, -1, -1))
-    assert few_rows(sorted_rows, 99) is None
-
-
-def test_few_rows_take_one_job_of_one_stage(spark: SparkSession):
-    context, group = spark.sparkContext, unique("group")
-    tracker = context.statusTracker()
-    context.setLocalProperty("spark.jobGroup.id", group)
-    try:
-        few_rows(spark.range(0, 100_000, 1, 3), 1_000)
-        # Spark tells of jobs later, and in their order.
-        spark.range(1).toArrow()
-    finally:
-        context.setLocalProperty("spark.jobGroup.id", None)
-    wait_for(lambda: len(tracker.getJobIdsForGroup(group)) >= 2)
-    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
-    assert [len(job.stageIds) for job in jobs if job is not None] == [1, 1]
 
 
 def test_columns_of_records_need_no_select(spark: SparkSession, sink: ExactlyOnce):

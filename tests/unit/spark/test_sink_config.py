@@ -40,6 +40,9 @@ def test_options_without_a_value_count_as_unset():
         ({"value.serializer": "A"}, "value.serializer has no counterpart here"),
         ({"topic": "a b"}, "the name of a topic"),
         ({"name": "a/run=b"}, "must not contain /run="),
+        ({"name": "r "}, "name='r ' begins or ends with a blank"),
+        ({"kafka.name": "\u00a0r"}, "begins or ends with a blank: remove it"),
+        ({"name": " "}, "name is empty"),
         ({"name": "x" * 32_767}, "has 32767 characters, too many for a transactional id"),
         ({"first.batch": -1}, "at least 0"),
         ({"acks": "1"}, "acks=1 cannot be exactly-once"),
@@ -82,6 +85,14 @@ def test_a_run_is_its_text():
 def test_an_empty_run_is_refused(run: str):
     with pytest.raises(ConfigError, match="run is empty"):
         SinkConfig.from_options(SERVERS | {"topic": "t"}).key_of(run)
+
+
+@pytest.mark.parametrize("run", ["r ", " r", "r\n", "\tr", "r\u2003"])
+def test_a_run_with_a_blank_at_an_end_is_refused(run: str):
+    config = SinkConfig.from_options(SERVERS | {"topic": "t"})
+    with pytest.raises(ConfigError, match=r"run='.*' begins or ends with a blank: remove it"):
+        config.key_of(run)
+    assert config.key_of("a b").run == "a b"
 
 
 def test_a_single_write_to_topics_of_rows_has_a_key_too():

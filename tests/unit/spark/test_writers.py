@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+import operator
+import weakref
 
 import pytest
 
-from fencepost.api.errors import ConfigError, FencepostError
+from fencepost.api.errors import ConfigError
+from fencepost.spark.progress import NextStep
 from fencepost.spark.streaming_batch import StreamingBatch
-from fencepost.spark.writers import Writers
+from fencepost.spark.writers import ClusterSink, Writers
 
 
 class Function:
@@ -24,19 +27,19 @@ class Sinks:
 
     def __init__(self) -> None:
         self.running: set[str] = set()
-        self._writers = Writers()
+        self._writers = Writers(operator.is_)
 
-    def claim(self, function: object, query: str, run: str, *, sink: str = "orders", brokers: str = "one:9092") -> None:
+    def claim(self, function: object, query: str, run: str, *, sink: str = "orders", cluster: str = "one") -> None:
         self.running.add(run)
         self._writers.claim(
-            sink, function, batch(query, run), brokers=(brokers,), is_running=lambda known: known.run in self.running
+            ClusterSink(cluster, sink), function, batch(query, run), is_running=lambda known: known.run in self.running
         )
 
-    def call(self, plan: int, *, batch: int, run: str = "1", sink: str = "orders", fails: bool = False) -> None:
-        """One call of the function."""
-        with self._writers.call(sink, StreamingBatch("q", run, batch, None), plan, brokers="one:9092"):
-            if fails:
-                raise FencepostError("the batch failed")
+    def call(
+        self, frame: object, *, batch: int, step: NextStep, run: str = "1", sink: str = "orders", cluster: str = "one"
+    ) -> None:
+        """One call of the function, after a look at what is in Kafka."""
+        self._writers.check_frame(ClusterSink(cluster, sink), StreamingBatch("q", run, batch, None), frame, step)
 
 
 @pytest.fixture
@@ -51,7 +54,7 @@ def test_a_second_function_in_one_query_is_refused(sinks: Sinks):
     with pytest.raises(ConfigError, match="give each a name of its own"):
         sinks.claim(second, "q", "1")
     sinks.claim(second, "q", "1", sink="others")
-    sinks.claim(second, "q", "1", brokers="two:9092")
+    sinks.claim(second, "q", "1", cluster="two")
 
 
 def test_a_query_beside_a_running_one_is_refused(sinks: Sinks):
@@ -79,25 +82,39 @@ def test_a_function_that_is_gone_is_replaced_in_its_query(sinks: Sinks):
 
 
 def test_a_second_call_for_a_batch_with_another_dataframe_is_refused(sinks: Sinks):
-    sinks.call(1, batch=7)
+    sinks.call("a", batch=7, step=NextStep.WRITE)
     for _ in range(2):
         with pytest.raises(ConfigError, match="was called twice for batch 7, with two DataFrames"):
-            sinks.call(2, batch=7)
-    sinks.call(2, batch=7, sink="others")
-    sinks.call(2, batch=8)
+            sinks.call("b", batch=7, step=NextStep.SKIP)
+    sinks.call("b", batch=7, step=NextStep.SKIP, sink="others")
+    sinks.call("b", batch=7, step=NextStep.SKIP, cluster="two")
+    sinks.call("b", batch=8, step=NextStep.WRITE)
 
 
-def test_a_call_is_repeated_with_the_same_dataframe_or_by_the_next_run(sinks: Sinks):
-    sinks.call(1, batch=7)
-    sinks.call(1, batch=7)
-    sinks.call(2, batch=7, run="2")
+def test_a_second_call_is_refused_also_if_the_first_was_skipped(sinks: Sinks):
+    sinks.call("a", batch=7, step=NextStep.SKIP)
+    with pytest.raises(ConfigError, match="so only the rows of the first call are in Kafka"):
+        sinks.call("b", batch=7, step=NextStep.SKIP)
 
 
-def test_a_call_that_failed_does_not_count(sinks: Sinks):
-    with pytest.raises(FencepostError):
-        sinks.call(1, batch=7, fails=True)
-    sinks.call(2, batch=7)
-    with pytest.raises(FencepostError):
-        sinks.call(2, batch=7, fails=True)
+def test_a_call_is_repeated_with_the_same_rows_or_by_the_next_run(sinks: Sinks):
+    sinks.call("a", batch=7, step=NextStep.WRITE)
+    sinks.call("a", batch=7, step=NextStep.SKIP)
+    sinks.call("b", batch=7, step=NextStep.SKIP, run="2")
+
+
+def test_a_call_that_committed_nothing_does_not_count(sinks: Sinks):
+    sinks.call("a", batch=7, step=NextStep.WRITE)
+    sinks.call("b", batch=7, step=NextStep.WRITE)
     with pytest.raises(ConfigError):
-        sinks.call(1, batch=7)
+        sinks.call("a", batch=7, step=NextStep.SKIP)
+
+
+def test_a_dataframe_is_forgotten_when_its_query_has_ended(sinks: Sinks):
+    frame = Function()
+    sinks.call(frame, batch=7, step=NextStep.WRITE)
+    known = weakref.ref(frame)
+    del frame
+    sinks.claim(Function(), "p", "2", sink="others")
+    gc.collect()
+    assert known() is None
