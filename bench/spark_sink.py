@@ -49,6 +49,7 @@ from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.engine.engine import SparkEngine
 from fencepost.kafka.producer.idempotent import IdempotentProducer
 from fencepost.spark import exactly_once, write_kafka
+from fencepost.spark.batch_sizes import BatchSizes
 from fencepost.spark.frame_write import FrameWrite
 from fencepost.spark.rows import pipeline_for
 from fencepost.spark.sink_config import SinkConfig
@@ -109,7 +110,7 @@ class Bench:
                 batch=f"batch {batch}",
                 gate=SinkTopicGate(topic, config),
                 start=batch,
-                may_be_small=False,
+                sizes=BatchSizes(),
             ).write(frame)
 
         return writer.foreachBatch(write)
