@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import unquote
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import ConfigError
@@ -17,6 +18,8 @@ _DRIVERS: Final = {
     "sqlserver": "com.microsoft.sqlserver.jdbc.SQLServerDriver",
 }
 _SQLITE: Final = "jdbc:sqlite:"
+_RESOURCE: Final = ":resource:"
+_FILE_URI: Final = "file:"
 
 
 def driver_class(url: str) -> str:
@@ -33,9 +36,25 @@ def driver_class(url: str) -> str:
 def check_url(url: str, allowed: AllowedPaths) -> None:
     """Raise ConfigError for a database that is not known, or whose file may not be read."""
     driver_class(url)
-    if url.startswith(_SQLITE):
-        path = url.removeprefix(_SQLITE).removeprefix("file:").partition("?")[0]
+    if url.lower().startswith(_SQLITE):
         try:
-            allowed.check(path)
+            allowed.check(_sqlite_file(url[len(_SQLITE) :]))
         except ConfigError as error:
             raise ConfigError(f"The property {URL} is refused. {error}", name=URL) from None
+
+
+def _sqlite_file(name: str) -> str:
+    """Return the path that SQLite opens for a name (https://www.sqlite.org/uri.html). Raises ConfigError."""
+    if name.lower().startswith(_RESOURCE):
+        raise ConfigError(f"{_RESOURCE} has the driver fetch a URL: give the path of the database's file")
+    path = name.partition("?")[0]
+    if not path.startswith(_FILE_URI):
+        return path
+    path = path.removeprefix(_FILE_URI).partition("#")[0]
+    if path.startswith("//"):
+        # A host, which is empty or localhost.
+        path = "/" + path[2:].partition("/")[2]
+    path = unquote(path)
+    if "\0" in path:
+        raise ConfigError("The path of the database's file has a NUL, at which SQLite ends it: remove %00")
+    return path

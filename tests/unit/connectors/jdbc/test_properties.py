@@ -76,9 +76,24 @@ def test_a_file_of_a_url_must_be_allowed(tmp_path: Path) -> None:
 def test_a_database_in_a_file_must_be_allowed_and_an_unknown_one_is_refused(tmp_path: Path) -> None:
     allowed = AllowedPaths.of([str(tmp_path)])
 
-    for url in (f"jdbc:sqlite:{tmp_path}/a.db", f"jdbc:sqlite:file:{tmp_path}/a.db?mode=ro", "jdbc:mariadb://db/shop"):
+    for url in (
+        f"jdbc:sqlite:{tmp_path}/a.db",
+        f"jdbc:sqlite:file:{tmp_path}/a.db?mode=ro",
+        f"jdbc:sqlite:file://localhost{tmp_path}/a%20b.db#part",
+        "jdbc:mariadb://db/shop",
+    ):
         check_url(url, allowed)
-    for url in ("jdbc:sqlite:/etc/a.db", "jdbc:sqlite:file:/etc/a.db", "jdbc:h2:file:/etc/a"):
+    for url in (
+        "jdbc:sqlite:/etc/a.db",
+        "JDBC:sqlite:/etc/a.db",
+        "jdbc:sqlite:file:/etc/a.db",
+        "jdbc:sqlite:file:///etc/a.db",
+        f"jdbc:sqlite:file:{tmp_path}/sub%2f..%2f..%2fa.db",
+        f"jdbc:sqlite:file:{tmp_path}/a.db%00",
+        f"jdbc:sqlite::resource:file:{tmp_path}/a.db",
+        "jdbc:sqlite::RESOURCE:http://db/a.db",
+        "jdbc:h2:file:/etc/a",
+    ):
         with pytest.raises(ConfigError, match=r"The property connection.url is (refused|for a database 'h2')"):
             check_url(url, allowed)
 
