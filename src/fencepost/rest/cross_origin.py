@@ -24,10 +24,14 @@ _HOST: Final = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[^:\[\]/@]+?)\.?(?::(?P<
 _ORIGIN: Final = re.compile(r"(?P<scheme>https?)://(?P<address>.*)")
 _PORTS: Final = {"http": "80", "https": "443"}
 
+_PAGE: Final = "/ui"
+
 _FETCH_SITE: Final = "Sec-Fetch-Site"
 _FETCH_MODE: Final = "Sec-Fetch-Mode"
 _FETCH_DESTINATION: Final = "Sec-Fetch-Dest"
-_OF_OTHERS: Final = ("cross-site", "same-site")
+_OWN_SITE: Final = "same-origin"
+# A browser's user typed the address, or opened a bookmark.
+_NO_SITE: Final = "none"
 
 # As Connect's server has them, with the header for a password in addition.
 _METHODS: Final = ("GET", "POST", "HEAD")
@@ -57,7 +61,10 @@ def access(config: CrossOrigin, own: OwnAddresses) -> Middleware:
     @web.middleware
     async def checked(request: web.Request, handler: Handler) -> web.StreamResponse:
         _check_host(request, config, own)
-        origin = request.headers.get(hdrs.ORIGIN)
+        origins = request.headers.getall(hdrs.ORIGIN, [])
+        origin = origins[0] if origins else None
+        if len(origins) > 1:
+            raise _refused("pages of several origins")
         if origin is None:
             _check_site(request, config)
         elif not is_allowed(origin, config):
@@ -137,18 +144,25 @@ def _came_to(request: web.Request) -> Address | None:
 
 def _check_origin(request: web.Request, origin: str, own: OwnAddresses) -> None:
     # Browsers alone set it, whatever a proxy does to the header Host.
-    if request.headers.get(_FETCH_SITE) == "same-origin":
+    if request.headers.getall(_FETCH_SITE, []) == [_OWN_SITE]:
         return
     if not is_own(origin, request.headers.get(hdrs.HOST, ""), own):
         raise _refused(f"a page of {_shown(origin)}")
 
 
 def _check_site(request: web.Request, config: CrossOrigin) -> None:
-    """Refuse a request without an Origin that a page of another site sent, such as one for an image; not a link."""
+    """Refuse a request without an Origin that a page of another site sent, such as one for an image; not a link to the page."""
     headers = request.headers
+    sites = headers.getall(_FETCH_SITE, [])
+    if ANY in config.origins or all(site in (_OWN_SITE, _NO_SITE) for site in sites):
+        return
     follows_link = headers.get(_FETCH_MODE) == "navigate" and headers.get(_FETCH_DESTINATION) == "document"
-    if headers.get(_FETCH_SITE) in _OF_OTHERS and not follows_link and ANY not in config.origins:
+    if not (follows_link and request.method in (hdrs.METH_GET, hdrs.METH_HEAD) and _is_page(request.path)):
         raise _refused("a page of another site")
+
+
+def _is_page(path: str) -> bool:
+    return path.rstrip("/") == _PAGE
 
 
 def _refused(whose: str) -> web.HTTPForbidden:

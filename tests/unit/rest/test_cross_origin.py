@@ -63,6 +63,16 @@ def test_a_request_for_what_a_page_embeds_is_refused(api: Api, method: str, path
     assert api.request(method, path, headers=frame).status == 403
 
 
+@pytest.mark.parametrize(("method", "path"), [("DELETE", "/connectors/c"), ("GET", "/connectors"), ("POST", "/ui")])
+def test_a_link_of_another_site_leads_nowhere_else(api: Api, method: str, path: str):
+    assert api.request(method, path, headers=LINK).status == 403
+
+
+@pytest.mark.parametrize("site", ["CROSS-SITE", "cross-site, same-origin", "same-site", "anything"])
+def test_a_request_of_an_unknown_site_is_refused(api: Api, site: str):
+    assert api.get("/connectors", headers={"Sec-Fetch-Site": site}).status == 403
+
+
 def test_a_link_of_another_site_leads_to_the_page(api: Api):
     assert api.get("/ui/", headers=LINK).status == 200
 
