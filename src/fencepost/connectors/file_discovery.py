@@ -12,7 +12,7 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -29,6 +29,8 @@ FILES: Final = "files"
 ORDERS: Final = ("name", "time")
 
 _NO_FILE: Final = (errno.ENOENT, errno.ELOOP)
+
+_ANY_DIRECTORIES: Final = "**"
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 
@@ -78,7 +80,7 @@ class Discovery:
 
     def _of_pattern(self, pattern: str, known: set[str]) -> list[str]:
         changed = {}
-        for match in glob.glob(pattern, recursive=True):  # noqa: PTH207 - Path.glob refuses absolute patterns
+        for match in dict.fromkeys(_matches(pattern)):
             try:
                 status = os.stat(match)  # noqa: PTH116 - spares making a Path for each file
             except OSError as error:
@@ -128,6 +130,43 @@ class Discovery:
 def is_pattern(path: str) -> bool:
     """Return whether a path is a pattern: it has a *, ? or [, and there is no file of just this name."""
     return glob.has_magic(path) and not os.path.lexists(path)
+
+
+def _matches(pattern: str) -> Iterator[str]:
+    """Yield the paths of a pattern in which a part ** stands for any number of directories. Links may lead back."""
+    parts = pattern.split("/")
+    if _ANY_DIRECTORIES not in parts:
+        yield from glob.iglob(pattern)  # noqa: PTH207 - Path.glob refuses absolute patterns
+        return
+    at = parts.index(_ANY_DIRECTORIES)
+    before, after = "/".join(parts[:at]), parts[at + 1 :]
+    if at and not before:
+        before = "/"
+    # As in a shell, ** at the end also stands for all files in these directories.
+    rest = "/".join(after) or "*"
+    for root in glob.iglob(before) if before else [before]:  # noqa: PTH207 - see above
+        for directory in _directories(root):
+            yield from _matches(os.path.join(glob.escape(directory), rest))  # noqa: PTH118 - keeps a relative path as it is
+
+
+def _directories(directory: str, above: frozenset[tuple[int, int]] = frozenset()) -> Iterator[str]:
+    """Yield a directory and those below it, also behind links, but none inside of itself. `above` are those it is in."""
+    try:
+        status = os.stat(directory or os.curdir)  # noqa: PTH116 - spares making a Path for each directory
+        if not stat.S_ISDIR(status.st_mode) or (identity := (status.st_dev, status.st_ino)) in above:
+            return
+        with os.scandir(directory or os.curdir) as entries:
+            inside = [
+                entry.name
+                for entry in entries
+                if not entry.name.startswith(".") and (entry.is_symlink() or entry.is_dir())
+            ]
+    except OSError:
+        # Removed since, or closed to the worker; a link to nothing.
+        return
+    yield directory
+    for name in inside:
+        yield from _directories(os.path.join(directory, name), above | {identity})  # noqa: PTH118 - see above
 
 
 def _check_no_url(path: str) -> None:

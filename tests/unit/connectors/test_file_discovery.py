@@ -84,6 +84,33 @@ def test_a_name_with_the_characters_of_a_pattern_is_a_name_if_there_is_such_a_fi
     assert Discovery((file,), ANYWHERE).find() == [file]
 
 
+def test_links_that_lead_back_are_followed_once(tmp_path: Path) -> None:
+    for folder in ("a", "b/c"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "x.csv").touch()
+    for number in range(3):
+        (tmp_path / "a" / f"back{number}").symlink_to(tmp_path)
+        (tmp_path / "b" / f"loop{number}").symlink_to(tmp_path / "b")
+    (tmp_path / "link").symlink_to(tmp_path / "b" / "c")
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / ".hidden" / "x.csv").touch()
+
+    found = {str(Path(file).relative_to(tmp_path)) for file in Discovery([f"{tmp_path}/**/x.csv"], ANYWHERE).find()}
+
+    assert found == {"a/x.csv", "b/c/x.csv", "link/x.csv"}
+    assert {str(Path(file).relative_to(tmp_path)) for file in Discovery([f"{tmp_path}/**"], ANYWHERE).find()} == found
+
+
+def test_a_relative_pattern_finds_files_at_any_depth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    for file in ("x.csv", "a/x.csv", "a/b/x.csv", "a/b/y.txt"):
+        (tmp_path / file).touch()
+    monkeypatch.chdir(tmp_path)
+
+    assert Discovery(["**/x.csv"], ANYWHERE).find() == ["a/b/x.csv", "a/x.csv", "x.csv"]
+    assert Discovery(["*/**/b/**"], ANYWHERE).find() == ["a/b/x.csv", "a/b/y.txt"]
+
+
 def test_a_file_of_a_pattern_is_found_once_it_has_settled(tmp_path: Path) -> None:
     old, young = touch(tmp_path / "old", 100), touch(tmp_path / "young", 109)
     now = 110.0
