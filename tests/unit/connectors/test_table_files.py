@@ -483,6 +483,7 @@ def test_avro_values_beyond_their_types_are_bad_rows_and_not_rounded(path: Path)
     rows, refused = refused_of(path, "avro")
     assert rows == [{"p": Decimal("12.34"), "n": 1}, {"p": Decimal("-99.99"), "n": -(2**31)}]
     assert [row.place["row"] for row in refused] == ["1", "2"]
+    assert [row.raw for row in refused] == [b'{"p": "1234.56", "n": 2}', b'{"p": "12.34", "n": 2147483648}']
 
 
 def test_nanoseconds_are_cut_off_downwards_before_1970_and_wherever_they_are(path: Path) -> None:
