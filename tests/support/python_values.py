@@ -67,7 +67,11 @@ def json_value(kind: str, text: str) -> Any:
 def _is_zero_with_exponent(text: str) -> bool:
     """Whether the parser refuses a number for an exponent that only a zero can have in a DOUBLE."""
     mantissa, _, exponent = text.lower().partition("e")
-    return text not in ("true", "false") and float(text) == 0 and int(exponent or 0) - len(mantissa.partition(".")[2]) > 308
+    return (
+        text not in ("true", "false")
+        and float(text) == 0
+        and int(exponent or 0) - len(mantissa.partition(".")[2]) > 308
+    )
 
 
 def _value(kind: str, text: str) -> Any:
