@@ -44,6 +44,12 @@ def not_blank(name: str, value: Any) -> None:
         raise ConfigError(f"The property {name} is empty: give it a value, or remove it", name=name)
 
 
+def not_empty(name: str, value: Any) -> None:
+    """Raise ConfigError for a list of names that has none, or an empty one."""
+    if not value or not all(value):
+        raise ConfigError(f"The property {name} must be a list of names, none of them empty", name=name)
+
+
 def no_control_characters(name: str, value: Any) -> None:
     """Allow text that can stand in a URL or a topic's key: not empty, no control characters."""
     not_blank(name, value)

@@ -12,7 +12,7 @@ from pyspark.sql import types as t
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError
-from fencepost.config.validators import not_blank
+from fencepost.config.validators import not_blank, not_empty
 from fencepost.transforms.base import PartTransformation, define_null_default, planned_by_schema
 from fencepost.transforms.field_paths import (
     FieldPath,
@@ -188,7 +188,9 @@ class MaskField(PartTransformation):
     definitions = define_syntax(
         define_null_default(
             ConfigDef()
-            .define("fields", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The fields to mask.")
+            .define(
+                "fields", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The fields to mask.", validator=not_empty
+            )
             .define("replacement", _Type.STRING, None, _Importance.LOW, "The value for texts and numbers.")
         )
     )

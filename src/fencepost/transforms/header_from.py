@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
@@ -11,16 +11,11 @@ from pyspark.sql import types as t
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError
-from fencepost.config.validators import one_of
+from fencepost.config.validators import not_empty, one_of
 from fencepost.transforms.base import PartTransformation, define_null_default, planned_by_schema, text
 from fencepost.transforms.field_paths import content_at, define_syntax, field_path, without
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
-
-
-def _not_empty(name: str, value: Any) -> None:
-    if not value or not all(value):
-        raise ConfigError(f"The property {name} must be a list of names, none of them empty", name=name)
 
 
 @planned_by_schema
@@ -34,10 +29,10 @@ class HeaderFrom(PartTransformation):
 
     definitions = define_syntax(define_null_default(
         ConfigDef()
-        .define("fields", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The fields.", validator=_not_empty)
+        .define("fields", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The fields.", validator=not_empty)
         .define(
             "headers", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH,
-            "The names of the headers, in the order of fields.", validator=_not_empty,
+            "The names of the headers, in the order of fields.", validator=not_empty,
         )
         .define(
             "operation", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,

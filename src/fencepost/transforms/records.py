@@ -11,7 +11,7 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
-from fencepost.config.validators import not_blank
+from fencepost.config.validators import not_blank, not_empty
 from fencepost.transforms.base import (
     PartTransformation,
     RecordTransformation,
@@ -83,7 +83,9 @@ class ValueToKey(PartTransformation):
 
     definitions = define_syntax(
         define_null_default(
-            ConfigDef().define("fields", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The fields.")
+            ConfigDef().define(
+                "fields", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The fields.", validator=not_empty
+            )
         )
     )
 
@@ -129,7 +131,9 @@ class InsertHeader(RecordTransformation):
 class DropHeaders(RecordTransformation):
     """Removes headers by their names."""
 
-    definitions = ConfigDef().define("headers", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH, "Their names.")
+    definitions = ConfigDef().define(
+        "headers", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH, "Their names.", validator=not_empty
+    )
 
     def apply(self, records: DataFrame) -> DataFrame:
         """Return the records with the remaining headers."""

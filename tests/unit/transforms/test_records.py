@@ -108,3 +108,11 @@ def test_steps_apply_in_their_order(spark: SparkSession) -> None:
     )
     assert applied(spark, LINES, *chain) == [{"line": "a", "topic": "app-logs"}, {"line": None, "topic": "metrics"}]
     assert applied(spark, LINES, *chain, column="topic") == ["all", "all"]
+
+
+@pytest.mark.parametrize(
+    ("name", "listed"), [("MaskField$Value", "fields"), ("DropHeaders", "headers"), ("ValueToKey", "fields")]
+)
+def test_a_list_without_names_is_refused(name: str, listed: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{listed} must be a list of names, none of them empty"):
+        step(name, {listed: ""})
