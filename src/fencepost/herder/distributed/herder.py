@@ -111,7 +111,8 @@ class DistributedHerder(Herder):
         parts = self._parts
         administration = admin_config(parts.config, None)
         self._cluster_id = await parts.run(cluster_id, parts.worker.clients, parts.config)
-        await parts.run(require_internal_topics, parts.worker.clients, parts.config)
+        if not all(topic.created for topic in parts.config.internal_topics):
+            await parts.run(require_internal_topics, parts.worker.clients, parts.config)
         starting: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(parts.run(parts.worker.start)),
             asyncio.wrap_future(parts.configs.start(administration)),
