@@ -20,6 +20,9 @@ from tests.support.checker import read_topic
 from tests.support.processes import wait_for
 from tests.support.topics import Topics, unique
 
+# A check kills real workers many times.
+pytestmark = pytest.mark.timeout(1800)
+
 ROOT = Path(__file__).parents[2]
 FILES = "fencepost.connectors.file_source.FileSourceConnector"
 STREAMS = "tests.conformance.streams.StreamsConnector"
