@@ -78,9 +78,7 @@ def requesting(commit_after: int) -> OnPoll:
 def test_offsets_of_dropped_records_wait_for_the_end_if_the_interval_is_long(
     patient: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):
-    task, seen = patient.started(
-        name, topic, {"limit": 50, "messages.per.poll": 10} | DROP_ALL, stop_at_end=True
-    )
+    task, seen = patient.started(name, topic, {"limit": 50, "messages.per.poll": 10} | DROP_ALL, stop_at_end=True)
     assert task.join(480)
     assert task.state is State.STOPPED, task.error
     assert seen.committed == list(range(1, 51))
@@ -94,8 +92,10 @@ def test_a_source_whose_records_are_all_dropped_advances_while_it_runs(
 ):
     task, seen = prompt.started(name, topic, {"limit": 30, "messages.per.poll": 10} | DROP_ALL)
     wait_for(
-        lambda: read_offsets(bootstrap_servers, prompt.offsets_topic, name)[-1:]
-        == [({"task.id": f"{name}-0"}, {"saved": 30})],
+        lambda: (
+            read_offsets(bootstrap_servers, prompt.offsets_topic, name)[-1:]
+            == [({"task.id": f"{name}-0"}, {"saved": 30})]
+        ),
         what="the offset of the last dropped record",
     )
     assert task.state is State.RUNNING
