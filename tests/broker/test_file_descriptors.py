@@ -165,6 +165,7 @@ def test_tasks_that_do_not_fit_wait_until_the_limit_is_raised(worker: Worker, gr
     _limit(worker, None)
 
     worker.wait_for_states(topic, *["RUNNING"] * (TASKS + 1))
+    wait_for(lambda: len(_ends(group, topic)) == TASKS, what="all tasks have committed")
     assert worker.request("PUT", f"/connectors/{topic}/stop").status == 204
     worker.wait_for_states(topic, "STOPPED")
     _assert_exactly_once(group, topic)
@@ -206,11 +207,12 @@ def _end(group: Group, topic: str) -> int:
     return len(read_topic(group.settings["bootstrap.servers"], topic))
 
 
+def _ends(group: Group, name: str) -> list[tuple[str, int]]:
+    offsets = read_offsets(group.settings["bootstrap.servers"], group.settings["offset.storage.topic"], name)
+    return [(partition["task"], offset["seq"]) for partition, offset in offsets if offset]
+
+
 def _assert_exactly_once(group: Group, name: str) -> None:
-    servers = group.settings["bootstrap.servers"]
-    offsets = read_offsets(servers, group.settings["offset.storage.topic"], name)
-    ends = [(partition["task"], offset["seq"]) for partition, offset in offsets if offset]
-    values = [json.loads(record.value or b"") for record in read_topic(servers, name)]
+    values = [json.loads(record.value or b"") for record in read_topic(group.settings["bootstrap.servers"], name)]
     found = [(value["task"], value["seq"]) for value in values]
-    assert_exactly_once(found, [(task, seq) for task, end in ends for seq in range(1, end + 1)])
-    assert len(ends) == TASKS
+    assert_exactly_once(found, [(task, seq) for task, end in _ends(group, name) for seq in range(1, end + 1)])
