@@ -17,7 +17,7 @@ from fencepost.runtime.state import State
 from tests.broker.engine.test_error_handling import TRANSFORM, PickyConverter, converter
 from tests.support.checker import Record, read_offsets, read_topic
 from tests.support.sequence_source import seqs
-from tests.support.task_runner import TaskRunner
+from tests.support.task_runner import TaskRunner, wait_for_state
 from tests.support.topics import Topics, unique
 
 ROWS = 60
@@ -109,6 +109,27 @@ def _spoiled(_: Any, records: Sequence[SourceRecord]) -> list[SourceRecord]:
         replace(record, value="refuse this", key="k") if record.source_offset["saved"] in (3, 8) else record
         for record in records
     ]
+
+
+def test_a_batch_of_dead_letters_alone_is_committed_with_its_offsets(
+    runner: TaskRunner, bootstrap_servers: str, topics: Topics
+):
+    name, topic, dead = unique("connector"), topics.create(), topics.create()
+    config = {"messages.per.poll": 4, "errors.tolerance": "all", "errors.deadletterqueue.topic.name": dead}
+    task, seen = runner.task(name, topic, config | converter(PickyConverter))
+
+    def refuse_then_fail(_: Any, records: Sequence[SourceRecord]) -> list[SourceRecord]:
+        if records[0].source_offset["saved"] > 4:
+            raise RuntimeError("the source broke")
+        return [replace(record, value="refuse this", key="k") for record in records]
+
+    seen.on_poll = refuse_then_fail
+    task.start()
+    wait_for_state(task, State.FAILED)
+    assert task.join(120)
+    assert len(read_topic(bootstrap_servers, dead)) == 4
+    # Without the offset, the next start would write the letters again.
+    assert read_offsets(bootstrap_servers, runner.offsets_topic, name) == [({"task.id": f"{name}-0"}, {"saved": 4})]
 
 
 @pytest.mark.parametrize("refusing", [converter(PickyConverter), TRANSFORM], ids=["converter", "transform"])

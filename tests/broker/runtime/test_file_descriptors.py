@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import resource
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +29,12 @@ TASKS = 30
 ROOM = 60
 MOST_LOGGED_BYTES = 300_000
 REQUESTS = 30
+FEW = 110
+PARTS_OF_REQUESTS = (
+    b"",
+    b"GET /connectors HTTP/1.1\r\nHo",
+    b"POST /connectors HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
+)
 
 
 class GreedyTask(SourceTask):
@@ -105,16 +112,46 @@ def _all_answered(worker: Worker) -> bool:
         return all(worker.request("GET", path).status == 200 for path in ("/health", "/connectors"))
 
 
-def test_a_worker_starts_with_the_hard_limit_of_open_files(group: Group) -> None:
+@contextlib.contextmanager
+def _limited(group: Group, soft: int, hard: int) -> Iterator[Worker]:
+    """A worker that is started with these limits."""
     port = free_ports(1)[0]
     file = group.folder / "limited.properties"
     lines = group.settings | {"listeners": f"http://127.0.0.1:{port}"}
     file.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
     program = [sys.executable, "-m", "fencepost", "worker", str(file)]
-    command = ["/bin/sh", "-c", 'ulimit -Sn 100; ulimit -Hn 900; exec "$@"', "sh", *program]
+    command = ["/bin/sh", "-c", f'ulimit -Sn {soft}; ulimit -Hn {hard}; exec "$@"', "sh", *program]
     with Process(command, group.folder / "limited.log", environment=dict(NO_JAVA)) as process:
-        Worker(process, port).wait_until_healthy()
-        assert psutil.Process(process.pid).rlimit(resource.RLIMIT_NOFILE) == (900, 900)
+        worker = Worker(process, port)
+        worker.wait_until_healthy()
+        yield worker
+
+
+def test_a_worker_starts_with_the_hard_limit_of_open_files(group: Group) -> None:
+    with _limited(group, 100, 900) as worker:
+        assert psutil.Process(worker.process.pid).rlimit(resource.RLIMIT_NOFILE) == (900, 900)
+
+
+def test_clients_that_send_no_whole_request_stop_neither_requests_nor_tasks(group: Group, topic: str) -> None:
+    with _limited(group, FEW, FEW) as worker, contextlib.ExitStack() as stack:
+        assert worker.request("PUT", f"/connectors/{topic}/config", good(topic, tasks="1")).status == 201
+        worker.wait_for_states(topic, "RUNNING", "RUNNING")
+        address = ("127.0.0.1", worker.port)
+        page = stack.enter_context(socket.create_connection(address, timeout=60))
+        page.sendall(b"GET /ui/api/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert b"200" in page.recv(15)
+
+        for number in range(FEW * 2):
+            waiting = stack.enter_context(socket.create_connection(address, timeout=60))
+            waiting.sendall(PARTS_OF_REQUESTS[number % len(PARTS_OF_REQUESTS)])
+
+        assert all(_all_answered(worker) for _ in range(REQUESTS))
+        before = _end(group, topic)
+        wait_for(lambda: _end(group, topic) > before, what="the task goes on")
+        while b"data: " not in page.recv(1_000):
+            pass
+        worker.wait_for_states(topic, "RUNNING", "RUNNING")
+        assert worker.process.log_file.stat().st_size < MOST_LOGGED_BYTES
 
 
 def test_tasks_that_do_not_fit_wait_until_the_limit_is_raised(worker: Worker, group: Group, topic: str) -> None:
@@ -128,6 +165,7 @@ def test_tasks_that_do_not_fit_wait_until_the_limit_is_raised(worker: Worker, gr
     _limit(worker, None)
 
     worker.wait_for_states(topic, *["RUNNING"] * (TASKS + 1))
+    wait_for(lambda: len(_ends(group, topic)) == TASKS, what="all tasks have committed")
     assert worker.request("PUT", f"/connectors/{topic}/stop").status == 204
     worker.wait_for_states(topic, "STOPPED")
     _assert_exactly_once(group, topic)
@@ -165,11 +203,16 @@ def test_requests_are_answered_while_a_connector_has_opened_all_files(worker: Wo
     assert worker.process.log_file.stat().st_size < MOST_LOGGED_BYTES
 
 
+def _end(group: Group, topic: str) -> int:
+    return len(read_topic(group.settings["bootstrap.servers"], topic))
+
+
+def _ends(group: Group, name: str) -> list[tuple[str, int]]:
+    offsets = read_offsets(group.settings["bootstrap.servers"], group.settings["offset.storage.topic"], name)
+    return [(partition["task"], offset["seq"]) for partition, offset in offsets if offset]
+
+
 def _assert_exactly_once(group: Group, name: str) -> None:
-    servers = group.settings["bootstrap.servers"]
-    offsets = read_offsets(servers, group.settings["offset.storage.topic"], name)
-    ends = [(partition["task"], offset["seq"]) for partition, offset in offsets if offset]
-    values = [json.loads(record.value or b"") for record in read_topic(servers, name)]
+    values = [json.loads(record.value or b"") for record in read_topic(group.settings["bootstrap.servers"], name)]
     found = [(value["task"], value["seq"]) for value in values]
-    assert_exactly_once(found, [(task, seq) for task, end in ends for seq in range(1, end + 1)])
-    assert len(ends) == TASKS
+    assert_exactly_once(found, [(task, seq) for task, end in _ends(group, name) for seq in range(1, end + 1)])

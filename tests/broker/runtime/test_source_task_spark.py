@@ -64,7 +64,7 @@ def _emptied(seq: int) -> Any:
     return empty
 
 
-def test_t25_dropped_records_are_reported_without_metadata_or_offsets(
+def test_t25_dropped_records_are_reported_without_metadata_and_with_offsets(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):
     """T25, A3."""
@@ -77,9 +77,9 @@ def test_t25_dropped_records_are_reported_without_metadata_or_offsets(
     assert seqs(values(read_topic(bootstrap_servers, topic)), name) == list(range(1, 16))
     assert seen.committed == list(range(1, 31))
     assert [seq for seq, metadata in sorted(seen.metadata.items()) if metadata is None] == list(range(16, 31))
-    # The second batch's last record that was kept; the third batch, all dropped, wrote no offset.
+    # The second batch's offset is its last record's, although that was dropped; the third batch's waited for the end.
     saved = [record.value for record in read_topic(bootstrap_servers, runner.offsets_topic) if name in str(record.key)]
-    assert saved == [b'{"saved":10}', b'{"saved":15}']
+    assert saved == [b'{"saved":10}', b'{"saved":20}', b'{"saved":30}']
 
 
 def test_a_transaction_of_dropped_records_only_is_fine(
@@ -93,7 +93,7 @@ def test_a_transaction_of_dropped_records_only_is_fine(
     assert task.state is State.STOPPED, task.error
     assert seen.committed == list(range(1, 11))
     assert read_topic(bootstrap_servers, topic, isolation="read_uncommitted") == []
-    assert read_offsets(bootstrap_servers, runner.offsets_topic, name) == []
+    assert read_offsets(bootstrap_servers, runner.offsets_topic, name) == [({"task.id": f"{name}-0"}, {"saved": 10})]
 
 
 def test_d5_a_transform_that_routes_records_to_the_own_offsets_topic_fails_the_task(

@@ -163,10 +163,24 @@ GUARDS = (
     ),
     Guard(
         "the file descriptors that are kept for requests",
-        "rest/accept_failures.py",
-        "    def _failed(self) -> None:\n        self._release()\n",
-        "    def _failed(self) -> None:\n",
-        "tests/unit/rest/test_accept_failures.py::test_connections_are_accepted_when_all_other_files_are_open",
+        "rest/spare_descriptors.py",
+        'until there are enough again."""\n        self._close()\n',
+        'until there are enough again."""\n',
+        "tests/unit/rest/test_connections.py::test_connections_are_accepted_when_all_other_files_are_open",
+    ),
+    Guard(
+        "the bound of connections to the REST API",
+        "rest/connections.py",
+        "while len(self._open) > file_descriptors.for_requests():",
+        "while False:",
+        "tests/unit/rest/test_connections.py::test_tls_handshakes_that_wait_for_their_clients_leave_room_for_others",
+    ),
+    Guard(
+        "the time to send a request",
+        "rest/protocol.py",
+        ", keepalive_timeout=HEAD_TIMEOUT_SECONDS",
+        "",
+        "tests/unit/rest/test_connections.py::test_a_request_in_progress_may_take_longer_than_its_head",
     ),
     Guard(
         "the refusal of requests from pages of other sites",

@@ -8,9 +8,24 @@ GUARDS = (
     Guard(
         "the offsets of dead letters",
         "runtime/task/writes.py",
-        "if sent is not None or position in result.lettered",
-        "if sent is not None",
-        "tests/broker/engine/test_dead_letters.py::test_polled_records_that_are_refused_are_dead_letters_with_their_offsets",
+        "self._only_drops = self._only_drops and not result.topics",
+        "self._only_drops = self._only_drops and not result.written",
+        "tests/broker/engine/test_dead_letters.py::test_a_batch_of_dead_letters_alone_is_committed_with_its_offsets",
+    ),
+    Guard(
+        "the offsets of dropped records that are committed at an interval",
+        "runtime/task/writes.py",
+        "waits = self._only_drops and not final and started < self._flush_at",
+        "waits = self._only_drops and not final",
+        "tests/broker/runtime/test_dropped_offsets.py::test_a_source_whose_records_are_all_dropped_advances_while_it_runs",
+    ),
+    Guard(
+        "a connector's open transaction, which offsets of dropped records must not end",
+        "runtime/task/writes.py",
+        "return not self._open and len(self._offsets) > 0 and (",
+        "return len(self._offsets) > 0 and (",
+        "tests/broker/runtime/test_dropped_offsets.py::"
+        "test_a_connectors_open_transaction_is_not_cut_by_offsets_of_dropped_records",
     ),
     Guard(
         "the edge around a task's poll",

@@ -142,6 +142,16 @@ def test_the_slot_of_quiet_tables_advances(source: PostgresSource, database: Dat
             wait_for(lambda now=now: _advanced(database, source, now), what=f"the slot to pass {now}")
 
 
+def test_the_slot_advances_if_a_transform_drops_every_event(source: PostgresSource, database: Database):
+    database.execute("create table t(id int primary key)")
+    source.change(transforms="drop", transforms_drop_type="Filter")
+    with source.start(once=False):
+        wait_for(lambda: database.execute("select 1 from pg_stat_replication"), what="the stream")
+        database.execute("insert into t select generate_series(1, 1000)")
+        ((now,),) = database.execute("select pg_current_wal_flush_lsn()")
+        wait_for(lambda: _advanced(database, source, now), what=f"the slot to pass {now}")
+
+
 def _advanced(database: Database, source: PostgresSource, position: str) -> bool:
     wanted = "select 1 from pg_replication_slots where slot_name = %s and confirmed_flush_lsn >= %s"
     return bool(database.execute(wanted, [source.slot, position]))
