@@ -49,11 +49,11 @@ from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.engine.engine import SparkEngine
 from fencepost.kafka.producer.idempotent import IdempotentProducer
 from fencepost.spark import exactly_once, write_kafka
-from fencepost.spark.batch_sizes import BatchSizes
-from fencepost.spark.frame_write import FrameWrite
-from fencepost.spark.rows import pipeline_for
-from fencepost.spark.sink_config import SinkConfig
-from fencepost.spark.topic_gate import SinkTopicGate
+from fencepost.spark.config.sink_config import SinkConfig
+from fencepost.spark.frame.batch_sizes import BatchSizes
+from fencepost.spark.frame.frame_write import FrameWrite
+from fencepost.spark.frame.rows import pipeline_for
+from fencepost.spark.frame.topic_gate import SinkTopicGate
 from file_to_kafka import HEAP, settings, sink_jars, spread
 
 SMALL_ROWS = 100

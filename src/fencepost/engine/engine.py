@@ -17,7 +17,6 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -72,8 +71,7 @@ class WriteResult:
     """The result of a batch, without its dead letters. `bytes` is the size of its record batches as sent.
 
     `metadata` has an entry for each polled record, None for one that a transform dropped, or that was skipped because of
-    an error; it is None for a SourceBatch. `topics` includes that of the dead letters; `lettered` are the positions of
-    the polled records among those.
+    an error; it is None for a SourceBatch. `topics` includes that of the dead letters.
     """
 
     written: int
@@ -81,7 +79,6 @@ class WriteResult:
     metadata: Sequence[RecordMetadata | None] | None
     topics: frozenset[str]
     errors: ErrorCounts
-    lettered: AbstractSet[int] = frozenset()
 
     @classmethod
     def of(
@@ -91,7 +88,6 @@ class WriteResult:
         errors: ErrorCounts,
         *,
         dead: Sequence[Ack] = (),
-        lettered: AbstractSet[int] = frozenset(),
     ) -> WriteResult:
         """Sum up the acknowledgements; those of dead letters are `dead`."""
         return cls(
@@ -100,7 +96,6 @@ class WriteResult:
             metadata=metadata,
             topics=frozenset(ack.topic for ack in (*acks, *dead)),
             errors=errors,
-            lettered=lettered,
         )
 
 
@@ -191,7 +186,7 @@ class SparkEngine:
         tell(errors.tally, f"Task {task}")
         producer.acknowledge(acks)
         dead = write_letters(errors.letters, spec, producer, task, partial(check_cancelled, task, cancelled))
-        return WriteResult.of(acks, metadata, errors.tally.counts, dead=dead, lettered=errors.lettered)
+        return WriteResult.of(acks, metadata, errors.tally.counts, dead=dead)
 
     def _new_write(
         self, producer: RecordProducer, pipeline: Pipeline, errors: ErrorHandler, task: str, cancelled: Cancelled

@@ -9,12 +9,12 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 
 from fencepost.api.errors import ConfigError
-from fencepost.spark.progress import NextStep, Progress
-from fencepost.spark.rows import pipeline_for, record_columns
-from fencepost.spark.session_check import check_classic, check_session
-from fencepost.spark.sink import Sink
-from fencepost.spark.sink_config import SinkConfig
-from fencepost.spark.wording import in_kafka
+from fencepost.spark.config.progress import NextStep, Progress
+from fencepost.spark.config.sink_config import SinkConfig
+from fencepost.spark.frame.rows import pipeline_for, record_columns
+from fencepost.spark.frame.wording import in_kafka
+from fencepost.spark.sink.session_check import check_classic, check_session
+from fencepost.spark.sink.sink import Sink
 from fencepost.spark.written import Written
 
 _log: Final = logging.getLogger(__name__)

@@ -17,16 +17,16 @@ from pyspark.sql import DataFrame
 from fencepost.api.errors import FencepostError
 from fencepost.engine.errors import BatchCancelledError
 from fencepost.engine.reports import new_mark
-from fencepost.spark.jobs import jobs_of
-from fencepost.spark.progress import NextStep, Progress, SinkKey, next_step
-from fencepost.spark.rows import pipeline_for, record_columns
-from fencepost.spark.same_rows import same_rows
-from fencepost.spark.session_check import check_classic, check_session
-from fencepost.spark.sink import Sink
-from fencepost.spark.sink_config import SinkConfig
-from fencepost.spark.sink_metrics import SinkMetrics
-from fencepost.spark.streaming_batch import StreamingBatch, is_running
-from fencepost.spark.writers import ClusterSink, Writers
+from fencepost.spark.config.progress import NextStep, Progress, SinkKey, next_step
+from fencepost.spark.config.sink_config import SinkConfig
+from fencepost.spark.frame.jobs import jobs_of
+from fencepost.spark.frame.rows import pipeline_for, record_columns
+from fencepost.spark.query.same_rows import same_rows
+from fencepost.spark.query.sink_metrics import SinkMetrics
+from fencepost.spark.query.streaming_batch import StreamingBatch, is_running
+from fencepost.spark.query.writers import ClusterSink, Writers
+from fencepost.spark.sink.session_check import check_classic, check_session
+from fencepost.spark.sink.sink import Sink
 from fencepost.spark.written import SinkStatistics
 
 _log: Final = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, unquote
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import ConfigError, DataError, FencepostError, RetriableError
 from fencepost.connectors.jdbc.properties import PASSWORD, POSTGRES_PREFIX, URL, USER
-from fencepost.connectors.pg_session import WITHOUT_TIMEOUTS
+from fencepost.connectors.postgres.server.session import WITHOUT_TIMEOUTS
 
 if TYPE_CHECKING:
     import psycopg
@@ -86,7 +86,7 @@ class PostgresAddress:
             connection: Connection = driver.connect(**self.parameters, autocommit=True)
             connection.execute(_SESSION)
         except driver.OperationalError as error:
-            from fencepost.connectors.pg_refusal import lasting_refusal  # noqa: PLC0415 - needs the optional package
+            from fencepost.connectors.postgres.server.refusal import lasting_refusal  # noqa: PLC0415 - needs the optional package
 
             said = f"Cannot connect to PostgreSQL at {self.name}: {_first(error)}"
             if (why := lasting_refusal(error, self.parameters)) is None:

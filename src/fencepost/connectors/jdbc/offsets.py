@@ -20,8 +20,8 @@ from decimal import Decimal
 from typing import Any, Final
 
 from fencepost.api.errors import DataError
-from fencepost.connectors.jdbc.snapshot import Snapshot
 from fencepost.connectors.jdbc.tables import TableId
+from fencepost.connectors.postgres.server.pg_snapshot import Snapshot
 
 Offset = Mapping[str, Any]
 

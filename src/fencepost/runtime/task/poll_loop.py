@@ -94,6 +94,8 @@ class PollLoop:
         self._follow(
             self._boundaries.after_poll(time.monotonic(), returned=returned, transaction_open=self._writes.is_open)
         )
+        if self._writes.has_due_offsets():
+            self._follow(BoundaryDecision.COMMIT)
         return returned
 
     def _write(self, piece: Batch) -> Settled:
@@ -127,20 +129,20 @@ class PollLoop:
         self._metrics.lag(self._instance.lag())
         return batch
 
-    def _follow(self, decision: BoundaryDecision) -> None:
+    def _follow(self, decision: BoundaryDecision, *, final: bool = False) -> None:
         if decision is BoundaryDecision.CONTINUE or self._control.cancelled.is_set():
             return
         if decision is BoundaryDecision.ABORT:
             self._writes.abort()
         self._control.raise_failure()
-        settled = self._commit()
+        settled = self._commit(final=final)
         if settled is not None:
             self._instance.settled(settled)
             self._instance.committed()
 
-    def _commit(self) -> Settled | None:
+    def _commit(self, *, final: bool) -> Settled | None:
         try:
-            return self._writes.commit()
+            return self._writes.commit(final=final)
         except UnstorableOffsetError as error:
             unstorable = error
         # Outside of the handler: the worker's own error would be shown as the context.
@@ -148,8 +150,10 @@ class PollLoop:
 
     def _commit_all(self) -> bool:
         """Commit at a stop or a pause. False if the boundaries did not allow it, and the transaction was aborted."""
-        self._follow(self._boundaries.at_end())
+        self._follow(self._boundaries.at_end(), final=True)
         if not self._writes.is_open:
+            if self._writes.has_due_offsets(final=True):
+                self._follow(BoundaryDecision.COMMIT, final=True)
             return True
         self._writes.discard()
         return False

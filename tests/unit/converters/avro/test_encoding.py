@@ -205,7 +205,7 @@ def test_arrow_types_that_are_not_plain_are_written_as_the_plain_ones():
 
 
 def test_a_null_where_the_schema_has_none_is_refused():
-    with pytest.raises(DataError, match="field a is null.*declare it nullable"):
+    with pytest.raises(DataError, match=r"field a is null.*declare it nullable"):
         written(
             _struct(("a", spark.LongType(), False)), pa.array([{"a": 1}, {"a": None}], pa.struct([("a", pa.int64())]))
         )
