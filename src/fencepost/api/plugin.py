@@ -47,6 +47,10 @@ class Converter(ABC):
         nulls does not arrive: it is null in every format. Raises DataError for values that the format cannot represent.
         """
 
+    def record_header(self, topic: str, schema: DataType | None) -> tuple[str, bytes] | None:  # noqa: ARG002 - for overriding
+        """Return a header for each record that has a value of this schema, None for none."""
+        return None
+
 
 class HeaderConverter(ABC):
     """Turns the values of record headers into bytes, like a Converter."""

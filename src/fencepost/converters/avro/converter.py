@@ -44,7 +44,6 @@ class AvroConverter(RegistryConverter):
     def config(self) -> ConfigDef:
         """Return the definitions of the registry's properties and those of AvroData."""
         kind, low = ConfigDef.Type.BOOLEAN, ConfigDef.Importance.LOW
-        no_defaults = "Accepted for compatibility: Spark's types carry no default values."
         return (
             super().config()
             .define("connect.meta.data", kind, True, low,
@@ -55,9 +54,6 @@ class AvroConverter(RegistryConverter):
                     "Whether characters that Avro does not allow in names are replaced; otherwise they are refused.")
             .define("allow.optional.map.keys", kind, False, low,
                     "Whether maps whose keys are optional texts become maps, and not arrays of entries.")
-            .define("ignore.default.for.nullables", kind, False, low, no_defaults)
-            .define("discard.type.doc.default", kind, False, low, no_defaults)
-            .define("flatten.singleton.unions", kind, True, low, "Accepted for compatibility: it concerns reading.")
             .define("generalized.sum.type.support", kind, False, low,
                     "Whether enums and unions of Connect's generalized form are written as such: as enhanced.avro.schema.support.")
         )  # fmt: skip

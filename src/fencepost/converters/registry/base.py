@@ -26,7 +26,7 @@ from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError, PluginError, describe_error
 from fencepost.converters.base import BuiltinConverter
 from fencepost.converters.registry.client import RegistryClient
-from fencepost.converters.registry.config import CONTEXT, REFUSED, define_registry, simple_name
+from fencepost.converters.registry.config import CONTEXT, define_registry, simple_name
 from fencepost.converters.registry.errors import (
     RegistryAccessError,
     RegistryAnsweredError,
@@ -117,12 +117,7 @@ class RegistryConverter(BuiltinConverter):
         return define_registry(ConfigDef())
 
     def configure(self, configs: Mapping[str, str], *, is_key: bool | None = None) -> None:
-        """Set the properties. `is_key` None is for headers. Raises ConfigError, also for what is not supported."""
-        for name, reason in REFUSED.items():
-            if configs.get(name, "").strip().lower() not in ("", "false"):
-                raise ConfigError(
-                    f"The property {name} of {type(self).__name__} is not supported: {reason}. Remove {name}", name=name
-                )
+        """Set the properties. `is_key` None is for headers. Raises ConfigError."""
         values = self.config().parse(configs)
         self._registry_settings = RegistrySettings.of(values, configs)
         _warn_of_unused(values)

@@ -20,20 +20,9 @@ _I: Final = ConfigDef.Importance
 _SERIALIZERS: Final = ("PrefixSchemaIdSerializer", "HeaderSchemaIdSerializer")
 _SERDES: Final = "io.confluent.kafka.serializers.schema.id."
 _ACCEPTED: Final = "Accepted for compatibility: "
-_ONCE: Final = f"{_ACCEPTED}a schema is looked up once for each topic."
 
 CONTEXT: Final = "fencepost.registry.context"
 SCHEMA_NAMES: Final = "fencepost.schema.names"
-
-REFUSED: Final[Mapping[str, str]] = {
-    "use.latest.with.metadata": "metadata of data contracts are not supported: set use.latest.version or use.schema.id",
-    "rule.executors": "rules of data contracts change the data, and are not run here",
-    "rule.actions": "rules of data contracts change the data, and are not run here",
-    "propagate.schema.tags": "tags of data contracts are not written to schemas",
-    "validation.rules.enabled": "rules of data contracts are not run here",
-    "schema.format": "the registry gets schemas in their own format",
-}
-"""Properties that would change the records, and that this client does not have."""
 
 
 def class_name(*allowed: str) -> Any:
@@ -69,7 +58,7 @@ def choice(*allowed: str) -> Any:
 
 def define_registry(definitions: ConfigDef) -> ConfigDef:
     """Add the properties of the client, of subjects and of ids. Returns the definitions."""
-    for define in (_define_server, _define_login, _define_tls, _define_schemas, _define_subjects, _define_unused):
+    for define in (_define_server, _define_login, _define_tls, _define_schemas, _define_subjects, _define_contracts):
         define(definitions)
     return definitions
 
@@ -242,20 +231,15 @@ def _context(name: str, value: Any) -> None:
         raise ConfigError(f"{name}={value} is not a context: its name begins with a dot and has no colon", name=name)
 
 
-def _define_unused(definitions: ConfigDef) -> None:
-    for name, kind, default in (
-        ("max.schemas.per.subject", _T.INT, 1000),
-        ("schemas.cache.config", _T.INT, 1000),
-        ("latest.cache.size", _T.INT, 1000),
-        ("missing.id.cache.ttl.sec", _T.LONG, 0),
-        ("missing.version.cache.ttl.sec", _T.LONG, 0),
-        ("missing.schema.cache.ttl.sec", _T.LONG, 0),
-        ("missing.cache.size", _T.INT, 10_000),
-        ("subject.name.strategy.cache.size", _T.INT, 1000),
-        ("subject.name.strategy.cache.expiry.secs", _T.INT, -1),
-        ("bearer.auth.scope.claim.name", _T.STRING, "scope"),
-        ("bearer.auth.sub.claim.name", _T.STRING, "sub"),
-    ):
+def _define_contracts(definitions: ConfigDef) -> None:
+    for name in ("propagate.schema.tags", "validation.rules.enabled"):
         definitions.define(
-            name, kind, default, _I.LOW, _ONCE if "claim" not in name else f"{_ACCEPTED}the registry checks."
+            name, _T.BOOLEAN, False, _I.LOW, "Data contracts are not supported: only false is.", validator=_never,
+        )  # fmt: skip
+
+
+def _never(name: str, value: Any) -> None:
+    if value:
+        raise ConfigError(
+            f"{name}=true is not supported: rules of data contracts are not run here. Remove it", name=name
         )

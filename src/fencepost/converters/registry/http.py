@@ -46,13 +46,15 @@ class HttpClient:
         """Raises ConfigError if the library is missing, or if certificates cannot be used."""
         self._settings = settings
         self._lib = _urllib3()
-        tls = settings.tls.context() if settings.tls is not None else ssl.create_default_context()
         options: dict[str, Any] = {
             "timeout": self._lib.Timeout(connect=settings.connect_timeout_s, read=settings.read_timeout_s),
             "retries": False,
             "maxsize": 4,
-            "ssl_context": tls,
         }
+        if settings.needs_tls:
+            options["ssl_context"] = (
+                settings.tls.context() if settings.tls is not None else ssl.create_default_context()
+            )
         if settings.tls is not None and not settings.tls.check_hostname:
             options["assert_hostname"] = False
         self._pool: urllib3.PoolManager

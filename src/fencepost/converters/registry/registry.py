@@ -91,10 +91,18 @@ def shared_registry(settings: RegistrySettings) -> Registry:
 
 
 def forget_registries() -> None:
-    """Begin anew: for tests, and for a process that was forked and must not use its parent's connections."""
-    global _lock  # noqa: PLW0603 - a lock may be held by a thread that the fork does not have
+    """Close all connections, and ask for ids again from here on."""
+    with _lock:
+        for registry in _registries.values():
+            registry.client.close()
+        _registries.clear()
+
+
+def _begin_in_child() -> None:
+    """Begin anew in a process that was forked: it must not use its parent's connections."""
+    global _lock  # noqa: PLW0603 - a thread that the fork does not have may hold it
     _lock = threading.Lock()
     _registries.clear()
 
 
-os.register_at_fork(after_in_child=forget_registries)
+os.register_at_fork(after_in_child=_begin_in_child)

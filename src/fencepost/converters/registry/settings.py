@@ -60,6 +60,12 @@ class RegistrySettings:
         """The headers of each request beside those of the API."""
         return dict(self.header_items)
 
+    @property
+    def needs_tls(self) -> bool:
+        """Whether an address has TLS."""
+        addresses = [*(url.address for url in self.urls), *([self.oauth.endpoint] if self.oauth is not None else [])]
+        return any(address.startswith("https:") for address in addresses)
+
     @classmethod
     def of(cls, values: Mapping[str, Any], properties: Mapping[str, str]) -> RegistrySettings:
         """Read the parsed `values` of the defined properties, and those with free names among all `properties`.
