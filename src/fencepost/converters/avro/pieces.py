@@ -32,7 +32,7 @@ _LONGEST: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class RowPiece:
     """`lengths` bytes of `source` from `starts` on, for each row. `source` has at least WIDE bytes after each start.
 
     `starts` None: the source has WIDE bytes for each row.
@@ -45,7 +45,7 @@ class Piece:
     most: int
 
     @classmethod
-    def of(cls, lengths: Array, source: Array, starts: Array | None = None) -> Piece:
+    def of(cls, lengths: Array, source: Array, starts: Array | None = None) -> RowPiece:
         """Return a piece of any lengths."""
         least = int(lengths.min()) if len(lengths) else 0
         most = int(lengths.max()) if len(lengths) else 0
@@ -67,7 +67,7 @@ class Encoded:
         return pa.Array.from_buffers(pa.binary(), len(self.offsets) - 1, [bitmap, offsets, data])
 
 
-def put_together(pieces: Sequence[Piece], rows: int) -> Encoded:
+def put_together(pieces: Sequence[RowPiece], rows: int) -> Encoded:
     """Return rows of all pieces, in order. Raises `pa.ArrowCapacityError` for more than 2 GiB."""
     sizes = np.zeros(rows, np.int64)
     for piece in pieces:
@@ -89,7 +89,7 @@ class _Copy:
         self._at = offsets[:-1].copy()
         self._wide = _windows(data, WIDE)
 
-    def pieces(self, pieces: Sequence[Piece]) -> None:
+    def pieces(self, pieces: Sequence[RowPiece]) -> None:
         """Copy all pieces. What of them is wide, and can be so, is said by the least bytes after and before each."""
         after = sum(piece.least for piece in pieces)
         before = 0
@@ -106,7 +106,7 @@ class _Copy:
         if kept is not None:
             self._wide[self._ends] = kept
 
-    def _piece(self, piece: Piece, *, wide: bool) -> None:
+    def _piece(self, piece: RowPiece, *, wide: bool) -> None:
         if piece.most <= WIDE and wide:
             self._wide[self._at] = (
                 _rows_of(piece.source) if piece.starts is None else _windows(piece.source, WIDE)[piece.starts]
@@ -115,7 +115,7 @@ class _Copy:
         starts = np.arange(len(self._at)) * WIDE if piece.starts is None else piece.starts
         self._long(piece, starts, wide=wide)
 
-    def _long(self, piece: Piece, starts: Array, *, wide: bool) -> None:
+    def _long(self, piece: RowPiece, starts: Array, *, wide: bool) -> None:
         at, left = self._at.copy(), piece.lengths.copy()
         starts = starts.copy()
         for width in (*_LADDER, *_EXACT):
@@ -157,13 +157,13 @@ _CONTINUED: Final = np.array([0, *((0x8080808080808080 & ((1 << 8 * n) - 1)) for
 """The marks of bytes that others follow, of a number of up to 8 bytes, by its length."""
 
 
-def varints(numbers: Array, rows: Array | None) -> Piece:
+def varints(numbers: Array, rows: Array | None) -> RowPiece:
     """Numbers of 64 bits as Avro's int and long: zigzag, 7 bits in a byte. None in rows that are not among `rows`."""
     zigzag = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
     return unsigned_varints(zigzag, rows)
 
 
-def unsigned_varints(numbers: Array, rows: Array | None) -> Piece:
+def unsigned_varints(numbers: Array, rows: Array | None) -> RowPiece:
     """Numbers of 64 bits without a sign, 7 bits in a byte, the lowest ones first."""
     most = int(numbers.max()) if len(numbers) else 0
     width = max(1, (most.bit_length() + 6) // 7)
@@ -199,21 +199,21 @@ def _spread(numbers: Array, width: int) -> Array:
     return (found & low) | ((found & high) << np.uint64(1))
 
 
-def fixed_width(values: Array, rows: Array | None) -> Piece:
+def fixed_width(values: Array, rows: Array | None) -> RowPiece:
     """Numbers in their own bytes, little-endian, of up to 8 bytes each."""
     words = np.zeros((len(values), WIDE // values.itemsize), values.dtype)
     words[:, 0] = values
     return _of_words(words, np.full(len(values), values.itemsize, np.int64), rows)
 
 
-def constant(data: bytes, count: int, rows: Array | None) -> Piece:
+def constant(data: bytes, count: int, rows: Array | None) -> RowPiece:
     """The same bytes in each row."""
     source = np.frombuffer(data + bytes(WIDE), np.uint8)
-    return Piece.of(_only(np.full(count, len(data), np.int64), rows), source, np.zeros(count, np.int64))
+    return RowPiece.of(_only(np.full(count, len(data), np.int64), rows), source, np.zeros(count, np.int64))
 
 
-def _of_words(words: Array, lengths: Array, rows: Array | None) -> Piece:
-    return Piece.of(_only(lengths, rows), words.view(np.uint8).ravel(), None)
+def _of_words(words: Array, lengths: Array, rows: Array | None) -> RowPiece:
+    return RowPiece.of(_only(lengths, rows), words.view(np.uint8).ravel(), None)
 
 
 def _only(lengths: Array, rows: Array | None) -> Array:

@@ -18,7 +18,16 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from fencepost.api.errors import DataError
-from fencepost.converters.avro.pieces import Array, Encoded, Piece, constant, fixed_width, padded, put_together, varints
+from fencepost.converters.avro.pieces import (
+    Array,
+    Encoded,
+    RowPiece,
+    constant,
+    fixed_width,
+    padded,
+    put_together,
+    varints,
+)
 from fencepost.converters.binary import unscaled_bytes
 from fencepost.converters.render import UnsupportedTypeError, children, plain
 
@@ -26,46 +35,39 @@ _PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 @dataclass(frozen=True)
-class Step(ABC):
+class AvroStep(ABC):
     """One type of Avro."""
 
     @abstractmethod
-    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[Piece]:
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
         """Return the pieces of values. Nulls are only in rows that have no value. Raises UnsupportedTypeError, DataError."""
 
 
-def encoded(step: Step, values: pa.Array, rows: Array | None, place: str, before: Sequence[Piece] = ()) -> Encoded:
+def encoded(
+    step: AvroStep, values: pa.Array, rows: Array | None, place: str, before: Sequence[RowPiece] = ()
+) -> Encoded:
     """Return the values of a step as rows of bytes, after the pieces `before`."""
     return put_together([*before, *step.pieces(plain(values), rows, place)], len(values))
 
 
 @dataclass(frozen=True)
-class Null(Step):
-    """Nothing, for columns that are null in all rows."""
-
-    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[Piece]:  # noqa: ARG002
-        """No pieces."""
-        return []
-
-
-@dataclass(frozen=True)
-class Whole(Step):
+class WholeStep(AvroStep):
     """int and long. `per_second`: times in so many units of a second, 0 for other numbers."""
 
     per_second: int = 0
 
-    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[Piece]:
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
         """Zigzag."""
         return [varints(_whole(values, self.per_second, place), rows)]
 
 
 @dataclass(frozen=True)
-class Real(Step):
+class RealStep(AvroStep):
     """float and double, by their number of bytes."""
 
     width: int
 
-    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[Piece]:
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
         """IEEE 754, little-endian."""
         if not (pt.is_floating(values.type) or pt.is_integer(values.type)):
             raise UnsupportedTypeError(values.type, place)
@@ -73,10 +75,10 @@ class Real(Step):
 
 
 @dataclass(frozen=True)
-class Truth(Step):
+class TruthStep(AvroStep):
     """boolean."""
 
-    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[Piece]:
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
         """One byte."""
         if not pt.is_boolean(values.type):
             raise UnsupportedTypeError(values.type, place)
@@ -84,10 +86,10 @@ class Truth(Step):
 
 
 @dataclass(frozen=True)
-class Text(Step):
+class TextStep(AvroStep):
     """string."""
 
-    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[Piece]:
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
         """The length, and UTF-8. Raises DataError for other bytes, which Spark casts from BINARY to STRING unchecked."""
         if not pt.is_string(values.type):
             raise UnsupportedTypeError(values.type, place)
@@ -99,13 +101,13 @@ class Text(Step):
 
 
 @dataclass(frozen=True)
-class Binary(Step):
+class BytesStep(AvroStep):
     """bytes. `decimal`: the unscaled values of decimals; `raw`: without their length, as values that are bytes alone."""
 
     decimal: bool = False
     raw: bool = False
 
-    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[Piece]:
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
         """The length, and the bytes."""
         if self.decimal and pt.is_decimal(values.type):
             values = unscaled_bytes(_widened(values))
@@ -115,13 +117,13 @@ class Binary(Step):
 
 
 @dataclass(frozen=True)
-class Fixed(Step):
+class FixedStep(AvroStep):
     """fixed: bytes of one length, or decimals in so many bytes."""
 
     size: int
     decimal: bool = False
 
-    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[Piece]:
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
         """The bytes. Raises DataError for those of another length."""
         if self.decimal and pt.is_decimal(values.type):
             return [self._decimals(_widened(values), rows, place)]
@@ -135,7 +137,7 @@ class Fixed(Step):
             )
         return [piece]
 
-    def _decimals(self, values: pa.Array, rows: Array | None, place: str) -> Piece:
+    def _decimals(self, values: pa.Array, rows: Array | None, place: str) -> RowPiece:
         width = values.type.byte_width
         raw = np.frombuffer(values.buffers()[1], np.uint8).reshape(-1, width)[values.offset :][: len(values), ::-1]
         sign = np.where(raw[:, :1] >= 128, 255, 0).astype(np.uint8)
@@ -148,16 +150,16 @@ class Fixed(Step):
             )
         source, _ = padded(np.ascontiguousarray(kept).ravel(), 0, kept.size)
         lengths = np.full(len(values), self.size, np.int64)
-        return Piece.of(lengths if rows is None else lengths * rows, source, np.arange(len(values)) * self.size)
+        return RowPiece.of(lengths if rows is None else lengths * rows, source, np.arange(len(values)) * self.size)
 
 
 @dataclass(frozen=True)
-class Symbol(Step):
+class EnumStep(AvroStep):
     """enum."""
 
     symbols: tuple[str, ...]
 
-    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[Piece]:
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
         """The symbol's number. Raises DataError for a text that is none."""
         if not pt.is_string(values.type):
             raise UnsupportedTypeError(values.type, place)
@@ -170,12 +172,12 @@ class Symbol(Step):
 
 
 @dataclass(frozen=True)
-class Required(Step):
+class RequiredStep(AvroStep):
     """A type that has no null."""
 
-    inner: Step
+    inner: AvroStep
 
-    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[Piece]:
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
         """The pieces of the type. Raises DataError for a null."""
         if values.null_count:
             missing = np.asarray(values.is_null()) if rows is None else np.asarray(values.is_null()) & rows
@@ -187,47 +189,47 @@ class Required(Step):
 
 
 @dataclass(frozen=True)
-class Union(Step):
+class UnionStep(AvroStep):
     """A union, of which one branch has the values, and another one the nulls, None if it has none for them."""
 
     branch: int
     null_branch: int | None
-    inner: Step
+    inner: AvroStep
 
-    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[Piece]:
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
         """The branch's number, and its value."""
         if not values.null_count:
             return [constant(bytes([2 * self.branch]), len(values), rows), *self.inner.pieces(values, rows, place)]
         valid = np.asarray(values.is_valid())
         present = valid if rows is None else valid & rows
         if self.null_branch is None:
-            Required(self.inner).pieces(values, rows, place)
+            RequiredStep(self.inner).pieces(values, rows, place)
         numbers = np.where(valid, self.branch, self.null_branch or 0).astype(np.int64)
         return [varints(numbers, rows), *self.inner.pieces(values, present, place)]
 
 
 @dataclass(frozen=True)
-class Constant(Step):
+class ConstantStep(AvroStep):
     """The same bytes for each value: a default of the schema."""
 
     data: bytes
 
-    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[Piece]:  # noqa: ARG002
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:  # noqa: ARG002
         """The bytes."""
         return [constant(self.data, len(values), rows)] if self.data else []
 
 
 @dataclass(frozen=True)
-class Record(Step):
+class RecordStep(AvroStep):
     """record: for each of Avro's fields the name of the values' field, None for a constant, and its step."""
 
-    fields: tuple[tuple[str | None, Step], ...]
+    fields: tuple[tuple[str | None, AvroStep], ...]
 
-    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[Piece]:
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
         """The pieces of all fields."""
         if not pt.is_struct(values.type):
             raise UnsupportedTypeError(values.type, place)
-        found: list[Piece] = []
+        found: list[RowPiece] = []
         for name, step in self.fields:
             if name is None:
                 found += step.pieces(values, rows, place)
@@ -240,12 +242,12 @@ class Record(Step):
 
 
 @dataclass(frozen=True)
-class Items(Step):
+class ArrayStep(AvroStep):
     """array."""
 
-    inner: Step
+    inner: AvroStep
 
-    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[Piece]:
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
         """One block with all items, and the block of none that ends the array."""
         if not pt.is_list(values.type):
             raise UnsupportedTypeError(values.type, place)
@@ -254,13 +256,13 @@ class Items(Step):
 
 
 @dataclass(frozen=True)
-class Entries(Step):
+class MapStep(AvroStep):
     """map, or an array of entries: their keys and values."""
 
-    keys: Step
-    values: Step
+    keys: AvroStep
+    values: AvroStep
 
-    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[Piece]:
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
         """As of an array."""
         if not pt.is_map(values.type):
             raise UnsupportedTypeError(values.type, place)
@@ -275,7 +277,7 @@ class Entries(Step):
         )
 
 
-def _blocks(offsets: Array, rows: Array | None, parts: Any) -> list[Piece]:
+def _blocks(offsets: Array, rows: Array | None, parts: Any) -> list[RowPiece]:
     counts = np.diff(offsets).astype(np.int64)
     kept = None
     if rows is not None:
@@ -293,7 +295,7 @@ def _blocks(offsets: Array, rows: Array | None, parts: Any) -> list[Piece]:
     some = counts > 0
     return [
         varints(counts, some),
-        Piece.of(np.diff(bounds), items.data, bounds[:-1]),
+        RowPiece.of(np.diff(bounds), items.data, bounds[:-1]),
         constant(b"\0", len(counts), rows),
     ]
 
@@ -302,21 +304,21 @@ def _kept(items: pa.Array, kept: Array | None) -> pa.Array:
     return items if kept is None else items.filter(pa.array(kept))
 
 
-def _with_lengths(values: pa.Array, rows: Array | None) -> list[Piece]:
+def _with_lengths(values: pa.Array, rows: Array | None) -> list[RowPiece]:
     piece = _bytes_of(values, rows)
     return [varints(piece.lengths, rows), piece]
 
 
-def _bytes_of(values: pa.Array, rows: Array | None) -> Piece:
+def _bytes_of(values: pa.Array, rows: Array | None) -> RowPiece:
     count = len(values)
     if not count:
-        return Piece.of(np.zeros(0, np.int64), np.zeros(16, np.uint8), np.zeros(0, np.int64))
+        return RowPiece.of(np.zeros(0, np.int64), np.zeros(16, np.uint8), np.zeros(0, np.int64))
     _, offset_buffer, data_buffer = values.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32)[values.offset : values.offset + count + 1].astype(np.int64)
     data = np.zeros(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
     source, moved = padded(data, int(offsets[0]), int(offsets[-1]))
     lengths = np.diff(offsets)
-    return Piece.of(lengths if rows is None else lengths * rows, source, offsets[:-1] - moved)
+    return RowPiece.of(lengths if rows is None else lengths * rows, source, offsets[:-1] - moved)
 
 
 def _numbers(values: pa.Array) -> Array:
