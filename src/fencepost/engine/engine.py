@@ -252,11 +252,12 @@ class _BatchWrite:
     def converted(self, records: Sequence[SourceRecord]) -> list[Converted]:
         """Return polled records as records of Kafka."""
         pipeline = self.pipeline
-        structured = bool(pipeline.transforms)
+        structured, decides = bool(pipeline.transforms), has_decisions(pipeline)
         converted: list[Converted] = []
         for group in group_records(records, pipeline, self.errors, structured=structured):
             for batches, types in self._transformed(group) if structured else [([group.columns], group.types)]:
-                prepare_columns(pipeline, group.topic, types, batches)
+                if decides:
+                    prepare_columns(pipeline, group.topic, types, batches)
                 for batch in batches:
                     converted += convert(batch, types, pipeline, self.errors, group.topic)
         return converted

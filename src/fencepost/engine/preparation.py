@@ -41,8 +41,6 @@ def prepare_topics(pipeline: Pipeline, topics: Iterable[str], types: ColumnTypes
 
 def prepare_columns(pipeline: Pipeline, topic: str, types: ColumnTypes, columns: Iterable[pa.RecordBatch]) -> None:
     """Prepare the converters for rows of a topic, as `prepare_topics`, but not for columns of nothing but nulls."""
-    if not has_decisions(pipeline):
-        return
     columns = list(columns)
 
     def has_any(name: str) -> bool:
