@@ -21,6 +21,7 @@ from fencepost.connectors.jdbc.properties import (
     NumericMapping,
     table_name,
 )
+from fencepost.connectors.postgres.server.quoting import quoted
 
 if TYPE_CHECKING:
     from fencepost.connectors.jdbc.connection import Connection
@@ -111,11 +112,6 @@ class JdbcColumn:
     def label(self) -> str:
         """The column's name and type, for messages."""
         return f'"{self.name}" ({self.type.text})'
-
-
-def quoted(identifier: str) -> str:
-    """Return an identifier for SQL."""
-    return '"' + identifier.replace('"', '""') + '"'
 
 
 def find_tables(connection: Connection, config: JdbcConfig) -> list[TableId]:
