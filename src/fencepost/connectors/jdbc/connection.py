@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, unquote
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import ConfigError, DataError, FencepostError, RetriableError
 from fencepost.connectors.jdbc.properties import PASSWORD, POSTGRES_PREFIX, URL, USER
-from fencepost.connectors.postgres.server.connect import WITHOUT_TIMEOUTS, connect, load_driver
+from fencepost.connectors.postgres.server.connect import VALUE_FORMS, WITHOUT_TIMEOUTS, connect, load_driver
 
 if TYPE_CHECKING:
     import psycopg
@@ -38,12 +38,12 @@ _TARGETS: Final = {
     "preferSecondary": "prefer-standby", "preferSlave": "prefer-standby",
 }  # fmt: skip
 
-# How the server writes values as text, whatever its own settings are.
-_SESSION: Final = (
-    "set time zone 'UTC'; set datestyle = 'ISO, YMD'; set intervalstyle = 'iso_8601'; set bytea_output = 'hex'; "
-    "set extra_float_digits = 1; set client_encoding = 'UTF8'; set xmlbinary = 'base64'; "
-    f"set default_transaction_read_only = on; {WITHOUT_TIMEOUTS}"
-)
+_SETTINGS: Final = VALUE_FORMS | {
+    "client_encoding": "UTF8",
+    "xmlbinary": "base64",
+    "default_transaction_read_only": "on",
+}
+_SESSION: Final = "; ".join([*(f"set {name} = '{value}'" for name, value in _SETTINGS.items()), WITHOUT_TIMEOUTS])
 _REMEDY: Final = (
     f"It is tried again. If the server refuses the login, correct {URL}, {USER} and {PASSWORD}, or the server"
 )

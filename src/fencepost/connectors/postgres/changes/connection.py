@@ -12,18 +12,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from fencepost.api.errors import FencepostError, RetriableError
-from fencepost.connectors.postgres.server.connect import WITHOUT_TIMEOUTS, connect, load_driver
+from fencepost.connectors.postgres.server.connect import VALUE_FORMS, WITHOUT_TIMEOUTS, connect, load_driver
 
 if TYPE_CHECKING:
     import psycopg
     from psycopg.pq.abc import PGconn, PGresult
 
-_SESSION: Final = {
-    "DateStyle": "ISO",
-    "TimeZone": "UTC",
-    "IntervalStyle": "iso_8601",
-    "extra_float_digits": "3",
-    "bytea_output": "hex",
+_SESSION: Final = VALUE_FORMS | {
     "statement_timeout": "0",
     "lock_timeout": "0",
     "search_path": "pg_catalog",

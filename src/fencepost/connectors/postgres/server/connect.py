@@ -26,6 +26,15 @@ _PARAMETERS: Final = {
     "hostaddr": "",
 }
 
+VALUE_FORMS: Final = {
+    "DateStyle": "ISO",
+    "TimeZone": "UTC",
+    "IntervalStyle": "iso_8601",
+    "extra_float_digits": "3",
+    "bytea_output": "hex",
+}
+"""Settings of each session: the server writes values in these forms, whatever the settings of a database or role are."""
+
 # Sessions hold a snapshot until its rows are in Kafka, and wait between polls. By the catalog, as older servers do not
 # have all of these.
 WITHOUT_TIMEOUTS: Final = (
