@@ -93,7 +93,7 @@ class Bench:
         return {"kafka.bootstrap.servers": self.servers, "topic": topic}
 
     def exactly_once(self, writer: Any, topic: str) -> Any:
-        return writer.foreachBatch(exactly_once(topic=topic, **{"bootstrap.servers": self.servers}))
+        return writer.foreachBatch(exactly_once(topic=topic, bootstrap_servers=self.servers))
 
     def sink(self, writer: Any, topic: str) -> Any:
         return writer.format("kafka").options(**self.kafka(topic))
@@ -121,7 +121,7 @@ class Bench:
             os.sync()
             spent, started = self.cpu_seconds(), time.perf_counter()
             if contender == "write_kafka":
-                write_kafka(self.spark.read.parquet(self.values), **self.kafka(topic))
+                write_kafka(self.spark.read.parquet(self.values), topic=topic, bootstrap_servers=self.servers)
             elif contender == "batch sink":
                 self.spark.read.parquet(self.values).write.format("kafka").options(**self.kafka(topic)).save()
             else:

@@ -140,7 +140,7 @@ class TaskWrites(ABC):
             self._gate.admit(topics)
             learn_topics(producer, topics)
 
-    def _write(self, batch: Batch, producer: RecordProducer) -> WriteResult:
+    def _write(self, batch: Batch, producer: RecordProducer, begin: Callable[[], None] = lambda: None) -> WriteResult:
         try:
             result = self._path.engine.write(
                 batch,
@@ -149,6 +149,7 @@ class TaskWrites(ABC):
                 task=str(self._task),
                 cancelled=self._context.cancelled,
                 topic_gate=self._gate,
+                begin=begin,
             )
         except RecordRefusedError as error:
             self._metrics.failed_records(error.tally.counts)
@@ -258,12 +259,11 @@ class TaskTransaction(TaskWrites):
         """Write a batch into the transaction; begin one if there is none. Nothing is settled before the commit.
 
         Raises ConfigError for a record for the task's own offsets topic, and what the engine raises. The transaction is
-        then still open: abort it.
+        then still open, if it was begun: abort it.
         """
         self._create_topics(batch, self._producer)
-        self._begin()
         try:
-            result = self._write(batch, self._producer)
+            result = self._write(batch, self._producer, self._begin)
         except FencepostError as error:
             raise self._producer.resolve(error) from error
         self._size += result.written

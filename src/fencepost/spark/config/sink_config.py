@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
+from fencepost.api.plugin_calls import kind_of
 from fencepost.api.secrets import SECRETS
 from fencepost.api.topic_names import topic_name
 from fencepost.config.connector_config import TransformSpec, transform_chain
@@ -206,6 +207,26 @@ class SinkConfig:
                 name="run",
             )
         return key
+
+
+def merged_options(
+    arguments: Mapping[str, Any], options: Mapping[str, Any] | None, more_options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the options of a call in one dict. Raises ConfigError for one that is given with two values.
+
+    `arguments` are named parameters, of which None means not given; `more_options` are the other keyword arguments.
+    """
+    if options is not None and not isinstance(options, Mapping):
+        raise ConfigError(f"options is {kind_of(options)}: give a dict, such as {{'compression.type': 'zstd'}}")
+    merged: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
+    for name, value in [*(options or {}).items(), *more_options.items()]:
+        if not isinstance(name, str):
+            raise ConfigError(f"options has the name {name!r}, which is {kind_of(name)}: names are texts")
+        own = name.removeprefix(KAFKA)
+        if own in merged and _text(merged[own]) != _text(value):
+            raise ConfigError(f"The option {own} is given twice, with two values: give it once", name=own)
+        merged[own] = value
+    return merged
 
 
 def _properties(options: Mapping[str, Any]) -> dict[str, str]:

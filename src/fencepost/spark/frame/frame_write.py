@@ -25,6 +25,7 @@ from fencepost.engine.letter_write import write_letters
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.reports import new_mark
 from fencepost.engine.routing import Ownership
+from fencepost.engine.spark.frame_preparation import prepare_frame
 from fencepost.engine.spark.job_write import SparkWrite, write_batch
 from fencepost.engine.topic_gate import TopicGate
 from fencepost.engine.write_spec import WriteSpec
@@ -52,6 +53,10 @@ class FrameWrite:
     gate: TopicGate
     start: int
     sizes: BatchSizes
+
+    def prepare(self, frame: DataFrame) -> None:
+        """Prepare the converters for the rows; call this before the transaction begins. Raises as `prepare_frame`."""
+        prepare_frame(frame, self.pipeline, partial(jobs_of, self.batch, new_mark()))
 
     def write(self, frame: DataFrame) -> WriteResult:
         """Write all rows and return when the brokers have them; the transaction stays open.

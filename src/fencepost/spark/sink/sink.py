@@ -132,19 +132,20 @@ class Sink:
 
     def _write(self, frame: DataFrame, pipeline: Pipeline, progress: Progress) -> WriteResult:
         producer = self._producer
-        reach(FailPoint.BEFORE_BEGIN, self.key.sink)
+        writing = FrameWrite(
+            pipeline=pipeline,
+            producer=producer,
+            sink=self.key.sink,
+            batch=self._named(progress),
+            gate=self._gate,
+            start=progress.batch or 0,
+            sizes=self._sizes,
+        )
         try:
+            writing.prepare(frame)
+            reach(FailPoint.BEFORE_BEGIN, self.key.sink)
             producer.begin_transaction()
             reach(FailPoint.AFTER_BEGIN)
-            writing = FrameWrite(
-                pipeline=pipeline,
-                producer=producer,
-                sink=self.key.sink,
-                batch=self._named(progress),
-                gate=self._gate,
-                start=progress.batch or 0,
-                sizes=self._sizes,
-            )
             result = writing.write(frame)
             self._commit(progress)
         except BatchCancelledError:
