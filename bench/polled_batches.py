@@ -122,7 +122,7 @@ def written(engine: SparkEngine, producer: TransactionalProducer, items: list[An
     reader = FunctionReader(
         yielded(items), [{}], {"source": "bench"}, None, topic=TOPIC, limit=rows, record=RecordColumns()
     )
-    steps, gate = pipeline(transforms=False), TopicGate("bench-0", None)
+    steps, gate = pipeline(transforms=False), TopicGate(None)
     batch = reader.read()
     assert batch
     producer.begin_transaction()
