@@ -31,7 +31,7 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.engine.engine import SparkEngine, WriteResult
 from fencepost.engine.errors import RecordRefusedError
 from fencepost.engine.pipeline import Pipeline
-from fencepost.engine.topic_gate import TopicGate
+from fencepost.engine.topic_gate import RefusedTopic, TopicGate
 from fencepost.failpoint import FailPoint, reach
 from fencepost.kafka.admin.topic_creator import TopicCreator
 from fencepost.kafka.errors import TopicNotFoundError
@@ -78,6 +78,16 @@ class WritesContext:
     on_commit: Callable[[], None]
 
 
+def _refused(task: ConnectorTaskId, offsets_topic: str | None) -> dict[str, RefusedTopic]:
+    if offsets_topic is None:
+        return {}
+    reason = (
+        f"Task {task} has a record for topic {offsets_topic}, which holds its own source offsets. Send the record to "
+        "another topic, or give the connector another offsets.storage.topic"
+    )
+    return {offsets_topic: RefusedTopic(reason, "offsets.storage.topic")}
+
+
 class TaskWrites(ABC):
     """Writes the polled records of one run of a task, and commits their source offsets. For the task's own thread."""
 
@@ -87,7 +97,7 @@ class TaskWrites(ABC):
         self._path = context.path
         self._offsets = context.offsets
         self._metrics = context.metrics
-        self._gate = TopicGate(str(context.task), context.path.topic_creator, offsets_topic=refused_topic)
+        self._gate = TopicGate(context.path.topic_creator, _refused(context.task, refused_topic))
 
     @property
     @abstractmethod
