@@ -50,8 +50,8 @@ def spark_columns(path: str, schema: pa.Schema) -> t.StructType:
         )
     except _UnsupportedError as error:
         raise DataError(
-            f"The column {error.args[1]} of the file {path} is of the type {error.args[0]}, which has no form in Kafka "
-            "Connect's data: write the file without it, or in another type"
+            f"The column {error.args[1]} of the file {path} {error.args[0]}, which has no form in Kafka Connect's data: "
+            "write the file without it, or in another type"
         ) from None
 
 
@@ -127,7 +127,7 @@ def _unchecked(kind: pa.DataType) -> pa.DataType:
 
 
 class _UnsupportedError(Exception):
-    """A type, and the place of its column."""
+    """What is wrong with a type, and the place of its column."""
 
 
 def _spark(kind: pa.DataType, place: str) -> t.DataType:
@@ -151,12 +151,17 @@ def _simple(kind: pa.DataType) -> t.DataType | None:
 
 def _nested(kind: pa.DataType, place: str) -> t.DataType:
     if pt.is_struct(kind) and kind.num_fields:
+        names = [field.name for field in kind]
+        if "" in names:
+            raise _UnsupportedError("has a field without a name", place)
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise _UnsupportedError(f"has the field {twice} twice", place)
         return t.StructType([t.StructField(field.name, _spark(field.type, f"{place}.{field.name}")) for field in kind])
     if pt.is_map(kind):
         return t.MapType(_spark(kind.key_type, f"{place}[key]"), _spark(kind.item_type, f"{place}[value]"))
     if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
         return t.ArrayType(_spark(kind.value_type, f"{place}[]"))
-    raise _UnsupportedError(str(kind), place)
+    raise _UnsupportedError(f"is of the type {kind}", place)
 
 
 def _storage(array: pa.Array) -> pa.Array:

@@ -15,6 +15,7 @@ from fencepost.connectors.files.formats.tables.table import (
     IncompleteTableError,
     Table,
     identity_of_tail,
+    rows_alone,
 )
 
 _POSTSCRIPT_LENGTH: Final = 1
@@ -36,7 +37,10 @@ class OrcTable(Table):
     @property
     def schema(self) -> pa.Schema:
         """The columns."""
-        return self._table.schema
+        try:
+            return self._table.schema
+        except pa.ArrowException as error:
+            raise self._damaged(error) from error
 
     @property
     def identity(self) -> str:
@@ -67,7 +71,7 @@ class OrcTable(Table):
             stripe = self._table.read_stripe(number)
             together = max(1, BATCH_BYTES * stripe.num_rows // max(1, stripe.nbytes))
             for begin in range(0, stripe.num_rows, together):
-                yield stripe.slice(begin, together)
+                yield rows_alone(stripe, begin, together)
 
     def left(self, key: int) -> int:
         """Return the size of the stripes from one on."""

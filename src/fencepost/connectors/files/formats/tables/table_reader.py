@@ -19,7 +19,7 @@ from fencepost.connectors.files.formats.tables.avro_table import AvroTable
 from fencepost.connectors.files.formats.tables.columns import cast_columns
 from fencepost.connectors.files.formats.tables.orc_table import OrcTable
 from fencepost.connectors.files.formats.tables.parquet_table import ParquetTable
-from fencepost.connectors.files.formats.tables.table import IncompleteTableError, Table, TableFormat
+from fencepost.connectors.files.formats.tables.table import IncompleteTableError, Table, TableFormat, rows_alone
 from fencepost.connectors.files.stores.objects import check_unchanged
 from fencepost.connectors.rows.record_mapping import RecordColumns
 from fencepost.connectors.rows.row_types import MisfitError, plain_row, row_as_json
@@ -105,5 +105,5 @@ class TableReader:
                 yield [RefusedRow(row_as_json(plain_row(batch)), str(error), place)]
                 return
             middle = batch.num_rows // 2
-            yield from self._records(split, batch.slice(0, middle), row)
-            yield from self._records(split, batch.slice(middle), row + middle)
+            yield from self._records(split, rows_alone(batch, 0, middle), row)
+            yield from self._records(split, rows_alone(batch, middle), row + middle)
