@@ -53,7 +53,6 @@ from fencepost.spark.config.sink_config import SinkConfig
 from fencepost.spark.frame.batch_sizes import BatchSizes
 from fencepost.spark.frame.frame_write import FrameWrite
 from fencepost.spark.frame.rows import pipeline_for
-from fencepost.spark.frame.topic_gate import SinkTopicGate
 from file_to_kafka import HEAP, settings, sink_jars, spread
 
 SMALL_ROWS = 100
@@ -108,7 +107,7 @@ class Bench:
                 producer=IdempotentProducer(config.producer),
                 sink=topic,
                 batch=f"batch {batch}",
-                gate=SinkTopicGate(topic, config),
+                gate=config.topic_gate(topic),
                 start=batch,
                 sizes=BatchSizes(),
             ).write(frame)

@@ -17,6 +17,7 @@ from fencepost.config.connector_config import TransformSpec, transform_chain
 from fencepost.config.error_handling import ErrorHandling, ErrorTexts, define_errors
 from fencepost.config.unknown_properties import unknown_properties
 from fencepost.config.validators import at_least, no_control_characters, replication_factor
+from fencepost.engine.topic_gate import RefusedTopic, TopicGate
 from fencepost.kafka.config import client_properties
 from fencepost.kafka.config.client_config import ProducerConfig
 from fencepost.spark.config.progress import OF_RUN, SinkKey
@@ -171,6 +172,15 @@ class SinkConfig:
     def tasks_topic(self) -> str:
         """The topic with the ledgers of the writes of `format("fencepost")`."""
         return f"{self.storage_topic}-tasks"
+
+    def topic_gate(self, sink: str) -> TopicGate:
+        """Return the check of the topics of a sink's rows: those with the progress would be overwritten or held up."""
+        reasons = {
+            topic: f"A row of sink {sink} is for topic {topic}, which holds the progress of sinks, or of their tasks: send "
+            "it to another topic, or set sink.storage.topic"
+            for topic in (self.storage_topic, self.tasks_topic)
+        }
+        return TopicGate(None, {topic: RefusedTopic(why, "sink.storage.topic") for topic, why in reasons.items()})
 
     def sink_of_query(self, query: str) -> str:
         """Return the name of the sink of a streaming query, whose id is that in its checkpoint."""
