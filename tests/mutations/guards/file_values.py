@@ -10,24 +10,17 @@ _TESTS = "tests/unit/connectors/files/formats/test_table_values.py::"
 GUARDS = (
     Guard(
         "the rows beside one whose list has a value that does not fit",
-        f"{_TABLES}table.py",
-        "    return part.take(pa.array(range(part.num_rows), pa.int64()))\n",
-        "    return part\n",
+        "connectors/rows/arrow_columns.py",
+        "batch.take(half)",
+        "batch.slice(half[0].as_py(), len(half))",
         f"{_TESTS}test_a_value_in_a_list_that_does_not_fit_refuses_its_row_alone[2-_lists]",
     ),
     Guard(
-        "the rows of a stripe of ORC beside one whose list has a value that does not fit",
-        f"{_TABLES}orc_table.py",
-        "                yield rows_alone(stripe, begin, together)\n",
-        "                yield stripe.slice(begin, together)\n",
+        "the row of a batch of one that was cut from more",
+        "connectors/rows/arrow_columns.py",
+        "        if batch.num_rows == 1 and alone:\n",
+        "        if batch.num_rows == 1:\n",
         f"{_TESTS}test_a_batch_of_one_row_is_not_refused_for_the_row_after_it[orc]",
-    ),
-    Guard(
-        "the rows of a batch of Parquet beside one whose list has a value that does not fit",
-        f"{_TABLES}table.py",
-        "                part = rows_alone(batch, skip, left)\n",
-        "                part = batch.slice(skip, left)\n",
-        f"{_TESTS}test_a_batch_of_one_row_is_not_refused_for_the_row_after_it[parquet]",
     ),
     Guard(
         "the checksums of pages of Parquet",

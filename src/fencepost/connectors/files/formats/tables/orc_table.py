@@ -15,7 +15,6 @@ from fencepost.connectors.files.formats.tables.table import (
     IncompleteTableError,
     Table,
     identity_of_tail,
-    rows_alone,
 )
 
 _POSTSCRIPT_LENGTH: Final = 1
@@ -71,7 +70,7 @@ class OrcTable(Table):
             stripe = self._table.read_stripe(number)
             together = max(1, BATCH_BYTES * stripe.num_rows // max(1, stripe.nbytes))
             for begin in range(0, stripe.num_rows, together):
-                yield rows_alone(stripe, begin, together)
+                yield stripe.slice(begin, together)
 
     def left(self, key: int) -> int:
         """Return the size of the stripes from one on."""

@@ -15,7 +15,6 @@ from io import FileIO
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.types as pt
 
 from fencepost.api.errors import DataError, RetriableError
 from fencepost.connectors.files.stores.objects import size_of
@@ -91,7 +90,7 @@ class Table(ABC):
         left = count
         try:
             for batch in self.batches(key, skip + count):
-                part = rows_alone(batch, skip, left)
+                part = batch.slice(skip, left)
                 skip = max(0, skip - batch.num_rows)
                 left -= part.num_rows
                 if part.num_rows:
@@ -114,18 +113,6 @@ class Table(ABC):
             f"The file {self.path} has no group of rows {key}: it was truncated or replaced, or the offset is wrong. Bring "
             "the former file back, or reset the connector's offsets to read the file that is there from its start"
         )
-
-
-def rows_alone(batch: pa.RecordBatch, begin: int, count: int | None = None) -> pa.RecordBatch:
-    """Return `count` rows of a batch, or all from one on.
-
-    Arrow casts a slice of lists with the items of the rows around it, and fails for an item that is in none of its rows.
-    So rows with nested values are copied.
-    """
-    part = batch.slice(begin, count)
-    if part.num_rows == batch.num_rows or not any(pt.is_nested(kind) for kind in batch.schema.types):
-        return part
-    return part.take(pa.array(range(part.num_rows), pa.int64()))
 
 
 def identity_of_tail(file: FileIO, length: int) -> str:
