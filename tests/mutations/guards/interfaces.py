@@ -17,7 +17,7 @@ GUARDS = (
         "api/allowed_paths.py",
         "            if target.is_relative_to(root):",
         "            if True:",
-        "tests/unit/connectors/test_allowed_files.py",
+        "tests/unit/connectors/files/test_allowed_files.py",
     ),
     Guard(
         "the links that are not followed when a file is opened",
@@ -219,9 +219,9 @@ GUARDS = (
     ),
     Guard(
         "the end of a look through links that lead back",
-        "connectors/file_discovery.py",
+        "connectors/files/discovery/find.py",
         " or (identity := (status.st_dev, status.st_ino)) in above:",
         " or ((identity := (status.st_dev, status.st_ino)) in above and len(above) > 3):",
-        "tests/unit/connectors/test_file_discovery.py::test_links_that_lead_back_are_followed_once",
+        "tests/unit/connectors/files/discovery/test_find.py::test_links_that_lead_back_are_followed_once",
     ),
 )
