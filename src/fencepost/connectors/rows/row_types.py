@@ -77,14 +77,28 @@ def check_years(values: pa.Array) -> None:
 
 
 def plain_row(batch: pa.RecordBatch) -> dict[str, Any]:
-    """Return the only row of a batch, with values that Python cannot have as texts."""
-    row: dict[str, Any] = {}
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        try:
-            row[name] = column[0].as_py()
-        except (ValueError, OverflowError):
-            row[name] = column.view(pa.binary())[0].as_py() if pt.is_string(column.type) else str(column)
-    return row
+    """Return the only row of a batch.
+
+    Of values that Python cannot have, a text is its bytes, and a date or time its number in the unit of its type.
+    """
+    return {name: _plain(column[0]) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
+
+
+def _plain(value: pa.Scalar) -> Any:
+    try:
+        return value.as_py()
+    except (ValueError, OverflowError):
+        pass
+    kind = value.type
+    if pt.is_struct(kind):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if pt.is_map(kind):
+        return [[_plain(inner) for inner in entry.values()] for entry in value.values]
+    if pt.is_nested(kind):
+        return [_plain(item) for item in value.values]
+    if pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind):
+        return value.as_buffer().to_pybytes()
+    return value.value if pt.is_temporal(kind) else str(value)
 
 
 def row_as_json(row: object) -> bytes:
