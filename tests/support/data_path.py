@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -76,11 +76,16 @@ class Trace:
                 return value.size > 1
             case pa.Array() | pa.ChunkedArray() | pa.RecordBatch() | pa.Table():
                 return self._holds(str(value.to_pylist()))
-            case list() | tuple() | set() | frozenset():
-                return any(map(self._holds, value))
-            case Mapping():
-                return self._holds([*value.keys(), *value.values()])
-        return is_dataclass(value) and any(self._holds(getattr(value, field.name, None)) for field in fields(value))
+        return any(map(self._holds, _parts(value)))
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    match value:
+        case list() | tuple() | set() | frozenset():
+            return value
+        case Mapping():
+            return [*value.keys(), *value.values()]
+    return [getattr(value, field.name, None) for field in fields(value)] if is_dataclass(value) else []
 
 
 def listed_modules(title: str) -> list[str]:
