@@ -114,6 +114,15 @@ class StandaloneHerder(Herder):
         for name, properties in zip(names, self._connectors, strict=True):
             parts.configs.load(name, {**properties, "name": name})
 
+    @property
+    def errors(self) -> Mapping[str | ConnectorTaskId, Exception]:
+        """Why connectors and tasks are FAILED."""
+        return self._parts.errors
+
+    async def stop_tasks(self) -> None:
+        """Let tasks commit, and stop them and their connectors. Requests are still answered."""
+        await self._work.revoke(self._work.units)
+
     async def stop(self) -> None:
         """Let tasks commit, stop everything, and close all resources."""
         parts = self._parts
