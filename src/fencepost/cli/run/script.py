@@ -52,6 +52,8 @@ _DEFAULTS: Final = {
     "value.converter": "org.apache.kafka.connect.json.JsonConverter",
     "value.converter.schemas.enable": "false",
 }
+# A topic that is missing is created with the brokers' own numbers.
+_TOPICS: Final = {"topic.creation.default.partitions": "-1", "topic.creation.default.replication.factor": "-1"}
 _OF_WORKER: Final = (
     "producer.", "consumer.", "admin.", "spark.", "config.providers.", "offset.storage.", "config.storage.",
     "key.converter.", "value.converter.", "header.converter.",
@@ -124,7 +126,7 @@ def run(
     with _importable(connector) as path:
         worker, properties = _split(texts)
         worker = _DEFAULTS | worker | {"bootstrap.servers": bootstrap_servers}
-        properties |= {"name": run_name, "connector.class": path}
+        properties = _TOPICS | properties | {"name": run_name, "connector.class": path}
         resolved = resolve_worker_properties(worker, where=_WHERE)
         running = _Run(WorkerConfig.from_properties(resolved, where=_WHERE), properties)
         with shown_progress(running.transfers, quiet=not progress, tell=_tell):
@@ -141,6 +143,7 @@ class _Run:
         self._properties = properties
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = asyncio.Event()
+        self._ended = threading.Event()
         self._interrupted = False
         self._offsets: Sequence[ConnectorOffset] = ()
         self._failures: Sequence[str] = ()
@@ -149,11 +152,11 @@ class _Run:
 
     def wait(self) -> None:
         """Run to the end. Raises what prevents the start, and KeyboardInterrupt for a second Ctrl-C."""
-        thread = threading.Thread(target=self._main, name=_WHERE, daemon=True)
-        thread.start()
-        while thread.is_alive():
+        threading.Thread(target=self._main, name=_WHERE, daemon=True).start()
+        # Python 3.11 takes a thread for ended once Ctrl-C has interrupted its join().
+        while not self._ended.is_set():
             try:
-                thread.join(_WAIT_S)
+                self._ended.wait(_WAIT_S)
             except KeyboardInterrupt:
                 if self._interrupted:
                     raise
@@ -197,6 +200,8 @@ class _Run:
             asyncio.run(self._run())
         except BaseException as error:  # noqa: BLE001 - the caller's thread raises it
             self._error = error
+        finally:
+            self._ended.set()
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -120,17 +120,17 @@ class StandaloneHerder(Herder):
         return self._parts.errors
 
     async def stop_tasks(self) -> None:
-        """Let tasks commit, and stop them and their connectors. Requests are still answered."""
-        await self._work.revoke(self._work.units)
-
-    async def stop(self) -> None:
-        """Let tasks commit, stop everything, and close all resources."""
-        parts = self._parts
+        """Let tasks commit, and stop them and their connectors for good. Offsets can still be shown."""
         if self._watching is not None:
             self._watching.cancel()
         self._task_configs.close()
         self._member.close()
         await self._work.revoke(self._work.units)
+
+    async def stop(self) -> None:
+        """Let tasks commit, stop everything, and close all resources."""
+        parts = self._parts
+        await self.stop_tasks()
         await parts.run(parts.task_counts.close)
         await parts.run(parts.worker.stop)
 
