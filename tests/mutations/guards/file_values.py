@@ -23,6 +23,27 @@ GUARDS = (
         f"{_TESTS}test_a_batch_of_one_row_is_not_refused_for_the_row_after_it[orc]",
     ),
     Guard(
+        "the years of dates and times as texts",
+        "api/time_texts.py",
+        '    if found["min"] is None or (',
+        "    if True or (",
+        "tests/unit/api/test_time_texts.py::test_dates_of_any_year_have_the_text_that_java_has",
+    ),
+    Guard(
+        "the frames to skip at the begin of a file",
+        "connectors/files/content/codecs/compression.py",
+        "            if is_skippable(head):\n",
+        "            if False:\n",
+        "tests/unit/connectors/files/content/test_compressed_files.py::test_a_file_that_ends_after_a_frame_to_skip_is_no_text[12]",
+    ),
+    Guard(
+        "the digits of numbers of JSON that an inferred DOUBLE would lose",
+        "connectors/files/formats/inference.py",
+        " and math.isfinite(float(text)) and not _is_double(text)\n",
+        " and False\n",
+        "tests/unit/connectors/files/formats/test_inference.py::test_a_number_of_json_that_a_double_would_change_is_told",
+    ),
+    Guard(
         "the checksums of pages of Parquet",
         f"{_TABLES}parquet_table.py",
         "page_checksum_verification=True",

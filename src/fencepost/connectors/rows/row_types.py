@@ -13,6 +13,7 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
 
 from fencepost.api.spark_names import backticked
+from fencepost.api.time_texts import plain_value
 
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _LOCAL_TIMESTAMP: Final = pa.timestamp("us")
@@ -77,28 +78,8 @@ def check_years(values: pa.Array) -> None:
 
 
 def plain_row(batch: pa.RecordBatch) -> dict[str, Any]:
-    """Return the only row of a batch.
-
-    Of values that Python cannot have, a text is its bytes, and a date or time its number in the unit of its type.
-    """
-    return {name: _plain(column[0]) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
-
-
-def _plain(value: pa.Scalar) -> Any:
-    try:
-        return value.as_py()
-    except (ValueError, OverflowError):
-        pass
-    kind = value.type
-    if pt.is_struct(kind):
-        return {name: _plain(inner) for name, inner in value.items()}
-    if pt.is_map(kind):
-        return [[_plain(inner) for inner in entry.values()] for entry in value.values]
-    if pt.is_nested(kind):
-        return [_plain(item) for item in value.values]
-    if pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind):
-        return value.as_buffer().to_pybytes()
-    return value.value if pt.is_temporal(kind) else str(value)
+    """Return the only row of a batch, with the values of `plain_value`."""
+    return {name: plain_value(column[0]) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
 
 
 def row_as_json(row: object) -> bytes:

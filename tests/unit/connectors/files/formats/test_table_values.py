@@ -16,10 +16,13 @@ from pyarrow import orc, parquet
 from fencepost import DataError
 from fencepost.connectors.files.content import growing as growing_file
 from fencepost.connectors.files.formats.tables import orc_table
-from tests.unit.connectors.files.formats.test_table_files import refused_of, rows_of
+from tests.unit.connectors.files.formats.test_table_files import refused_of, rows_of, task_of
+from tests.unit.connectors.support import read
 
 TOO_LATE = 2**62
 """More milliseconds than microseconds can hold."""
+
+LATE = "+146140482-04-24 15:36:27.904"
 
 MOMENTS = pa.timestamp("ms")
 
@@ -104,14 +107,14 @@ def test_a_dead_letter_has_all_values_of_a_nested_column(path: Path) -> None:
     value = {"x": 1, "texts": [f"text {number}" for number in range(30)], "at": TOO_LATE}
     parquet.write_table(pa.table({"v": pa.array([value], kind)}), str(path))
     _, [refused] = refused_of(path, "parquet")
-    assert json.loads(refused.raw) == {"v": value}
+    assert json.loads(refused.raw) == {"v": value | {"at": LATE}}
 
 
 def test_a_dead_letter_of_maps_and_lists_has_all_entries(path: Path) -> None:
     kind = pa.map_(pa.string(), pa.list_(MOMENTS))
     parquet.write_table(pa.table({"v": pa.array([[("a", [TOO_LATE]), ("b", None)]], kind)}), str(path))
     _, [refused] = refused_of(path, "parquet")
-    assert json.loads(refused.raw) == {"v": [["a", [TOO_LATE]], ["b", None]]}
+    assert json.loads(refused.raw) == {"v": [["a", [LATE]], ["b", None]]}
 
 
 def test_a_page_whose_checksum_is_wrong_is_damaged(path: Path) -> None:
@@ -191,3 +194,14 @@ def test_a_struct_whose_fields_cannot_be_told_apart_is_refused(path: Path, names
     parquet.write_table(pa.table({"v": struct}), str(path))
     with pytest.raises(DataError, match=told):
         rows_of(path, "parquet")
+
+
+def test_headers_have_dates_and_times_of_any_year(path: Path) -> None:
+    days = pa.array([-(2**31), 2_932_897], pa.int32()).view(pa.date32())
+    moments = pa.array([-(2**63), 2**63 - 1]).view(pa.timestamp("us", "UTC"))
+    parquet.write_table(pa.table({"d": days, "t": moments}), str(path))
+    batch = task_of(path, "parquet", headers_columns="d,t").poll()
+    assert [[header["value"] for header in headers] for headers in read(batch, "headers")] == [
+        ["-5877641-06-23", "-290308-12-21 19:59:05.224192Z"],
+        ["+10000-01-01", "+294247-01-10 04:00:54.775807Z"],
+    ]
