@@ -204,7 +204,7 @@ class PostgresSourceTask(SourceTask):
             if events is not None:
                 reader = SnapshotRangeReader(snapshot.session(), snapshot.lsn, table, events)
                 splits, size = table_ranges(table, version), table.pages * PAGE_BYTES
-                batches.append(SourceBatch(reader=reader, splits=splits, bytes=size, topic=events.topic))
+                batches.append(SourceBatch(reader=reader, splits=splits, bytes=size))
                 if size:
                     topics.append(events.topic)
         if batches:

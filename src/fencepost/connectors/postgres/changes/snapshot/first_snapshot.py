@@ -37,10 +37,7 @@ def table_ranges(table: PublishedTable, server_version: int) -> list[PageRange]:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRangeReader:
-    """Reads ranges of one table in an exported snapshot, as change events with `op` r.
-
-    The rows do not name their topic, which is that of the batch: nobody has to read a table to know it.
-    """
+    """Reads ranges of one table in an exported snapshot, as change events with `op` r."""
 
     session: SnapshotSession
     lsn: int
@@ -50,14 +47,14 @@ class SnapshotRangeReader:
     @property
     def schema(self) -> str:
         """The columns of the events."""
-        return self.events.schema.removeprefix("topic STRING, ")
+        return self.events.schema
 
     def read(self, split: PageRange) -> Iterator[pa.RecordBatch]:
         """Yield the events of a range's rows. Raises RetriableError if the snapshot is gone, and DataError."""
         with self.session.connection() as connection:
             for block in text_blocks(connection, self._statement(split), self.table.name):
                 texts = text_columns(block, len(self.events.columns))
-                yield self.events.snapshot(texts, self.lsn, int(time.time() * 1000)).drop_columns(["topic"])
+                yield self.events.snapshot(texts, self.lsn, int(time.time() * 1000))
 
     def _statement(self, split: PageRange) -> str:
         table = self.table
