@@ -53,8 +53,9 @@ from fencepost.connectors.files.config import (
 from fencepost.connectors.files.content.growing import FILENAME_FIELD, check_offsets
 from fencepost.connectors.files.content.identity import FileIdentity
 from fencepost.connectors.files.content.restart_point import check_content_offset
-from fencepost.connectors.files.discovery.find import FILES, Discovery, FileWatch
+from fencepost.connectors.files.discovery.find import FILES, Discovery
 from fencepost.connectors.files.discovery.renames import former_names, together
+from fencepost.connectors.files.discovery.watch import FileWatch
 from fencepost.connectors.files.formats.inference import ddl_text
 from fencepost.connectors.files.formats.tables.table_file import TablePosition
 from fencepost.connectors.files.stores.objects import is_object

@@ -51,15 +51,25 @@ def former_names(
 
 
 def together(files: Sequence[str], formers: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Return the files that one task must have, by a name that stays the same as long as they are joined."""
-    joined: dict[str, list[str]] = {file: [file] for file in files}
-    for file in files:
+    """Return the files that one task must have, by a name that stays the same as long as they are joined.
+
+    Linear in the files, and in the names that are joined.
+    """
+    order = {file: number for number, file in enumerate(files)}
+    joined: dict[str, list[str]] = {}
+    for file in files if formers else ():
         for former in formers.get(file, ()):
-            if former in joined and joined[former] is not joined[file]:
-                joined[former] += joined[file]
-                for member in joined[file]:
-                    joined[member] = joined[former]
-    return {members[0]: [file for file in files if file in members] for members in joined.values()}
+            if former not in order:
+                continue
+            first, second = joined.setdefault(former, [former]), joined.setdefault(file, [file])
+            if first is not second:
+                first += second
+                joined |= dict.fromkeys(second, first)
+    names = {file: joined[file][0] if file in joined else file for file in files}
+    return {
+        name: sorted(joined[name], key=order.__getitem__) if name in joined else [name]
+        for name in dict.fromkeys(names.values())
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,9 @@ import pytest
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.errors import ConfigError
 from fencepost.connectors.files.connector import FileSourceConnector
-from fencepost.connectors.files.discovery.find import Discovery, FileWatch, reads_directory
+from fencepost.connectors.files.content.identity import inode_at
+from fencepost.connectors.files.discovery.find import Discovery, reads_directory
+from fencepost.connectors.files.discovery.watch import FileWatch
 from tests.unit.connectors.support import ConnectorContext, errors_in
 
 WAIT_SECONDS = 60
@@ -116,7 +118,7 @@ def test_a_file_of_a_pattern_is_found_once_it_has_settled(tmp_path: Path) -> Non
     now = 110.0
     discovery = Discovery((str(tmp_path / "*"),), ANYWHERE, settle_s=5, clock=lambda: now)
     assert discovery.find() == [old]
-    assert discovery.find([young]) == [old, young]
+    assert list(discovery.scan({young: inode_at(young)})) == [old, young]
     now = 115.0
     assert discovery.find() == [old, young]
 
