@@ -89,8 +89,8 @@ GUARDS = (
     Guard(
         "the one task for a file and the former name it had",
         "connectors/files/discovery/renames.py",
-        "            if former in joined and joined",
-        "            if former not in joined and joined",
+        "            if first is not second:\n",
+        "            if first is second:\n",
         f"{_RENAMED}test_the_names_of_one_file_are_of_one_task_wherever_they_were",
     ),
     Guard(

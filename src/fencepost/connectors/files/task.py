@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import json
 import logging
 import os
 import threading
@@ -35,9 +34,6 @@ from fencepost.connectors.files.config import (
     POLL_INTERVAL,
     SCHEMA,
     SETTLE,
-    TASK_FILES,
-    TASK_INODES,
-    TASK_RENAMED,
     TASK_SCHEMA,
     declared_columns,
     dialect_of,
@@ -63,6 +59,7 @@ from fencepost.connectors.files.discovery.ended import ENDED_FIELD, AfterEnd, Ma
 from fencepost.connectors.files.discovery.find import FILES
 from fencepost.connectors.files.discovery.renames import resume
 from fencepost.connectors.files.discovery.seen_inodes import SeenInodes
+from fencepost.connectors.files.discovery.shares import Share
 from fencepost.connectors.files.formats.csv_reader import CsvReader, match_header, read_header
 from fencepost.connectors.files.formats.jsonl_reader import JsonLinesReader
 from fencepost.connectors.files.formats.line_reader import LineReader
@@ -111,12 +108,12 @@ class FileSourceTask(SourceTask):
         self._inferred = {SCHEMA: config[TASK_SCHEMA]} if TASK_SCHEMA in config else {}
         self._columns = declared_columns({**self._parsed, **self._inferred})
         self._after_end = AfterEnd(self._parsed[AFTER_END].lower())
-        paths = cast("list[str]", json.loads(config[TASK_FILES]))
-        formers: dict[str, list[str]] = json.loads(config[TASK_RENAMED]) if TASK_RENAMED in config else {}
+        share = Share.of(config)
+        paths = share.files
         self._looks_s = LOOKS_FOR_RENAMED * self._parsed[POLL_INTERVAL] / 1000
-        self._inodes = SeenInodes(json.loads(config[TASK_INODES]) if TASK_INODES in config else {}, self._looks_s)
+        self._inodes = SeenInodes(share.inodes or {}, self._looks_s)
         # An offset is adopted only where the connector knows what became of the file that had the name before.
-        formers = {file: names for file, names in formers.items() if not self._inodes.is_unsure(file)}
+        formers = {file: names for file, names in share.renamed.items() if not self._inodes.is_unsure(file)}
         names = list(dict.fromkeys([*paths, *chain(*formers.values())]))
         offsets = self.context.offset_reader.offsets([{FILENAME_FIELD: name} for name in names])
         resumed = resume(paths, formers, dict(zip(names, offsets, strict=True)), self.context.allowed_paths)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 from fencepost.api.allowed_paths import AllowedPaths
@@ -27,25 +28,28 @@ _PROGRESS_FIELDS: Final = (POSITION_FIELD, GROUP_FIELD, ROW_FIELD)
 
 def former_names(
     files: Iterable[str],
-    offsets: Iterable[tuple[SourcePartition | None, SourceOffset]],
+    offsets: Iterable[tuple[SourcePartition | None, SourceOffset | None]],
     allowed: AllowedPaths,
+    inodes: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, list[str]]:
     """Return the former names of each file that was renamed, by the identities in a connector's committed offsets.
 
+    Linear in both, and quick for names with the file of their offset: `inodes` spares a look at those that it has.
+
     Raises DataError for an offset that no file source wrote, and for a renamed file that cannot be read.
     """
-    known: dict[int, list[tuple[str, SourceOffset]]] = {}
+    moved: dict[int, list[tuple[str, SourceOffset]]] = {}
     for partition, offset in offsets:
         path = str((partition or {}).get(FILENAME_FIELD))
-        if (identity := FileIdentity.in_offset(path, offset)) is not None:
-            known.setdefault(identity.inode, []).append((path, offset))
+        inode = FileIdentity.inode_in_offset(path, offset)
+        # A name that still has the file is a link to it.
+        if offset is not None and inode is not None and (inodes.get(path) or inode_at(path)) != inode:
+            moved.setdefault(inode, []).append((path, offset))
     found: dict[str, list[str]] = {}
-    for file in files if known else ():
-        inode = inode_at(file)
-        candidates = known.get(inode, []) if inode is not None else []
-        for path, offset in candidates:
-            # A name that still has the file is a link to it.
-            if path != file and inode_at(path) != inode and _is_at(offset, path, file, allowed):
+    for file in files if moved else ():
+        inode = inodes.get(file) or inode_at(file)
+        for path, offset in moved.get(inode, ()) if inode is not None else ():
+            if path != file and _is_at(offset, path, file, allowed):
                 found.setdefault(file, []).append(path)
     return found
 
@@ -53,7 +57,7 @@ def former_names(
 def together(files: Sequence[str], formers: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """Return the files that one task must have, by a name that stays the same as long as they are joined.
 
-    Linear in the files, and in the names that are joined.
+    Linear in the files.
     """
     order = {file: number for number, file in enumerate(files)}
     joined: dict[str, list[str]] = {}
