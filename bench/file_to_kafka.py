@@ -149,7 +149,7 @@ class Bench:
             self.producer,
             task="bench",
             cancelled=threading.Event(),
-            topic_gate=TopicGate("bench", None),
+            topic_gate=TopicGate(None),
         )
         self.producer.commit_transaction()
         assert result.written == self.lines

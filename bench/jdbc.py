@@ -111,7 +111,7 @@ class Kafka:
 
     def write(self, batch: SourceBatch) -> int:
         self.producer.begin_transaction()
-        gate = TopicGate("bench", None)
+        gate = TopicGate(None)
         result = self._engine.write(batch, pipeline(), self.producer, task="bench", cancelled=NEVER, topic_gate=gate)
         self.producer.commit_transaction()
         return result.written

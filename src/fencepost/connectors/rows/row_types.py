@@ -12,6 +12,8 @@ import pyarrow.types as pt
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
 
+from fencepost.api.spark_names import backticked
+
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _LOCAL_TIMESTAMP: Final = pa.timestamp("us")
 
@@ -112,5 +114,4 @@ def _ddl(data_type: t.DataType) -> str:
 
 
 def _field_ddl(field: t.StructField) -> str:
-    name = field.name.replace("`", "``")
-    return f"`{name}`: {_ddl(field.dataType)}{'' if field.nullable else ' NOT NULL'}"
+    return f"{backticked(field.name)}: {_ddl(field.dataType)}{'' if field.nullable else ' NOT NULL'}"

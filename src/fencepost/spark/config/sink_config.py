@@ -10,12 +10,14 @@ from typing import Any, Final
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
+from fencepost.api.plugin_calls import kind_of
 from fencepost.api.secrets import SECRETS
 from fencepost.api.topic_names import topic_name
 from fencepost.config.connector_config import TransformSpec, transform_chain
 from fencepost.config.error_handling import ErrorHandling, ErrorTexts, define_errors
 from fencepost.config.unknown_properties import unknown_properties
 from fencepost.config.validators import at_least, no_control_characters, replication_factor
+from fencepost.engine.topic_gate import RefusedTopic, TopicGate
 from fencepost.kafka.config import client_properties
 from fencepost.kafka.config.client_config import ProducerConfig
 from fencepost.spark.config.progress import OF_RUN, SinkKey
@@ -171,6 +173,15 @@ class SinkConfig:
         """The topic with the ledgers of the writes of `format("fencepost")`."""
         return f"{self.storage_topic}-tasks"
 
+    def topic_gate(self, sink: str) -> TopicGate:
+        """Return the check of the topics of a sink's rows: those with the progress would be overwritten or held up."""
+        reasons = {
+            topic: f"A row of sink {sink} is for topic {topic}, which holds the progress of sinks, or of their tasks: send "
+            "it to another topic, or set sink.storage.topic"
+            for topic in (self.storage_topic, self.tasks_topic)
+        }
+        return TopicGate(None, {topic: RefusedTopic(why, "sink.storage.topic") for topic, why in reasons.items()})
+
     def sink_of_query(self, query: str) -> str:
         """Return the name of the sink of a streaming query, whose id is that in its checkpoint."""
         return self.name or (query if self.topic is None else f"{query}-{self.topic}")
@@ -196,6 +207,26 @@ class SinkConfig:
                 name="run",
             )
         return key
+
+
+def merged_options(
+    arguments: Mapping[str, Any], options: Mapping[str, Any] | None, more_options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the options of a call in one dict. Raises ConfigError for one that is given with two values.
+
+    `arguments` are named parameters, of which None means not given; `more_options` are the other keyword arguments.
+    """
+    if options is not None and not isinstance(options, Mapping):
+        raise ConfigError(f"options is {kind_of(options)}: give a dict, such as {{'compression.type': 'zstd'}}")
+    merged: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
+    for name, value in [*(options or {}).items(), *more_options.items()]:
+        if not isinstance(name, str):
+            raise ConfigError(f"options has the name {name!r}, which is {kind_of(name)}: names are texts")
+        own = name.removeprefix(KAFKA)
+        if own in merged and _text(merged[own]) != _text(value):
+            raise ConfigError(f"The option {own} is given twice, with two values: give it once", name=own)
+        merged[own] = value
+    return merged
 
 
 def _properties(options: Mapping[str, Any]) -> dict[str, str]:

@@ -33,7 +33,6 @@ from fencepost.spark.format.handed_over import HandedOver
 from fencepost.spark.format.ledger import Claim, Done, Failed
 from fencepost.spark.format.ledger_log import LedgerLog, LedgerPlace
 from fencepost.spark.frame.record_columns import SinkColumns
-from fencepost.spark.frame.topic_gate import SinkTopicGate
 from fencepost.spark.frame.wording import in_spark_terms, recreated
 
 _OF_ANOTHER_TOPIC: Final = (InvalidProducerEpochError, TransactionAbortableError)
@@ -125,7 +124,7 @@ class TaskWrite:
         spec = self._spec
         types = column_types(spec.schema, where="the DataFrame")
         errors = ErrorHandler(spec.pipeline.errors)
-        gate = SinkTopicGate(spec.sink, spec.config)
+        gate = spec.config.topic_gate(spec.sink)
         for batch in batches:
             for converted in convert(spec.columns.batch(batch), types, spec.pipeline, errors):
                 gate.admit({converted.topic})

@@ -22,6 +22,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 
+from fencepost.api.spark_names import backticked
 from fencepost.spark.frame.row_size import row_size
 
 _FEW_PARTITIONS: Final = 8
@@ -109,7 +110,7 @@ def _within(frame: DataFrame, columns: Sequence[str], size: str, most_bytes: int
     except AnalysisException:
         return None
     fits = F.col(name) <= most_bytes
-    quoted = {column: F.col("`" + column.replace("`", "``") + "`") for column in columns}
+    quoted = {column: F.col(backticked(column)) for column in columns}
     kept = [F.when(fits, quoted[column]).alias(column) for column in columns]
     return summed.select(*kept, *(column for column in summed.columns if column not in quoted))
 

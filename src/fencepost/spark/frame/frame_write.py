@@ -25,7 +25,9 @@ from fencepost.engine.letter_write import write_letters
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.reports import new_mark
 from fencepost.engine.routing import Ownership
+from fencepost.engine.spark.frame_preparation import prepare_frame
 from fencepost.engine.spark.job_write import SparkWrite, write_batch
+from fencepost.engine.topic_gate import TopicGate
 from fencepost.engine.write_spec import WriteSpec
 from fencepost.engine.write_stage import GivenRows, WriteStage
 from fencepost.kafka.producer.partition_queue import Ack
@@ -34,7 +36,6 @@ from fencepost.kafka.producer.transaction import Transaction
 from fencepost.spark.frame.batch_sizes import SMALL_BYTES, SMALL_ROWS, BatchSizes
 from fencepost.spark.frame.few_rows import few_rows
 from fencepost.spark.frame.jobs import jobs_of
-from fencepost.spark.frame.topic_gate import SinkTopicGate
 from fencepost.spark.frame.wording import capitalized
 
 
@@ -49,9 +50,13 @@ class FrameWrite:
     producer: RecordProducer
     sink: str
     batch: str
-    gate: SinkTopicGate
+    gate: TopicGate
     start: int
     sizes: BatchSizes
+
+    def prepare(self, frame: DataFrame) -> None:
+        """Prepare the converters for the rows; call this before the transaction begins. Raises as `prepare_frame`."""
+        prepare_frame(frame, self.pipeline, partial(jobs_of, self.batch, new_mark()))
 
     def write(self, frame: DataFrame) -> WriteResult:
         """Write all rows and return when the brokers have them; the transaction stays open.

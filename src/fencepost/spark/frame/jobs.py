@@ -14,8 +14,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from fencepost.api.errors import FencepostError
-from fencepost.engine.errors import BatchCancelledError, RetriableJobError, SparkDataError, SparkJobError
-from fencepost.engine.job_failure import PYTHON_ADVICE, JobFailure
+from fencepost.engine.errors import BatchCancelledError
+from fencepost.engine.job_failure import JobFailure
 from fencepost.engine.reports import carried_failure
 
 _INTERRUPTED: Final = ("java.lang.InterruptedException", "java.nio.channels.ClosedByInterruptException")
@@ -49,11 +49,4 @@ def _failure(error: Exception, batch: str, mark: str) -> FencepostError:
         return BatchCancelledError(
             f"The query was stopped while it wrote {batch}, which is aborted ({_AS_INTERRUPTED})"
         )
-    told = f"The Spark job of {batch} failed: {failure.one_line}"
-    if failure.is_retriable:
-        return RetriableJobError(told)
-    if failure.is_of_data:
-        return SparkDataError(f"{told}. Nothing of this batch was written: correct the data, or the query")
-    if failure.is_of_python:
-        told = f"{told}. {PYTHON_ADVICE}"
-    return SparkJobError(f"{told}. Nothing of this batch was written")
+    return failure.as_error(batch, code="the query", afterwards="Nothing of this batch was written")

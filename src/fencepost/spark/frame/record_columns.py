@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's 
 from pyspark.sql import types as t
 
 from fencepost.api.errors import ConfigError
+from fencepost.api.spark_names import backticked
 from fencepost.engine.conversion import COLUMNS
 from fencepost.spark.config.sink_config import SinkConfig
 
@@ -92,4 +93,4 @@ class SinkColumns:
 
 
 def _column(name: str) -> Any:
-    return F.col("`" + name.replace("`", "``") + "`")
+    return F.col(backticked(name))

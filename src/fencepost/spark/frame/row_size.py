@@ -6,6 +6,8 @@ from typing import Final
 
 from pyspark.sql import types as t
 
+from fencepost.api.spark_names import backticked
+
 _FIXED: Final = (
     t.NumericType,
     t.BooleanType,
@@ -27,7 +29,7 @@ def row_size(schema: t.StructType) -> str | None:
 
 
 def _sum_of_fields(schema: t.StructType, prefix: str, depth: int) -> str | None:
-    sizes = [_size(field.dataType, f"{prefix}`{field.name.replace('`', '``')}`", depth) for field in schema.fields]
+    sizes = [_size(field.dataType, f"{prefix}{backticked(field.name)}", depth) for field in schema.fields]
     known = [size for size in sizes if size is not None]
     return None if len(known) < len(sizes) else " + ".join([f"{_PLACE_BYTES * (len(known) + 1)}L", *known])
 

@@ -37,7 +37,6 @@ from fencepost.spark.config.sink_config import SinkConfig
 from fencepost.spark.errors import CommitLostError, TopicRecreatedError
 from fencepost.spark.frame.batch_sizes import BatchSizes
 from fencepost.spark.frame.frame_write import FrameWrite
-from fencepost.spark.frame.topic_gate import SinkTopicGate
 from fencepost.spark.frame.wording import capitalized, in_spark_terms, recreated
 from fencepost.spark.sink.progress_log import ProgressLog
 from fencepost.spark.written import SinkStatistics, Written
@@ -67,7 +66,7 @@ class Sink:
         self._log = ProgressLog(config, key, clients=clients)
         self._producer = clients.transactional_producer(config.producer, key.transactional_id)
         self._topic_id: str | None = None
-        self._gate = SinkTopicGate(key.sink, config)
+        self._gate = config.topic_gate(key.sink)
         self._sizes = BatchSizes()
         self.statistics = SinkStatistics(key.sink, key.transactional_id)
         """Replaced at each commit. Other threads may read it."""
@@ -133,19 +132,20 @@ class Sink:
 
     def _write(self, frame: DataFrame, pipeline: Pipeline, progress: Progress) -> WriteResult:
         producer = self._producer
-        reach(FailPoint.BEFORE_BEGIN, self.key.sink)
+        writing = FrameWrite(
+            pipeline=pipeline,
+            producer=producer,
+            sink=self.key.sink,
+            batch=self._named(progress),
+            gate=self._gate,
+            start=progress.batch or 0,
+            sizes=self._sizes,
+        )
         try:
+            writing.prepare(frame)
+            reach(FailPoint.BEFORE_BEGIN, self.key.sink)
             producer.begin_transaction()
             reach(FailPoint.AFTER_BEGIN)
-            writing = FrameWrite(
-                pipeline=pipeline,
-                producer=producer,
-                sink=self.key.sink,
-                batch=self._named(progress),
-                gate=self._gate,
-                start=progress.batch or 0,
-                sizes=self._sizes,
-            )
             result = writing.write(frame)
             self._commit(progress)
         except BatchCancelledError:

@@ -8,9 +8,9 @@ import pytest
 
 from fencepost.api.errors import RetriableError
 from fencepost.connectors.postgres.changes import streaming
-from fencepost.connectors.postgres.changes.position import parse_lsn
 from fencepost.connectors.postgres.changes.stream import stream
 from fencepost.connectors.postgres.changes.task import PostgresSourceTask
+from fencepost.connectors.postgres.server.lsn import parse_lsn
 from tests.support.postgres import Database
 from tests.support.postgres_task import Topics
 from tests.support.processes import wait_for

@@ -340,6 +340,26 @@ def test_what_only_the_java_class_does_is_an_error_of_that_property(of: str, typ
     assert hint in error
 
 
+@pytest.mark.parametrize(
+    ("properties", "refused"),
+    [
+        ({"transforms.a.type": "RegexRouter", "transforms.a.regex": "a)", "transforms.a.replacement": "b"}, "regex"),
+        (
+            {"transforms.a.type": "RegexRouter", "transforms.a.regex": "a", "transforms.a.replacement": "$1"},
+            "replacement",
+        ),
+        ({"transforms.a.type": "ReplaceField$Value", "transforms.a.renames": "a:x,b:x"}, "renames"),
+    ],
+)
+def test_what_a_transform_cannot_do_is_an_error_of_its_property(properties: dict[str, str], refused: str):
+    assert _errors(_validate({**CONFIG, "transforms": "a", **properties})) == {f"transforms.a.{refused}": 1}
+
+
+def test_a_pattern_of_a_predicate_is_checked():
+    config = {**CONFIG, "predicates": "p", "predicates.p.type": "TopicNameMatches", "predicates.p.pattern": "[a"}
+    assert _errors(_validate(config)) == {"predicates.p.pattern": 1}
+
+
 @pytest.mark.parametrize("role", ["key.converter", "value.converter", "header.converter"])
 def test_what_only_javas_converter_does_is_an_error_of_that_property(role: str):
     name = f"{role}.value.serializer.encoding"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import Any
 
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from fencepost.api.errors import ConfigError
 from fencepost.api.secrets import SECRETS
-from fencepost.spark.config.sink_config import SinkConfig, sink_config_def
+from fencepost.spark.config.sink_config import SinkConfig, merged_options, sink_config_def
 from fencepost.spark.frame.record_columns import SinkColumns
 from fencepost.spark.frame.rows import pipeline_for
 
@@ -131,3 +132,28 @@ def test_a_column_that_differs_in_case_only_is_refused(name: str):
     assert SinkColumns.of(["value", "key", "other"], config).selected == ("key", "value")
     with pytest.raises(ConfigError, match=f"'{name}' of the DataFrame would be ignored.*rename it to '{name.lower()}'"):
         SinkColumns.of(["value", name], config)
+
+
+def test_options_are_a_dict_besides_keyword_arguments():
+    arguments = {"topic": "orders", "name": None, "bootstrap.servers": "127.0.0.1:9092"}
+    merged = merged_options(arguments, {"kafka.linger.ms": 5, "topic": "orders"}, {"compression.type": "zstd"})
+    assert merged == {
+        "topic": "orders",
+        "bootstrap.servers": "127.0.0.1:9092",
+        "linger.ms": 5,
+        "compression.type": "zstd",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "more", "message"),
+    [
+        ({"kafka.bootstrap.servers": "b:1"}, {}, "The option bootstrap.servers is given twice"),
+        ({"linger.ms": 5}, {"linger.ms": 6}, "The option linger.ms is given twice"),
+        ({5: 5}, {}, "options has the name 5, which is an int"),
+        ("topic=orders", {}, "options is a str: give a dict"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(options: Any, more: dict[str, Any], message: str):
+    with pytest.raises(ConfigError, match=message):
+        merged_options({"bootstrap.servers": "a:1"}, options, more)

@@ -8,13 +8,12 @@ import pytest
 
 from fencepost.api.errors import ConfigError
 from fencepost.spark.config.sink_config import SinkConfig
-from fencepost.spark.frame.topic_gate import SinkTopicGate
 
 
 @pytest.mark.parametrize("topic", ["records", "records-tasks"])
 def test_a_row_for_a_topic_of_the_sinks_is_refused(topic: str):
     config = SinkConfig.from_options({"bootstrap.servers": "127.0.0.1:9092", "sink.storage.topic": "records"})
-    gate = pickle.loads(pickle.dumps(SinkTopicGate("s", config)))  # noqa: S301 - executors get it so
+    gate = pickle.loads(pickle.dumps(config.topic_gate("s")))  # noqa: S301 - executors get it so
     gate.admit({"orders"})
     with pytest.raises(ConfigError, match=f"is for topic {topic}, which holds the progress of sinks"):
         gate.admit({"orders", topic})
@@ -24,4 +23,4 @@ def test_a_row_for_a_topic_of_the_sinks_is_refused(topic: str):
 def test_a_row_for_a_topic_of_the_brokers_is_refused(topic: str):
     config = SinkConfig.from_options({"bootstrap.servers": "127.0.0.1:9092"})
     with pytest.raises(ConfigError, match=f"is for topic {topic}, in which brokers keep .*: send it to another topic"):
-        SinkTopicGate("s", config).admit({"orders", topic})
+        config.topic_gate("s").admit({"orders", topic})

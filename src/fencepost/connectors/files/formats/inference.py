@@ -22,6 +22,7 @@ from pyspark.sql import types as t
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import DataError
 from fencepost.api.foreign_json import parse_json
+from fencepost.api.spark_names import backticked
 from fencepost.connectors.files.content.codecs.compression import Form, codec_of
 from fencepost.connectors.files.content.compressed import HeldRange, head_of
 from fencepost.connectors.files.content.csv_quotes import Quoting
@@ -188,10 +189,7 @@ def _sample(path: str, encoding: str, quoting: Quoting | None, allowed: AllowedP
 
 def ddl_text(columns: t.StructType) -> str:
     """Return columns as a value of the property `schema`."""
-    quoted = [
-        column.name if _WORD.fullmatch(column.name) else "`" + column.name.replace("`", "``") + "`"
-        for column in columns
-    ]
+    quoted = [column.name if _WORD.fullmatch(column.name) else backticked(column.name) for column in columns]
     return ddl_of_columns(
         [t.StructField(name, column.dataType) for name, column in zip(quoted, columns.fields, strict=True)]
     )

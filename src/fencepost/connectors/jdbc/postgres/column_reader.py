@@ -29,7 +29,8 @@ from fencepost.connectors.jdbc.properties import (
     TIMESTAMP_INITIAL,
     VALIDATE_NON_NULL,
 )
-from fencepost.connectors.jdbc.tables import JdbcColumn, quoted
+from fencepost.connectors.jdbc.tables import JdbcColumn
+from fencepost.connectors.postgres.server.quoting import quoted
 
 _log: Final = logging.getLogger(__name__)
 

@@ -18,6 +18,7 @@ from fencepost.connectors.jdbc.postgres.binary import marks
 from fencepost.connectors.jdbc.postgres.row_shape import RowShape
 from fencepost.connectors.jdbc.postgres.server import OpenServer
 from fencepost.connectors.postgres.server.copy_blocks import copy_blocks, copy_messages
+from fencepost.connectors.postgres.server.page_ranges import page_ranges
 
 if TYPE_CHECKING:
     from fencepost.connectors.jdbc.tables import TableId
@@ -33,7 +34,6 @@ _MOST_RANGES: Final = 64
 _BLOCK_BYTES: Final = 1 << 22
 """Large, because a block pushes Python's own code and data out of the cache: its calls for one take milliseconds."""
 
-_FIRST_WITH_RANGES: Final = 140_000
 # A command that waits for the connection which holds the table keeps later readers waiting as well: neither would end.
 _LOCK_TIMEOUT: Final = "5s"
 
@@ -49,17 +49,14 @@ def table_bytes(server: OpenServer, table: TableId) -> int:
     return int(server.row(_SIZES, (table.sql(), table.sql()))[0])
 
 
-def page_ranges(server: OpenServer, table: TableId) -> list[str]:
+def range_conditions(server: OpenServer, table: TableId) -> list[str]:
     """Return conditions for the rows `t` of a table that cut it into ranges of about 32 MiB."""
     total, largest, page = server.row(_SIZES, (table.sql(), table.sql()))
-    count = min(_MOST_RANGES, -(-total // _RANGE_BYTES))
-    if count <= 1 or server.connection.info.server_version < _FIRST_WITH_RANGES:
-        return ["true"]
-    step = -(-largest // page // count) + 1
-    starts = [number * step for number in range(count)]
-    # The last range has no end: the table may have grown.
-    ends = [f" and t.ctid < '({start},0)'::tid" for start in starts[1:]] + [""]
-    return [f"t.ctid >= '({start},0)'::tid{end}" for start, end in zip(starts, ends, strict=True)]
+    count = max(1, min(_MOST_RANGES, -(-total // _RANGE_BYTES)))
+    version = server.connection.info.server_version
+    return [
+        part.condition("t.ctid") for part in page_ranges(largest // page, -(-largest // page // count) + 1, version)
+    ]
 
 
 class ExportedSnapshot:

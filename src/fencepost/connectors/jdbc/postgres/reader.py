@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.record import SourceBatch
-from fencepost.connectors.jdbc.connection import PostgresAddress, load_driver
+from fencepost.connectors.jdbc.connection import PostgresAddress
 from fencepost.connectors.jdbc.offsets import QUERY_PARTITION, Offset, table_partition
 from fencepost.connectors.jdbc.postgres.binary import BinaryForm
 from fencepost.connectors.jdbc.postgres.ranges import (
@@ -22,13 +22,15 @@ from fencepost.connectors.jdbc.postgres.ranges import (
     ExportedSnapshot,
     RangeReader,
     csv_of,
-    page_ranges,
+    range_conditions,
     table_bytes,
 )
 from fencepost.connectors.jdbc.postgres.row_shape import WHOLE, RowShape, RowsInMemory
 from fencepost.connectors.jdbc.properties import QUERY_SUFFIX, JdbcConfig
-from fencepost.connectors.jdbc.tables import Catalog, JdbcColumn, TableId, quoted
+from fencepost.connectors.jdbc.tables import Catalog, JdbcColumn, TableId
+from fencepost.connectors.postgres.server.connect import load_driver
 from fencepost.connectors.postgres.server.copy_blocks import copy_rows
+from fencepost.connectors.postgres.server.quoting import quoted
 
 if TYPE_CHECKING:
     from fencepost.connectors.jdbc.connection import Connection
@@ -159,7 +161,7 @@ class QuerySource:
                 # Unlike a SELECT it waits for the table before the transaction gets its snapshot of the catalogs.
                 export.lock(self.sql)
             shape = self._describe(export.server.connection)
-            parts = page_ranges(export.server, self.table) if self.table is not None and ranges else ["true"]
+            parts = range_conditions(export.server, self.table) if self.table is not None and ranges else ["true"]
             selects = [
                 self.select(NO_NUMBER, shape, f"where {part} and ({condition})", forms=shape.forms) for part in parts
             ]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from fencepost.api.errors import DataError
-from fencepost.connectors.jdbc.tables import quoted
+from fencepost.connectors.postgres.server.quoting import quoted
 
 if TYPE_CHECKING:
     from fencepost.connectors.jdbc.postgres.server import OpenServer

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.api.errors import DataError
-from fencepost.connectors.jdbc.connection import PostgresAddress, load_driver
-from fencepost.connectors.jdbc.offsets import SnapshotOffset, lsn_text, parse_lsn
+from fencepost.connectors.jdbc.connection import PostgresAddress
+from fencepost.connectors.jdbc.offsets import SnapshotOffset
+from fencepost.connectors.postgres.server.connect import load_driver
+from fencepost.connectors.postgres.server.lsn import lsn_text, parse_lsn, timeline_ends
 
 if TYPE_CHECKING:
     from fencepost.connectors.jdbc.connection import Connection
@@ -107,5 +109,4 @@ def _history(server: OpenServer) -> dict[int, int] | None:
         text = server.one("select pg_read_file(%s, true)", (f"pg_wal/{server.timeline:08X}.history",))
     except load_driver().errors.InsufficientPrivilege:
         return None
-    lines = (line.split() for line in (text or "").splitlines() if line.strip() and not line.startswith("#"))
-    return {int(fields[0]): parse_lsn(fields[1]) for fields in lines}
+    return timeline_ends(text or "")

@@ -32,14 +32,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fencepost.api.errors import DataError
-from fencepost.connectors.jdbc.offsets import Offset, SnapshotOffset, lsn_text, parse_lsn
+from fencepost.connectors.jdbc.offsets import Offset, SnapshotOffset
 from fencepost.connectors.jdbc.postgres.reader import LargeRows, PolledRows, QuerySource, Reader, TooMuchError
 from fencepost.connectors.jdbc.postgres.relations import check_stamped, lie_in, relations, with_rows
 from fencepost.connectors.jdbc.postgres.row_shape import RowShape
 from fencepost.connectors.jdbc.postgres.server import OpenServer, check_continues
 from fencepost.connectors.jdbc.properties import BATCH_ROWS
-from fencepost.connectors.jdbc.tables import quoted
+from fencepost.connectors.postgres.server.lsn import lsn_text, parse_lsn
 from fencepost.connectors.postgres.server.pg_snapshot import NOTHING, Snapshot
+from fencepost.connectors.postgres.server.quoting import quoted
 
 _log: Final = logging.getLogger(__name__)
 

@@ -150,12 +150,15 @@ def _listed(name: str, included: Sequence[re.Pattern[str]], excluded: Sequence[r
 
 
 def _compiled(patterns: Sequence[str]) -> list[re.Pattern[str]]:
-    return [re.compile(pattern, re.IGNORECASE) for pattern in patterns if pattern]
+    return [re.compile(pattern, re.IGNORECASE | re.ASCII) for pattern in patterns if pattern]
 
 
 def _keys(value: str | None) -> list[tuple[re.Pattern[str], frozenset[str]]]:
     parts = [part.rpartition(":") for part in key_parts(value)]
     return [
-        (re.compile(table.strip(), re.IGNORECASE), frozenset(column.strip() for column in columns.split(",")))
+        (
+            re.compile(table.strip(), re.IGNORECASE | re.ASCII),
+            frozenset(column.strip() for column in columns.split(",")),
+        )
         for table, _, columns in parts
     ]

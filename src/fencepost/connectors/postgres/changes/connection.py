@@ -11,38 +11,28 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from fencepost.api.errors import ConfigError, FencepostError, RetriableError
-from fencepost.connectors.postgres.server.session import WITHOUT_TIMEOUTS
+from fencepost.api.errors import FencepostError, RetriableError
+from fencepost.connectors.postgres.server.connect import VALUE_FORMS, WITHOUT_TIMEOUTS, connect, load_driver
 
 if TYPE_CHECKING:
     import psycopg
     from psycopg.pq.abc import PGconn, PGresult
 
-_SESSION: Final = {
-    "DateStyle": "ISO",
-    "TimeZone": "UTC",
-    "IntervalStyle": "iso_8601",
-    "extra_float_digits": "3",
-    "bytea_output": "hex",
+_SESSION: Final = VALUE_FORMS | {
     "statement_timeout": "0",
     "lock_timeout": "0",
     "search_path": "pg_catalog",
     # The stream has all rows: a snapshot without those that policies hide from the user is refused.
     "row_security": "off",
 }
+_REMEDY: Final = (
+    "It is tried again. If the server refuses the login, correct the connector's database.* properties, or the server"
+)
 _WAITING_MS: Final = 1000
 _CANCEL_S: Final = 5.0
 _LOCK_NOT_AVAILABLE: Final = "55P03"
 _CHECK_OF_POLICIES: Final = "check_enable_rls"
-# A server that is gone without a word is noticed after 20 s, also if it was sent something meanwhile.
-_KEEPALIVE: Final = {
-    "keepalives_idle": "10",
-    "keepalives_interval": "5",
-    "keepalives_count": "2",
-    "tcp_user_timeout": "20000",
-}
-# An empty address is taken from the host, where none would be PGHOSTADDR of the process's environment.
-_OTHER: Final = {"connect_timeout": "10", "client_encoding": "UTF8", "application_name": "fencepost", "hostaddr": ""}
+_OTHER: Final = {"client_encoding": "UTF8", "application_name": "fencepost"}
 # libpq sends PGDATESTYLE and PGTZ of the process's environment as well, and the server prefers them to `options`.
 _SETTINGS: Final = "; ".join(
     [
@@ -83,7 +73,7 @@ class ConnectionSettings:
         given = {"host": self.host, "port": str(self.port), "user": self.user, "dbname": self.database}
         if self.password is not None:
             given["password"] = self.password
-        return {**given, "options": session, **_KEEPALIVE, **_OTHER, **self.options, **more}
+        return {**given, "options": session, **_OTHER, **self.options, **more}
 
     def connect(self) -> psycopg.Connection[Any]:
         """Return a connection for statements, in autocommit mode. Raises RetriableError or PostgresError."""
@@ -94,20 +84,9 @@ class ConnectionSettings:
         return self._connected(f"The connection to PostgreSQL at {self} for replication failed", replication="database")
 
     def _connected(self, failure: str, **more: str) -> psycopg.Connection[Any]:
-        # Not PGconn.connect, which keeps all threads of the process waiting for the server.
-        driver, parameters = _psycopg(), self.parameters(**more)
         try:
-            connection = cast("psycopg.Connection[Any]", driver.connect(autocommit=True, **parameters))
-        except driver.OperationalError as error:
-            from fencepost.connectors.postgres.server.refusal import lasting_refusal  # noqa: PLC0415 - needs the optional package
-
-            said = f"{failure}: {_line(str(error))}"
-            if (why := lasting_refusal(error, parameters)) is None:
-                raise RetriableError(said) from error
-            raise PostgresError(
-                f"{said} ({why}). Change the connector's database.* properties, or the server"
-            ) from error
-        except driver.Error as error:
+            connection = connect(self.parameters(**more), failure, _REMEDY)
+        except driver_error() as error:
             raise translated(error, failure) from error
         try:
             command(connection, _SETTINGS)
@@ -128,10 +107,10 @@ def command(
 
     try:
         result = _answer(connection.pgconn, text, waiting)
-    except _psycopg().Error as error:
+    except load_driver().Error as error:
         raise translated(error, f"PostgreSQL did not answer {text.split(maxsplit=1)[0]}") from error
     except FencepostError:
-        with suppress(_psycopg().Error):
+        with suppress(load_driver().Error):
             connection.cancel_safe(timeout=_CANCEL_S)
         raise
     if result.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
@@ -171,7 +150,7 @@ def _answer(connection: PGconn, text: str, waiting: Callable[[], object]) -> PGr
 
 def query(connection: psycopg.Connection[Any], text: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
     """Run a statement and return its rows. Raises RetriableError or PostgresError."""
-    driver = _psycopg()
+    driver = load_driver()
     try:
         cursor = connection.execute(text.encode(), parameters or None)
         return cursor.fetchall() if cursor.description else []
@@ -185,7 +164,7 @@ def run_together(connection: psycopg.Connection[Any], *statements: str) -> None:
     try:
         # Several statements cannot be prepared, which the driver would do after some repetitions.
         connection.execute(text.encode(), prepare=False)
-    except _psycopg().Error as error:
+    except load_driver().Error as error:
         raise translated(error, f"A statement failed ({' '.join(text.split())[:80]})") from error
 
 
@@ -194,13 +173,13 @@ def check_statement(connection: psycopg.Connection[Any], text: str) -> None:
     try:
         # As a prepared statement, since a simple query may have several.
         connection.execute(text.encode(), prepare=True)
-    except _psycopg().Error as error:
+    except load_driver().Error as error:
         raise translated(error, f"A statement failed ({' '.join(text.split())[:80]})") from error
 
 
 def driver_error() -> type[psycopg.Error]:
     """Return the class of the errors that the driver itself raises."""
-    return cast("type[psycopg.Error]", _psycopg().Error)
+    return cast("type[psycopg.Error]", load_driver().Error)
 
 
 def translated(error: psycopg.Error, what: str) -> FencepostError:
@@ -227,13 +206,3 @@ def _of_state(state: str, message: str) -> FencepostError:
 def _line(message: str) -> str:
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     return lines[0] if lines else "no reason given"
-
-
-def _psycopg() -> Any:
-    try:
-        import psycopg  # noqa: PLC0415 - an optional package
-    except ImportError as error:
-        raise ConfigError(
-            "Reading PostgreSQL needs the package psycopg: run: pip install 'fencepost[postgres]'"
-        ) from error
-    return psycopg

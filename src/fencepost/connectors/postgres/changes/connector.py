@@ -19,6 +19,7 @@ from fencepost.connectors.postgres.changes.left_out import left_out, refusal
 from fencepost.connectors.postgres.changes.position import SourceState
 from fencepost.connectors.postgres.changes.slot.slot import check_primary
 from fencepost.connectors.postgres.changes.task import PostgresSourceTask
+from fencepost.connectors.postgres.server.connect import LoginRefusedError
 
 _BOUNDARY: Final = "transaction.boundary"
 
@@ -106,6 +107,8 @@ def _check_server(config: PostgresConfig) -> None:
             check_primary(connection, config.connection)
             ((level,),) = query(connection, "SELECT current_setting('wal_level')")
             refused = refusal(left_out(connection, config))
+    except LoginRefusedError as error:
+        raise ConfigError(str(error), name="database.password") from error
     except RetriableError as error:
         _log.warning("The server of the connector could not be asked whether it can be captured: %s", error)
         return

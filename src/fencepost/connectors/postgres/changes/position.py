@@ -8,7 +8,6 @@ The server always sends whole transactions again, in the order of their commits,
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -16,6 +15,7 @@ from typing import Any, Final
 from fencepost.api.errors import DataError
 from fencepost.connectors.postgres.changes.incremental import NOTHING, SnapshotProgress
 from fencepost.connectors.postgres.changes.known_types import KnownTypes, parse_types, types_text
+from fencepost.connectors.postgres.server.lsn import lsn_text, parse_lsn
 
 LSN: Final = "lsn"
 COMMIT_LSN: Final = "lsn_commit"
@@ -28,21 +28,6 @@ SLOT: Final = "slot"
 TRANSACTION: Final = "transaction"
 INCREMENTAL: Final = "incremental_snapshot"
 TYPES: Final = "types"
-
-_TEXT: Final = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
-
-
-def lsn_text(lsn: int) -> str:
-    """Return an LSN as PostgreSQL writes it: `16/B374D848`."""
-    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
-
-
-def parse_lsn(text: str) -> int:
-    """Return the number of an LSN that PostgreSQL wrote. Raises DataError."""
-    if not _TEXT.fullmatch(text):
-        raise DataError(f"{text!r} is not a position of PostgreSQL's write-ahead log, such as 16/B374D848")
-    high, _, low = text.partition("/")
-    return (int(high, 16) << 32) + int(low, 16)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -192,16 +177,3 @@ def _require(offset: Mapping[str, Any], name: str, kind: type) -> None:
             f"The source offset {dict(offset)} has no {name} that is a {kind.__name__}: "
             "set an offset as the connector writes it, or remove it to begin with a new snapshot"
         )
-
-
-def shares_history(history: str, timeline: int, lsn: int) -> bool:
-    """Return whether a timeline contains everything that another one had up to `lsn`.
-
-    `history` is a timeline history file: lines with the number of a former timeline, the LSN where it was left, and a
-    reason.
-    """
-    for line in history.splitlines():
-        fields = line.split()
-        if len(fields) >= 2 and fields[0] == str(timeline):
-            return lsn <= parse_lsn(fields[1])
-    return False

@@ -38,7 +38,7 @@ from fencepost.connectors.postgres.changes.definitions import SnapshotMode
 from fencepost.connectors.postgres.changes.events.batches import ready
 from fencepost.connectors.postgres.changes.position import Position, SourceState
 from fencepost.connectors.postgres.changes.slot.slot import Slot, check_slot
-from fencepost.connectors.postgres.changes.snapshot.first_snapshot import PAGE_BYTES, SnapshotRangeReader, page_ranges
+from fencepost.connectors.postgres.changes.snapshot.first_snapshot import PAGE_BYTES, SnapshotRangeReader, table_ranges
 from fencepost.connectors.postgres.changes.streaming import Streaming
 
 SERVER: Final = "server"
@@ -203,7 +203,7 @@ class PostgresSourceTask(SourceTask):
             events = database.table_events(relation_of(database.connection(), table))
             if events is not None:
                 reader = SnapshotRangeReader(snapshot.session(), snapshot.lsn, table, events)
-                splits, size = page_ranges(table, version), table.pages * PAGE_BYTES
+                splits, size = table_ranges(table, version), table.pages * PAGE_BYTES
                 batches.append(SourceBatch(reader=reader, splits=splits, bytes=size))
                 if size:
                     topics.append(events.topic)

@@ -15,6 +15,7 @@ from fencepost.connectors.postgres.changes.known_types import FIRST_USER_OID, Kn
 from fencepost.connectors.postgres.changes.slot.slot import RESYNC
 from fencepost.connectors.postgres.changes.stream.relation import Column, Relation
 from fencepost.connectors.postgres.types.temporal import TIME, TIMESTAMP
+from fencepost.connectors.postgres.types.type_rows import SELECT_TYPES, type_rows
 from fencepost.connectors.postgres.types.types import NUMERIC, PostgresType, TypeInfo, resolved
 
 if TYPE_CHECKING:
@@ -58,27 +59,22 @@ def type_infos(connection: psycopg.Connection[Any], oids: Iterable[int], remembe
     Raises PostgresError if the two contradict each other.
     """
     known: dict[int, TypeInfo] = {}
-    asked: set[int] = set()
     wanted = set(oids)
     while wanted:
-        asked |= wanted
-        rows = query(
-            connection,
-            # int2vector and oidvector are no arrays, and box[] has semicolons between its items: these are texts.
-            "SELECT t.oid, t.typbasetype, t.typtypmod, CASE WHEN t.typcategory = 'A' AND e.typarray = t.oid "
-            "AND e.typdelim = ',' THEN e.oid ELSE 0 END FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem "
-            "WHERE t.oid = ANY(%s::oid[])",
-            [sorted(wanted)],
-        )
-        found = {oid: TypeInfo(base, modifier, 0 if base else element) for oid, base, modifier, element in rows}
+        rows = type_rows(lambda asked: query(connection, SELECT_TYPES, [asked]), wanted, {})
+        found = {
+            oid: TypeInfo(row.base, row.base_modifier, 0 if row.base else row.element) for oid, row in rows.items()
+        }
         if reused := [oid for oid, info in found.items() if remembered.get(oid, info) != info]:
             raise PostgresError(
                 f"The OID {reused[0]} was that of another type at the connector's offset than it is now, so changes may be of "
                 "either. To read all as of the present type, remove the field types from the connector's offset. "
                 f"Otherwise: {RESYNC}"
             )
-        known |= {oid: remembered[oid] for oid in wanted & remembered.keys()} | found
-        wanted = {part for info in known.values() for part in (info.base, info.element) if part} - asked
+        # A type that was dropped may be made of types that the catalog still has.
+        dropped = {oid: remembered[oid] for oid in wanted & remembered.keys() - found.keys()}
+        known |= found | dropped
+        wanted = {part for info in dropped.values() for part in (info.base, info.element) if part} - known.keys()
     return known
 
 

@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fencepost.connectors.postgres.types import values
+from fencepost.connectors.postgres.types.modifiers import precision_and_scale
 from fencepost.connectors.postgres.types.temporal import TimePrecision, temporal_key, temporal_type
 from fencepost.connectors.postgres.types.value_types import ValueType, casting, unrounded
 
@@ -125,8 +126,8 @@ def _numeric(modifier: int, decimals: DecimalHandling) -> ValueType:
         return _TEXT
     if decimals is DecimalHandling.DOUBLE:
         return _TYPES[FLOAT8]
-    precision, scale = (modifier - 4) >> 16, (modifier - 4) & 0x7FF
-    if modifier < 4 or precision > _MAX_PRECISION or scale > precision:
+    precision, scale = precision_and_scale(modifier) or (0, 0)
+    if not 0 <= scale <= precision <= _MAX_PRECISION or not precision:
         return ValueType(
             "STRUCT<scale: INT NOT NULL, value: BINARY NOT NULL>",
             _VARIABLE,

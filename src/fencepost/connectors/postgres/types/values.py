@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fencepost.api.errors import DataError
+from fencepost.connectors.postgres.types.arrays import split_array
 
 _DAY_US: Final = 86_400_000_000
 _UNIX_DAYS: Final = 719_468
@@ -194,7 +195,10 @@ def array_items(texts: pa.Array) -> tuple[list[str | None], list[int | None]]:
         if text is None:
             lengths.append(None)
             continue
-        found = _split_array(text)
+        try:
+            found = split_array(text)
+        except ValueError as error:
+            raise DataError(f"{text[:50]!r} cannot be read: {error}") from None
         items += found
         lengths.append(len(found))
     return items, lengths
@@ -206,31 +210,6 @@ def lists(items: pa.Array, lengths: Sequence[int | None]) -> pa.Array:
     offsets = np.concatenate((np.zeros(1, np.int32), ends))
     nulls = [length is None for length in lengths]
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), items, mask=pa.array(nulls) if any(nulls) else None)
-
-
-_ARRAY_ITEM: Final = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,{}"]+)', re.DOTALL)
-
-
-def _split_array(text: str) -> list[str | None]:
-    # Arrays whose lower bound is not 1 begin with their bounds: [2:3]={1,2}
-    body = text[text.index("{") :]
-    if body == "{}":
-        return []
-    if body.startswith("{{"):
-        raise DataError(f"{text[:50]!r} is an array of several dimensions")
-    items: list[str | None] = []
-    at = 1
-    while at < len(body):
-        match = _ARRAY_ITEM.match(body, at)
-        if match is None:
-            raise DataError(f"{text[:50]!r} is not an array")
-        quoted, plain = match.groups()
-        if quoted is not None:
-            items.append(re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL))
-        else:
-            items.append(None if plain.upper() == "NULL" else plain)
-        at = match.end() + 1
-    return items
 
 
 def _each(texts: pa.Array, kind: pa.DataType, read: Callable[[str], Any]) -> pa.Array:

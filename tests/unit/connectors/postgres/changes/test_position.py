@@ -10,7 +10,7 @@ import pytest
 
 from fencepost.api.errors import DataError
 from fencepost.connectors.postgres.changes.connection import PositionLostError, PostgresError
-from fencepost.connectors.postgres.changes.position import Position, SourceState, lsn_text, parse_lsn, shares_history
+from fencepost.connectors.postgres.changes.position import Position, SourceState
 from fencepost.connectors.postgres.changes.slot.slot import Server, Slot, check_publication, check_slot, check_state
 from fencepost.connectors.postgres.types.types import TypeInfo
 
@@ -56,20 +56,21 @@ def test_what_is_no_offset_is_refused(offset: dict[str, Any]):
         SourceState.of(offset)
 
 
-def test_lsns_are_written_as_postgresql_does():
-    assert lsn_text(0x16B374D848) == "16/B374D848"
-    assert parse_lsn("16/B374D848") == 0x16B374D848
-
-
 HISTORY = "1\t0/3000000\tno recovery target specified\n\n2\t0/5000000\tno recovery target specified\n"
 
 
 @pytest.mark.parametrize(
     ("timeline", "lsn", "shared"),
-    [(1, 0x3000000, True), (1, 0x3000001, False), (2, 0x4000000, True), (2, 0x5000001, False), (3, 1, False)],
+    [(1, 0x3000000, True), (1, 0x3000001, False), (2, 0x4000000, True), (2, 0x5000001, False), (4, 1, False)],
 )
-def test_a_timeline_has_what_a_former_one_had_up_to_the_fork(timeline: int, lsn: int, shared: bool):
-    assert shares_history(HISTORY, timeline, lsn) is shared
+def test_a_timeline_has_what_an_earlier_one_had_up_to_the_fork(timeline: int, lsn: int, shared: bool):
+    state = replace(STATE, timeline=timeline).at(Position(lsn))
+    slot, server = replace(SLOT, confirmed=1), Server("7000", 3, 0x6000000)
+    if shared:
+        check_state(state, slot, server, HISTORY)
+    else:
+        with pytest.raises(PositionLostError, match="is not part of the server's timeline 3"):
+            check_state(state, slot, server, HISTORY)
 
 
 def test_a_server_that_continues_the_offset_is_accepted():

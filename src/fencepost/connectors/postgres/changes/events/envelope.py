@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from fencepost import __version__
 from fencepost.api.errors import DataError
 from fencepost.api.schema_name import named_field
+from fencepost.api.spark_names import backticked
 from fencepost.connectors.postgres.changes.stream.decoder import (
     DELETE,
     INSERT,
@@ -371,12 +372,7 @@ def _completed(column: TextColumn, position: int, changes: Changes | None) -> Te
 
 def _field(name: str, kind: ValueType, *, nullable: bool) -> str:
     comment = "" if kind.semantic is None else f" {named_field(kind.semantic)}"
-    return f"{quoted(name)}: {kind.ddl}{'' if nullable else ' NOT NULL'}{comment}"
-
-
-def quoted(name: str) -> str:
-    """Return a column's name as in Spark's DDL."""
-    return "`" + name.replace("`", "``") + "`"
+    return f"{backticked(name)}: {kind.ddl}{'' if nullable else ' NOT NULL'}{comment}"
 
 
 def _none(count: int) -> pa.Array:

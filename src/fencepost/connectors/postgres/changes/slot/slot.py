@@ -17,10 +17,9 @@ from fencepost.connectors.postgres.changes.connection import PositionLostError, 
 from fencepost.connectors.postgres.changes.position import (
     Position,
     SourceState,
-    lsn_text,
-    parse_lsn,
-    shares_history,
 )
+from fencepost.connectors.postgres.server.lsn import lsn_text, parse_lsn, timeline_ends
+from fencepost.connectors.postgres.server.quoting import quoted
 
 if TYPE_CHECKING:
     import psycopg
@@ -85,7 +84,7 @@ class PublishedTable:
     def sql(self) -> str:
         """Return what SELECT takes its rows from: those of the partitions, but not of tables that inherit from it."""
         only = "" if self.partitioned else "ONLY "
-        return f"{only}{_quoted(self.schema)}.{_quoted(self.table)}"
+        return f"{only}{quoted(self.schema)}.{quoted(self.table)}"
 
 
 def identify(connection: psycopg.Connection[Any]) -> Server:
@@ -130,7 +129,7 @@ def create_slot(
     """
     options = "(SNAPSHOT 'export', FAILOVER true)" if failover else "EXPORT_SNAPSHOT"
     ((_, point, snapshot, _),) = command(
-        connection, f"CREATE_REPLICATION_SLOT {_quoted(name)} LOGICAL {PLUGIN} {options}", waiting
+        connection, f"CREATE_REPLICATION_SLOT {quoted(name)} LOGICAL {PLUGIN} {options}", waiting
     )
     return parse_lsn(str(point)), str(snapshot)
 
@@ -182,7 +181,7 @@ def check_state(state: SourceState, slot: Slot, server: Server, history: str | N
             f"The offset is of the database system {state.system}, but the server is {server.system}: it was restored "
             f"or is another one. Correct database.hostname; or, if it is to replace the former one: {RESYNC}"
         )
-    if history is not None and not shares_history(history, state.timeline, position.lsn):
+    if history is not None and timeline_ends(history).get(state.timeline, -1) < position.lsn:
         raise PositionLostError(
             f"The offset {lsn_text(position.lsn)} of timeline {state.timeline} is not part of the server's timeline "
             f"{server.timeline}: the server lost changes that are in Kafka, as after a failover to a standby that was "
@@ -347,12 +346,12 @@ def create_publication(
     connection: psycopg.Connection[Any], name: str, tables: Sequence[tuple[str, str]] | None
 ) -> None:
     """Create a publication of some tables, of all tables if None."""
-    query(connection, f"CREATE PUBLICATION {_quoted(name)} FOR {_listed(tables)}")
+    query(connection, f"CREATE PUBLICATION {quoted(name)} FOR {_listed(tables)}")
 
 
 def add_tables(connection: psycopg.Connection[Any], name: str, tables: Sequence[tuple[str, str]]) -> None:
     """Add tables to a publication."""
-    query(connection, f"ALTER PUBLICATION {_quoted(name)} ADD {_listed(tables)}")
+    query(connection, f"ALTER PUBLICATION {quoted(name)} ADD {_listed(tables)}")
 
 
 def user_tables(connection: psycopg.Connection[Any]) -> list[tuple[str, str]]:
@@ -368,8 +367,4 @@ def user_tables(connection: psycopg.Connection[Any]) -> list[tuple[str, str]]:
 def _listed(tables: Sequence[tuple[str, str]] | None) -> str:
     if tables is None:
         return "ALL TABLES"
-    return "TABLE " + ", ".join(f"{_quoted(schema)}.{_quoted(table)}" for schema, table in tables)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    return "TABLE " + ", ".join(f"{quoted(schema)}.{quoted(table)}" for schema, table in tables)

@@ -28,6 +28,7 @@ from fencepost.connectors.postgres.changes.snapshot.first_snapshot import text_b
 from fencepost.connectors.postgres.changes.snapshot.key_order import KeyOrder, key_order
 from fencepost.connectors.postgres.changes.stream.messages import WATERMARK
 from fencepost.connectors.postgres.server.pg_snapshot import Snapshot
+from fencepost.connectors.postgres.server.quoting import quoted
 
 if TYPE_CHECKING:
     import psycopg
@@ -197,7 +198,7 @@ def _writers(connection: psycopg.Connection[Any], table: PublishedTable) -> froz
 def _select(run: TableRun, progress: SnapshotProgress, size: int) -> str:
     """Return the statement that reads keys, values, and whether the row is asked for, of rows after `progress.last`."""
     names = run.order.names()
-    columns = "".join(f", {_quoted(column.name)}" for column in run.events.columns)
+    columns = "".join(f", {quoted(column.name)}" for column in run.events.columns)
     bounds = [(run.order.after, progress.last), (run.order.up_to, progress.end)]
     between = [condition(key) for condition, key in bounds if key is not None]
     where = f" WHERE {' AND '.join(between)}" if between else ""
@@ -214,7 +215,3 @@ def _texts(connection: psycopg.Connection[Any], select: str, run: TableRun, widt
     blocks = [text_columns(block, width) for block in text_blocks(connection, statement, run.table.name)]
     nothing = pa.nulls(0, pa.string())
     return [pa.concat_arrays([nothing, *(block[place] for block in blocks)]) for place in range(width)]
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

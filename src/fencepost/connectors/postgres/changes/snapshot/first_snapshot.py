@@ -20,30 +20,19 @@ from fencepost.connectors.postgres.changes.events.envelope import TableEvents
 from fencepost.connectors.postgres.changes.held_tables import SnapshotSession
 from fencepost.connectors.postgres.changes.slot.slot import PublishedTable
 from fencepost.connectors.postgres.server.copy_blocks import copy_blocks
+from fencepost.connectors.postgres.server.page_ranges import WHOLE_TABLE, PageRange, page_ranges
+from fencepost.connectors.postgres.server.quoting import quoted
 
 if TYPE_CHECKING:
     import psycopg
 
 PAGE_BYTES: Final = 8192
 _PAGES_PER_SPLIT: Final = 2048
-# Scans of a range of pages came with version 14: before, each would read the whole table.
-_WITH_PAGE_RANGES: Final = 140_000
 
 
-@dataclass(frozen=True, slots=True)
-class PageRange:
-    """The pages of a table from `start` on, up to but without `end`; None is the table's end, however it grew."""
-
-    start: int
-    end: int | None
-
-
-def page_ranges(table: PublishedTable, server_version: int) -> list[PageRange]:
+def table_ranges(table: PublishedTable, server_version: int) -> list[PageRange]:
     """Return the ranges in which a table is read."""
-    if table.partitioned or server_version < _WITH_PAGE_RANGES:
-        return [PageRange(0, None)]
-    starts = list(range(0, max(1, table.pages), _PAGES_PER_SPLIT))
-    return [PageRange(start, end) for start, end in zip(starts, [*starts[1:], None], strict=True)]
+    return [WHOLE_TABLE] if table.partitioned else page_ranges(table.pages, _PAGES_PER_SPLIT, server_version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +58,9 @@ class SnapshotRangeReader:
 
     def _statement(self, split: PageRange) -> str:
         table = self.table
-        columns = ", ".join(_quoted(column.name) for column in self.events.columns)
-        conditions = [] if table.row_filter is None else [f"({table.row_filter})"]
-        if split.start:
-            conditions.append(f"ctid >= '({split.start},0)'")
-        if split.end is not None:
-            conditions.append(f"ctid < '({split.end},0)'")
-        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        return f"COPY (SELECT {columns} FROM {table.sql()}{where}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"  # noqa: S608
+        columns = ", ".join(quoted(column.name) for column in self.events.columns)
+        where = f"{split.condition('ctid')} AND ({table.row_filter or 'true'})"
+        return f"COPY (SELECT {columns} FROM {table.sql()} WHERE {where}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"  # noqa: S608
 
 
 def text_blocks(connection: psycopg.Connection[Any], statement: str, name: str) -> Iterator[pa.Buffer]:
@@ -104,7 +88,3 @@ def text_columns(block: pa.Buffer, count: int) -> Sequence[pa.Array]:
         ),
     )
     return [table[name].combine_chunks() for name in names]
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from fencepost.api.errors import FencepostError, RetriableError
 from fencepost.connectors.postgres.changes.connection import ConnectionSettings, PostgresError, driver_error
-from fencepost.connectors.postgres.changes.position import Position, lsn_text
+from fencepost.connectors.postgres.changes.position import Position
 from fencepost.connectors.postgres.changes.stream.decoder import EPOCH_US, Decoded, Decoder
 from fencepost.connectors.postgres.changes.stream.replication_frames import (
     ended,
@@ -26,6 +26,8 @@ from fencepost.connectors.postgres.changes.stream.replication_frames import (
     server_message,
     whole_transactions,
 )
+from fencepost.connectors.postgres.server.lsn import lsn_text
+from fencepost.connectors.postgres.server.quoting import quoted
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn
@@ -125,9 +127,10 @@ class ReplicationStream:
     def _start(self, slot: str, publication: str, position: Position) -> socket.socket | None:
         """Send the command; return the socket to read from, None if libpq has to read."""
         messages = ", messages 'true'" if self._session.info.server_version >= _WITH_MESSAGES else ""
+        named = quoted(publication).replace("'", "''")
         wanted = (
             f'START_REPLICATION SLOT "{slot}" LOGICAL {lsn_text(position.lsn)} '
-            f"(proto_version '1', publication_names '{quoted_name(publication)}'{messages})"
+            f"(proto_version '1', publication_names '{named}'{messages})"
         )
         if self._connection.ssl_in_use:
             _start_by_libpq(self._connection, wanted)
@@ -216,11 +219,6 @@ def _readable(descriptor: int, timeout_s: float) -> bool:
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
     return bool(poller.poll(max(0.0, timeout_s) * 1000))
-
-
-def quoted_name(name: str) -> str:
-    """Return a name in double quotes, for use within a quoted option."""
-    return '"' + name.replace('"', '""').replace("'", "''") + '"'
 
 
 def _start_raw(own: socket.socket, wanted: str) -> None:

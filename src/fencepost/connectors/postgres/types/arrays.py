@@ -14,7 +14,7 @@ _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
 def split_array(text: str) -> list[str | None]:
-    """Return the items of an array of one dimension. Raises ValueError for one of several dimensions."""
+    """Return the items of an array of one dimension. Raises ValueError, also for one of several dimensions."""
     if text.startswith("["):
         # An array whose first index is not 1: `[0:2]={1,2,3}`.
         text = text.partition("=")[2]
@@ -26,7 +26,7 @@ def split_array(text: str) -> list[str | None]:
     while position < len(inner):
         match = _ITEM.match(inner, position)
         if match is None:
-            raise ValueError("it is no array of items separated by commas")
+            raise ValueError("it is not an array of items separated by commas")
         quoted, bare, _ = match.groups()
         if quoted is not None:
             items.append(_ESCAPED.sub(r"\1", quoted))
