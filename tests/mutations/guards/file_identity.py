@@ -19,7 +19,7 @@ GUARDS = (
     Guard(
         "the offset that a file has no longer that was taken away",
         "connectors/files/task.py",
-        "self._changed.append(({FILENAME_FIELD: path}, None))",
+        "self._changed.append((tracked.partition, None))",
         "pass",
         f"{_USED_AGAIN}test_a_file_that_begins_as_one_that_was_taken_away_is_read[a.log-longer]",
     ),
@@ -83,7 +83,7 @@ GUARDS = (
         "the commit of an adopted offset before all others",
         "connectors/files/task.py",
         "        if self._changed:\n",
-        "        if not self._tracks:\n",
+        "        if not self._files:\n",
         f"{_ROTATED}test_a_crash_right_after_the_new_name_is_committed_loses_and_doubles_nothing",
     ),
     Guard(
@@ -96,8 +96,8 @@ GUARDS = (
     Guard(
         "the file that the connector saw under a name",
         "connectors/files/task.py",
-        "        if self._inodes.has_another(file.path):\n",
-        "        if not file.path:\n",
+        "        another = self._inodes.has_another(tracked.path)\n",
+        "        another = False\n",
         f"{_ROTATED}test_another_file_in_place_of_a_renamed_one_is_waited_with",
     ),
     Guard(
@@ -109,7 +109,7 @@ GUARDS = (
     ),
     Guard(
         "the file that was read, before its name is taken away",
-        "connectors/files/task.py",
+        "connectors/files/tracked.py",
         "track.seen == (mark.inode, mark.modified, mark.size)",
         "track.seen is not None",
         f"{_ROTATED}test_an_unread_file_in_the_place_of_a_read_one_is_not_taken_away[log*]",
