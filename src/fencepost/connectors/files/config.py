@@ -224,7 +224,7 @@ FILE_SOURCE_CONFIG = (
     )
     .define(
         BATCH_BYTES, _Type.INT, DEFAULT_BATCH_BYTES, _Importance.LOW,
-        "The maximum number of bytes of a file in one poll. A record must not be longer.",
+        "The maximum number of bytes in one poll, of one file or of up to 1,000 small ones. A record must not be longer.",
         validator=at_least(1),
     )
 )  # fmt: skip
