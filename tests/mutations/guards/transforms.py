@@ -80,7 +80,7 @@ GUARDS = (
         "runtime/connector/validation.py",
         "[*found, *_refused(plugin, prefix, config)], plugin, prefix, own)",
         "found, plugin, prefix, own)",
-        "tests/unit/herder/requests/test_validation.py::test_what_only_the_java_class_does_is_an_error_of_that_property",
+        "tests/unit/herder/requests/test_config_infos.py::test_what_only_the_java_class_does_is_an_error_of_that_property",
     ),
     Guard(
         "the null of a column without a schema",
@@ -99,8 +99,8 @@ GUARDS = (
     Guard(
         "the refusal of a record without a required field to insert",
         "transforms/fields.py",
-        "F.when(F.raise_error(F.lit(why)).isNull(), F.lit(0)).otherwise(F.lit(1))",
-        "F.when(F.lit(why).isNull(), F.lit(0)).otherwise(F.lit(1))",
+        "refusal = F.when(part.isNotNull(), F.raise_error(F.lit(why)))",
+        "refusal = F.lit(why)",
         "tests/unit/transforms/test_field_paths.py::test_a_record_without_a_required_partition_is_refused",
     ),
 )

@@ -116,7 +116,10 @@ class PostgresConfig:
         """Check that the worker lets connectors read the files for TLS. Raises ConfigError."""
         for name in _FILES:
             if name in self.connection.options:
-                allowed.check(self.connection.options[name])
+                try:
+                    allowed.check(self.connection.options[name])
+                except ConfigError as error:
+                    raise ConfigError(str(error), name=f"database.{name}") from None
 
     def captures(self, table: str) -> bool:
         """Whether `schema.table` is captured."""
