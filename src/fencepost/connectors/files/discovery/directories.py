@@ -60,12 +60,13 @@ def _listed(pattern: str) -> Iterator[Listing]:
             if os.path.lexists(path) and (inode := _regular(path)) is not None:
                 yield Listing(root, {}, {path: inode})
         return
-    fits, hidden = re.compile(fnmatch.translate(last)).match, last.startswith(".")
+    # As in a shell, a pattern fits a hidden file only if it begins with a dot itself.
+    fits = re.compile(fnmatch.translate(last) if last.startswith(".") else rf"(?!\.){fnmatch.translate(last)}").match
     for root in roots:
-        yield _listing(root, lambda name: bool(fits(name)) and (hidden or not name.startswith(".")))
+        yield _listing(root, fits)
 
 
-def _listing(directory: str, fits: Callable[[str], bool]) -> Listing:
+def _listing(directory: str, fits: Callable[[str], object]) -> Listing:
     prefix = os.path.join(directory, "")  # noqa: PTH118 - see above
     found, links = {}, []
     try:

@@ -9,7 +9,6 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -56,7 +55,7 @@ class Discovery:
     def scan(self, known: Mapping[str, Entry] = MappingProxyType({})) -> dict[str, Entry]:
         """Return the files, each once, with their entries. `known` are the names of scans before, None without an entry.
 
-        Known files need not settle again, and may be gone. They are not checked again while their entries stay.
+        New files are in order, after the known ones. Known files need not settle again, and may be gone. They are not checked again while their entries stay.
 
         Raises ConfigError if a path names no file, or one is found that may not be read. A pattern may fit no file, but
         must begin in an allowed directory, so that an error reveals nothing about other directories. Raises RetriableError
@@ -87,18 +86,21 @@ class Discovery:
             found |= listing.files
             found |= listing.links
             self._check_new(listing, known)
-        changed = {}
-        for path in found:
-            if path not in known and (self.by_time or self.settle_s):
-                with suppress(FileNotFoundError):
-                    changed[path] = os.stat(path).st_mtime  # noqa: PTH116 - spares making a Path for each file
-            else:
-                changed[path] = 0.0
-        return {path: found[path] for path in self._settled(changed, known)}
+        new = [path for path in found if path not in known]
+        if not new:
+            return found
+        changed = dict.fromkeys(new, 0.0)
+        for path in new if self.by_time or self.settle_s else ():
+            try:
+                changed[path] = os.stat(path).st_mtime  # noqa: PTH116 - spares making a Path for each file
+            except FileNotFoundError:
+                del changed[path]
+        settled = {path: found[path] for path in self._settled(changed, known)}
+        return {path: entry for path, entry in found.items() if path in known} | settled
 
     def _check_new(self, listing: Listing, known: Mapping[str, Entry]) -> None:
         files, links = (
-            {path: inode for path, inode in entries.items() if path not in known or known[path] != inode}
+            {path: inode for path, inode in entries.items() if known.get(path) != inode}
             for entries in (listing.files, listing.links)
         )
         for path in (*files, *links):

@@ -143,7 +143,7 @@ def test_a_file_of_a_pattern_is_found_once_it_has_settled(tmp_path: Path) -> Non
     now = 110.0
     discovery = Discovery((str(tmp_path / "*"),), ANYWHERE, settle_s=5, clock=lambda: now)
     assert discovery.find() == [old]
-    assert list(discovery.scan({young: inode_at(young)})) == [old, young]
+    assert list(discovery.scan({young: inode_at(young)})) == [young, old]
     now = 115.0
     assert discovery.find() == [old, young]
 
