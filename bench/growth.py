@@ -8,8 +8,8 @@ tasks       one connector of so many idle tasks, until all run; then with one ta
 The machine may be busy: the columns that count are CPU time of the worker's process (`CPU`, `ms each`), and what it holds
 (memory, threads, connections, descriptors). `lost` counts how often the worker fell out of its group; it must be 0. All
 sizes run beside a broker of their own, in a worker without Spark. The defaults are small; to find a wall, quadruple the
-size again and again: `--connectors 100 400 1600 --tasks 10 100 500 2000`. `--busy 40` runs 40 processes that only burn CPU
-meanwhile, and `--cores 0` keeps the worker on one core.
+size again and again: `--connectors 100 400 1600 --tasks 10 100 500 2000`. `--share 0.1` gives the worker a tenth of one
+core at most, as a busy machine does: a process that only burns CPU has the rest of it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import math
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,8 @@ LIMIT_SECONDS = 1_200.0
 LOOK_SECONDS = 0.25
 IDLE_SECONDS = 10.0
 POLL_SECONDS = 1.0
+NICE = 10
+WEIGHT, STEP = 1024, 1.25
 
 
 class IdleTask(SourceTask):
@@ -66,16 +69,16 @@ class IdleConnector(SourceConnector):
 class Worker:
     """A worker process, what it costs, and requests to it."""
 
-    def __init__(self, file: Path, port: int, cores: Sequence[int]) -> None:
+    def __init__(self, file: Path, port: int, share: float) -> None:
         # A worker that finds no Java leaves Spark alone, which these tasks do not need.
         environment = {"JAVA_HOME": "/nowhere", "PATH": "/nowhere", "PYTHONPATH": str(FOLDER)}
         changed = [f"{name}={value}" for name, value in environment.items()]
         self._log = file.with_suffix(".log")
-        command = ["/usr/bin/env", *changed, sys.executable, "-m", "fencepost", "worker", str(file)]
+        # Of the whole process: nice and affinity belong to threads, which inherit them.
+        beside = ["/usr/bin/taskset", "-c", "0", "/usr/bin/nice", "-n", str(NICE)] if share < 1 else []
+        command = ["/usr/bin/env", *changed, *beside, sys.executable, "-m", "fencepost", "worker", str(file)]
         self._launched = launch(command, self._log)
         self.process = psutil.Process(self._launched.pid)
-        if cores:
-            self.process.cpu_affinity(list(cores))
         self._port = port
 
     def request(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
@@ -138,10 +141,10 @@ class Worker:
 class Site:
     """A broker, and a new worker for each size."""
 
-    def __init__(self, folder: Path, bootstrap_servers: str, cores: Sequence[int]) -> None:
+    def __init__(self, folder: Path, bootstrap_servers: str, share: float) -> None:
         self._folder = folder
         self._bootstrap_servers = bootstrap_servers
-        self._cores = cores
+        self._share = share
         self._workers = 0
 
     @contextmanager
@@ -161,7 +164,7 @@ class Site:
         }
         file = self._folder / f"{group}.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-        worker = Worker(file, port, self._cores)
+        worker = Worker(file, port, self._share)
         try:
             wait_for(lambda: answers(worker))
             yield worker
@@ -219,6 +222,14 @@ def run_all(worker: Worker, size: int, started: float, cpu: float) -> dict[str, 
     }
 
 
+def burner(share: float) -> subprocess.Popen[bytes]:
+    """A process that takes of the first core what is not the worker's share: the kernel divides it by weights."""
+    weight = WEIGHT / STEP**NICE * (1 / share - 1)
+    nice = round(math.log(WEIGHT / weight, STEP))
+    command = ["/usr/bin/taskset", "-c", "0", "/usr/bin/nice", "-n", str(nice), sys.executable, "-c", "while 1: pass"]
+    return subprocess.Popen(command)
+
+
 PARTS: dict[str, Callable[[Site, int], dict[str, float]]] = {"connectors": connectors, "tasks": tasks}
 
 
@@ -234,18 +245,16 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"some of {', '.join(PARTS)}; all if none is named")
     parser.add_argument("--connectors", type=int, nargs="+", default=[25, 100])
     parser.add_argument("--tasks", type=int, nargs="+", default=[10, 100])
-    parser.add_argument("--cores", type=int, nargs="+", default=[])
-    parser.add_argument("--busy", type=int, default=0)
+    parser.add_argument("--share", type=float, default=1.0)
     arguments = parser.parse_args()
     if unknown := set(arguments.parts) - PARTS.keys():
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         broker = stack.enter_context(EmbeddedBroker(folder / "broker"))
-        site = Site(folder, broker.bootstrap_servers, arguments.cores)
-        for _ in range(arguments.busy):
-            burner = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-            stack.callback(burner.kill)
+        site = Site(folder, broker.bootstrap_servers, arguments.share)
+        if arguments.share < 1:
+            stack.callback(burner(arguments.share).kill)
         for part in arguments.parts or PARTS:
             for place, size in enumerate(getattr(arguments, part)):
                 print_row(part, size, PARTS[part](site, size), head=place == 0)
