@@ -38,7 +38,7 @@ from fencepost.embedded.process import launch, terminate
 
 FOLDER = Path(__file__).parent
 LIMIT_SECONDS = 1_200.0
-LOOK_SECONDS = 0.25
+LOOK_SECONDS = 1.0
 IDLE_SECONDS = 10.0
 POLL_SECONDS = 1.0
 NICE = 10

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import threading
+
 from fencepost.runtime.turns import Turn, Turns
 
 FOR_EVER_S = 3600.0
@@ -13,25 +15,41 @@ def given(asked: list[Turn]) -> list[bool]:
     return [turn.given for turn in asked]
 
 
-def test_slow_turns_are_waited_for_however_long_they_take():
+def test_no_more_turns_are_held_than_may_be_at_once():
     turns = Turns(2, FOR_EVER_S)
     asked = ask(turns, 5)
-    for _ in range(10):
-        turns.look()
-        assert given(asked) == [True, True, False, False, False]
+    assert given(asked) == [True, True, False, False, False]
     asked[1].end()
     assert given(asked) == [True, True, True, False, False]
 
 
-def test_turns_that_hang_let_as_many_others_go_on_and_do_not_count_again():
-    turns = Turns(2, 0.0)
-    asked = ask(turns, 5)
-    turns.look()
-    assert given(asked) == [True, True, True, True, False]
-    asked[0].end()
-    assert given(asked) == [True, True, True, True, False]
-    asked[2].end()
-    assert given(asked) == [True] * 5
+def test_slow_turns_are_waited_for_as_long_as_some_end():
+    turns = Turns(2, 60.0)
+    slow, *asked = ask(turns, 100)
+    for turn in asked[:-1]:
+        assert turn.given
+        turn.end()
+        assert sum(given(asked)) == asked.index(turn) + 2
+    assert slow.given
+
+
+def test_turns_that_hang_let_others_go_on():
+    turns, last = Turns(2, 0.01), threading.Event()
+    ask(turns, 6)
+    turns.ask(last.set)
+    assert last.wait(60)
+
+
+def test_nobody_looks_for_turns_that_hang_if_nobody_waits():
+    turns, last = Turns(1, 0.01), threading.Event()
+    before = threading.active_count()
+    ask(turns, 2)
+    turns.ask(last.set)
+    assert last.wait(60)
+    for thread in threading.enumerate():
+        if thread.name == "turns":
+            thread.join(60)
+    assert threading.active_count() <= before
 
 
 def test_who_waits_no_longer_is_passed_over():

@@ -40,9 +40,8 @@ async def in_turn(turns: Turns) -> AsyncIterator[None]:
     given: asyncio.Future[None] = loop.create_future()
     turn = turns.ask(lambda: _set_soon(loop, given))
     try:
-        while not turn.given:
-            await asyncio.wait([given], timeout=turns.patience_s)
-            turns.look()
+        if not turn.given:
+            await given
         yield
     finally:
         turn.end()

@@ -15,7 +15,7 @@ from fencepost.config import file_descriptors
 from fencepost.config.file_descriptors import OutOfFileDescriptorsError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.runtime.task.control import TaskControl
-from fencepost.runtime.turns import Turn, Turns
+from fencepost.runtime.turns import Turns
 
 _OF_A_START: Final = 2
 """The descriptors that are kept for each task that is starting: most tasks have a single connection in the end."""
@@ -41,7 +41,7 @@ class Admission:
         """
         turn = self._turns.ask(control.wake)
         try:
-            self._wait(turn, control)
+            control.wait_for(lambda: turn.given)
             with self._counted(task) as uncount:
 
                 def started() -> None:
@@ -51,11 +51,6 @@ class Admission:
                 yield started
         finally:
             turn.end()
-
-    def _wait(self, turn: Turn, control: TaskControl) -> None:
-        while not (turn.given or control.stopping):
-            control.wait_for(lambda: turn.given, self._turns.patience_s)
-            self._turns.look()
 
     @contextmanager
     def _counted(self, task: ConnectorTaskId) -> Iterator[Callable[[], None]]:

@@ -59,10 +59,10 @@ class TaskControl:
         with self._changed:
             self._changed.wait_for(lambda: self._stopping or self._paused or self._failure, seconds)
 
-    def wait_for(self, true: Callable[[], bool], seconds: float) -> None:
-        """Return when something is true, after `wake`, or the task should end, or after some time."""
+    def wait_for(self, true: Callable[[], bool]) -> None:
+        """Return when something is true, which `wake` has it check, or the task should end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._stopping or self._failure or true(), seconds)
+            self._changed.wait_for(lambda: self._stopping or self._failure or true())
 
     def wake(self) -> None:
         """Let the task check what it waits for."""
