@@ -8,8 +8,8 @@ tasks       one connector of so many idle tasks, until all run; then with one ta
 The machine may be busy: the columns that count are CPU time of the worker's process (`CPU`, `ms each`), and what it holds
 (memory, threads, connections, descriptors). `lost` counts how often the worker fell out of its group; it must be 0. All
 sizes run beside a broker of their own, in a worker without Spark. The defaults are small; to find a wall, quadruple the
-size again and again: `--connectors 100 400 1600 --tasks 10 100 500 2000`. `--share 0.1` gives the worker a tenth of one
-core at most, as a busy machine does: a process that only burns CPU has the rest of it.
+size again and again: `--connectors 100 400 1600 --tasks 10 100 500 2000`. `--busy 20` keeps the worker on one core, together with
+so many processes that only burn CPU, all with low priority.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
-import math
 import subprocess
 import sys
 import tempfile
@@ -41,8 +40,7 @@ LIMIT_SECONDS = 1_200.0
 LOOK_SECONDS = 1.0
 IDLE_SECONDS = 10.0
 POLL_SECONDS = 1.0
-NICE = 10
-WEIGHT, STEP = 1024, 1.25
+ON_ONE_CORE = ("/usr/bin/taskset", "-c", "0", "/usr/bin/nice", "-n", "10")
 
 
 class IdleTask(SourceTask):
@@ -69,13 +67,13 @@ class IdleConnector(SourceConnector):
 class Worker:
     """A worker process, what it costs, and requests to it."""
 
-    def __init__(self, file: Path, port: int, share: float) -> None:
+    def __init__(self, file: Path, port: int, busy: int) -> None:
         # A worker that finds no Java leaves Spark alone, which these tasks do not need.
         environment = {"JAVA_HOME": "/nowhere", "PATH": "/nowhere", "PYTHONPATH": str(FOLDER)}
         changed = [f"{name}={value}" for name, value in environment.items()]
         self._log = file.with_suffix(".log")
         # Of the whole process: nice and affinity belong to threads, which inherit them.
-        beside = ["/usr/bin/taskset", "-c", "0", "/usr/bin/nice", "-n", str(NICE)] if share < 1 else []
+        beside = ON_ONE_CORE if busy else ()
         command = ["/usr/bin/env", *changed, *beside, sys.executable, "-m", "fencepost", "worker", str(file)]
         self._launched = launch(command, self._log)
         self.process = psutil.Process(self._launched.pid)
@@ -141,10 +139,10 @@ class Worker:
 class Site:
     """A broker, and a new worker for each size."""
 
-    def __init__(self, folder: Path, bootstrap_servers: str, share: float) -> None:
+    def __init__(self, folder: Path, bootstrap_servers: str, busy: int) -> None:
         self._folder = folder
         self._bootstrap_servers = bootstrap_servers
-        self._share = share
+        self._busy = busy
         self._workers = 0
 
     @contextmanager
@@ -164,7 +162,7 @@ class Site:
         }
         file = self._folder / f"{group}.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-        worker = Worker(file, port, self._share)
+        worker = Worker(file, port, self._busy)
         try:
             wait_for(lambda: answers(worker))
             yield worker
@@ -222,12 +220,9 @@ def run_all(worker: Worker, size: int, started: float, cpu: float) -> dict[str, 
     }
 
 
-def burner(share: float) -> subprocess.Popen[bytes]:
-    """A process that takes of the first core what is not the worker's share: the kernel divides it by weights."""
-    weight = WEIGHT / STEP**NICE * (1 / share - 1)
-    nice = round(math.log(WEIGHT / weight, STEP))
-    command = ["/usr/bin/taskset", "-c", "0", "/usr/bin/nice", "-n", str(nice), sys.executable, "-c", "while 1: pass"]
-    return subprocess.Popen(command)
+def burner() -> subprocess.Popen[bytes]:
+    """A process that takes as much of the worker's core as the worker may."""
+    return subprocess.Popen([*ON_ONE_CORE, sys.executable, "-c", "while 1: pass"])
 
 
 PARTS: dict[str, Callable[[Site, int], dict[str, float]]] = {"connectors": connectors, "tasks": tasks}
@@ -245,16 +240,16 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"some of {', '.join(PARTS)}; all if none is named")
     parser.add_argument("--connectors", type=int, nargs="+", default=[25, 100])
     parser.add_argument("--tasks", type=int, nargs="+", default=[10, 100])
-    parser.add_argument("--share", type=float, default=1.0)
+    parser.add_argument("--busy", type=int, default=0)
     arguments = parser.parse_args()
     if unknown := set(arguments.parts) - PARTS.keys():
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         broker = stack.enter_context(EmbeddedBroker(folder / "broker"))
-        site = Site(folder, broker.bootstrap_servers, arguments.share)
-        if arguments.share < 1:
-            stack.callback(burner(arguments.share).kill)
+        site = Site(folder, broker.bootstrap_servers, arguments.busy)
+        for _ in range(arguments.busy):
+            stack.callback(burner().kill)
         for part in arguments.parts or PARTS:
             for place, size in enumerate(getattr(arguments, part)):
                 print_row(part, size, PARTS[part](site, size), head=place == 0)

@@ -8,6 +8,7 @@ import resource
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from fencepost.api.errors import RetriableError, describe_error
@@ -19,7 +20,7 @@ _RESERVED: Final = 32
 _SHARE_RESERVED: Final = 8
 
 _OPEN: Final = "/dev/fd"
-_COUNTED: Final = "/proc/self/fd"
+_COUNTED: Final = Path("/proc/self/fd")
 """Its size is the number of descriptors since Linux 6.2, and 0 before."""
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE)
 
@@ -65,7 +66,7 @@ def reserved() -> int:
 def free() -> int:
     """Return how many more descriptors this process may have now. Where the system does not tell, none is taken."""
     with suppress(OSError):
-        if count := os.stat(_COUNTED).st_size:
+        if count := _COUNTED.stat().st_size:
             return max(0, limit() - count)
     try:
         with os.scandir(_OPEN) as opened:
