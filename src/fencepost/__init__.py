@@ -1,5 +1,8 @@
 """fencepost: data into Kafka exactly once. What a connector author imports."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.config_provider import ConfigProvider
 from fencepost.api.context import (
@@ -15,8 +18,12 @@ from fencepost.api.plugin import Converter, HeaderConverter, Predicate, Transfor
 from fencepost.api.plugin_metrics import MetricName, PluginCounter, PluginMetrics
 from fencepost.api.record import ArrowReader, RecordMetadata, RefusedRow, SourceBatch, SourceRecord, TolerantReader
 from fencepost.api.source import SourceConnector, SourceTask
-from fencepost.connectors.function_source import source
+from fencepost.connectors.functions.source import source
 from fencepost.version import __version__
+
+if TYPE_CHECKING:
+    from fencepost.cli.run.script import RunError, RunResult, run
+    from fencepost.connectors.functions.dataframes import pyspark_source
 
 __all__ = [
     "ArrowReader",
@@ -39,6 +46,8 @@ __all__ = [
     "RecordMetadata",
     "RefusedRow",
     "RetriableError",
+    "RunError",
+    "RunResult",
     "SourceBatch",
     "SourceConnector",
     "SourceConnectorContext",
@@ -49,5 +58,22 @@ __all__ = [
     "TransactionContext",
     "Transformation",
     "__version__",
+    "pyspark_source",
+    "run",
     "source",
 ]
+
+
+# PySpark takes half a second to import, and a worker more, which most connectors have no use for.
+_LATER = {
+    "pyspark_source": "fencepost.connectors.functions.dataframes",
+    "run": "fencepost.cli.run.script",
+    "RunError": "fencepost.cli.run.script",
+    "RunResult": "fencepost.cli.run.script",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)

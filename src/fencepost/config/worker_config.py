@@ -162,8 +162,8 @@ def _define_connectors(definitions: ConfigDef) -> None:
         .define(
             "offset.flush.interval.ms", _T.LONG, 60_000, _I.LOW,
             "How long a transaction of the boundary `interval` collects records, in milliseconds, for connectors that "
-            "set no transaction.boundary.interval.ms; and how often tasks that deliver at least once commit their "
-            "source offsets.",
+            "set no transaction.boundary.interval.ms; how often tasks that deliver at least once commit their source "
+            "offsets; and how long offsets of records that a transform dropped wait for a transaction with records.",
             validator=at_least(0),
         )
     )  # fmt: skip

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -78,17 +77,11 @@ class ErrorHandler:
         self._clock = clock
         self._tally = Tally()
         self._letters: list[DeadLetter] = []
-        self._lettered: set[int] = set()
 
     @property
     def letters(self) -> tuple[DeadLetter, ...]:
         """The dead letters so far; always none without a topic for them."""
         return tuple(self._letters)
-
-    @property
-    def lettered(self) -> AbstractSet[int]:
-        """The positions in a polled batch of the records among the dead letters."""
-        return self._lettered
 
     @property
     def tolerates(self) -> bool:
@@ -184,7 +177,6 @@ class ErrorHandler:
     def _keep_letters(self, rows: StageRows, refused: Refused) -> None:
         polled = [rows.row(position) for position in range(refused.start, refused.stop)] if self._records else []
         numbers = [number for number in polled if number is not None]
-        self._lettered.update(numbers)
         contents: Sequence[object] = [self._records[number] for number in numbers]
         if not numbers:
             contents = rows.contents(refused.start, refused.stop)

@@ -10,7 +10,7 @@ GUARDS = (
         "engine/error_handler.py",
         "            self._letters += [DeadLetter.of_row(row, reader, topic) for row in rows]",
         "            pass",
-        "tests/broker/test_dead_letters.py::test_bad_rows_of_a_file_are_dead_letters[worker]",
+        "tests/broker/engine/test_dead_letters.py::test_bad_rows_of_a_file_are_dead_letters[worker]",
     ),
     Guard(
         "the refusal of fields that a schema does not have",
@@ -38,7 +38,7 @@ GUARDS = (
         "engine/spark/transform.py",
         '_not_before_1970(utc_millis(F.col("timestamp"), given)).alias',
         'utc_millis(F.col("timestamp"), given).alias',
-        "tests/broker/engine/test_engine_transforms.py::test_a_time_in_1969_is_refused_ahead_of_transforms_and_not_replaced",
+        "tests/broker/engine/spark/test_engine_transforms.py::test_a_time_in_1969_is_refused_ahead_of_transforms_and_not_replaced",
     ),
     Guard(
         "the numbers that Cast would make infinite",
@@ -95,14 +95,14 @@ GUARDS = (
         "engine/spark/job_write.py",
         "        check_user_types(frame, where=write.spec.pipeline.given)\n",
         "",
-        "tests/broker/engine/test_engine_hostile_rows.py::test_a_file_that_names_a_python_class_for_a_column_imports_nothing",
+        "tests/broker/engine/spark/test_engine_hostile_rows.py::test_a_file_that_names_a_python_class_for_a_column_imports_nothing",
     ),
     Guard(
         "the look whether an imported module has the class that a file names",
         "engine/spark/transform.py",
         "return isinstance(found, type) and issubclass(found, t.UserDefinedType)",
         "return module in sys.modules",
-        "tests/broker/engine/test_engine_hostile_rows.py::test_a_file_that_names_a_module_of_an_imported_package_does_not_import_it",
+        "tests/broker/engine/spark/test_engine_hostile_rows.py::test_a_file_that_names_a_module_of_an_imported_package_does_not_import_it",
     ),
     Guard(
         "the refusal of a write that Spark runs again",
@@ -116,7 +116,7 @@ GUARDS = (
         "engine/spark/job_write.py",
         "return partitions <= count or all(",
         "return True or all(",
-        "tests/broker/engine/test_engine_spark.py::test_the_rows_of_a_kept_dataframe_keep_their_order",
+        "tests/broker/engine/spark/test_engine_spark.py::test_the_rows_of_a_kept_dataframe_keep_their_order",
     ),
     Guard(
         "the one number of partitions of a batch with keys",
@@ -130,7 +130,7 @@ GUARDS = (
         "engine/routing.py",
         "self.asked.get(topic, self._known.get(topic))",
         "self.asked.get(topic)",
-        "tests/broker/engine/test_engine_spark.py::test_a_key_stays_in_its_partition_while_a_topic_grows",
+        "tests/broker/engine/spark/test_engine_spark.py::test_a_key_stays_in_its_partition_while_a_topic_grows",
     ),
     Guard(
         "the second question where a topic may have grown",

@@ -47,6 +47,11 @@ class AcknowledgedWrites(TaskWrites):
 
     is_open = False
 
+    def has_due_offsets(self, *, final: bool = False) -> bool:
+        """Return False: all offsets are flushed together, at their interval and at the end."""
+        del final
+        return False
+
     def __init__(self, context: WritesContext, records: IdempotentProducer, offsets: IdempotentProducer) -> None:
         super().__init__(context)
         self._records_producer = records
@@ -67,7 +72,7 @@ class AcknowledgedWrites(TaskWrites):
         self._path.wrote_to(result.topics)
         return settled
 
-    def commit(self) -> Settled | None:
+    def commit(self, *, final: bool = False) -> Settled | None:  # noqa: ARG002 - all offsets are flushed at each commit
         """Flush the source offsets of the written records.
 
         None if that fails: they are kept for the next flush, because the records are already in Kafka. Raises

@@ -31,8 +31,9 @@ def delivery(
     if delivers_exactly_once(worker, connector):
         transactional_id = task.transactional_id(worker.group_id)
         interval_s = boundary_interval_ms(worker, connector) / 1000
+        flush_interval_s = worker.offset_flush_interval_ms / 1000
         return (
-            lambda: ExactlyOnceDelivery(clients.transactional_producer(records, transactional_id)),
+            lambda: ExactlyOnceDelivery(clients.transactional_producer(records, transactional_id), flush_interval_s),
             lambda now: boundary_manager(connector.transaction_boundary, interval_s, now),
         )
     offsets = offset_producer_config(worker, connector, task)

@@ -7,6 +7,11 @@
 A TaskTransaction has the task's batches, and their source offsets, which are written at the commit. acknowledged_writes
 has what writes without transactions.
 
+The source offsets of records that a transform dropped, or that were skipped because of an error, are committed as well.
+A transaction with nothing else would be one more request for each poll of a source whose records are all dropped. So
+such offsets wait for the next transaction with records, and for `offset.flush.interval.ms` at most. A crash before that
+is harmless: the same records are read and dropped again.
+
 For any number of uncommitted records, only their number and the last offset of each source partition are kept.
 """
 
@@ -26,7 +31,7 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.engine.engine import SparkEngine, WriteResult
 from fencepost.engine.errors import RecordRefusedError
 from fencepost.engine.pipeline import Pipeline
-from fencepost.engine.topic_gate import TopicGate
+from fencepost.engine.topic_gate import RefusedTopic, TopicGate
 from fencepost.failpoint import FailPoint, reach
 from fencepost.kafka.admin.topic_creator import TopicCreator
 from fencepost.kafka.errors import TopicNotFoundError
@@ -73,6 +78,16 @@ class WritesContext:
     on_commit: Callable[[], None]
 
 
+def _refused(task: ConnectorTaskId, offsets_topic: str | None) -> dict[str, RefusedTopic]:
+    if offsets_topic is None:
+        return {}
+    reason = (
+        f"Task {task} has a record for topic {offsets_topic}, which holds its own source offsets. Send the record to "
+        "another topic, or give the connector another offsets.storage.topic"
+    )
+    return {offsets_topic: RefusedTopic(reason, "offsets.storage.topic")}
+
+
 class TaskWrites(ABC):
     """Writes the polled records of one run of a task, and commits their source offsets. For the task's own thread."""
 
@@ -82,12 +97,19 @@ class TaskWrites(ABC):
         self._path = context.path
         self._offsets = context.offsets
         self._metrics = context.metrics
-        self._gate = TopicGate(str(context.task), context.path.topic_creator, offsets_topic=refused_topic)
+        self._gate = TopicGate(context.path.topic_creator, _refused(context.task, refused_topic))
 
     @property
     @abstractmethod
     def is_open(self) -> bool:
         """Whether there is a transaction that a commit would end."""
+
+    @abstractmethod
+    def has_due_offsets(self, *, final: bool = False) -> bool:
+        """Return whether source offsets are to be committed although no transaction is open.
+
+        `final` stands for the end of a run, at which none may wait any longer.
+        """
 
     @abstractmethod
     def write(self, batch: Batch) -> Settled:
@@ -97,10 +119,10 @@ class TaskWrites(ABC):
         """
 
     @abstractmethod
-    def commit(self) -> Settled | None:
+    def commit(self, *, final: bool = False) -> Settled | None:
         """Commit the written records, with their source offsets, and return the records that are settled by that.
 
-        None if the commit failed and will be retried later.
+        None if the commit failed and will be retried later. `final` is as for `has_due_offsets`.
         """
 
     @abstractmethod
@@ -118,7 +140,7 @@ class TaskWrites(ABC):
             self._gate.admit(topics)
             learn_topics(producer, topics)
 
-    def _write(self, batch: Batch, producer: RecordProducer) -> WriteResult:
+    def _write(self, batch: Batch, producer: RecordProducer, begin: Callable[[], None] = lambda: None) -> WriteResult:
         try:
             result = self._path.engine.write(
                 batch,
@@ -127,6 +149,7 @@ class TaskWrites(ABC):
                 task=str(self._task),
                 cancelled=self._context.cancelled,
                 topic_gate=self._gate,
+                begin=begin,
             )
         except RecordRefusedError as error:
             self._metrics.failed_records(error.tally.counts)
@@ -149,16 +172,7 @@ class TaskWrites(ABC):
             self._offsets.update(batch.offsets)
             return []
         self._metrics.wrote(len(batch), result.written, result.bytes, result.errors)
-        if result.metadata is None or result.written == len(batch):
-            self._offsets.update(_last_offsets(batch))
-        else:
-            # A dead letter is in Kafka as well: without its offset it would be written again.
-            kept = (
-                record
-                for position, (record, sent) in enumerate(zip(batch, result.metadata, strict=True))
-                if sent is not None or position in result.lettered
-            )
-            self._offsets.update(_last_offsets(kept))
+        self._offsets.update(_last_offsets(batch))
         return list(zip(batch, result.metadata or (), strict=True)) if self._context.keeps_records else []
 
 
@@ -188,8 +202,10 @@ class Delivery(ABC):
 class ExactlyOnceDelivery(Delivery):
     """Writes in transactions under a transactional id, which the last instance of the task to start owns (KIP-618)."""
 
-    def __init__(self, producer: TransactionalProducer) -> None:
+    def __init__(self, producer: TransactionalProducer, flush_interval_s: float) -> None:
+        """`flush_interval_s` is the time for which offsets of dropped records wait for a transaction with records."""
         self._producer = producer
+        self._flush_interval_s = flush_interval_s
 
     def own(self) -> None:
         """Take over the transactional id: earlier instances are fenced, and their open transactions are aborted."""
@@ -197,7 +213,7 @@ class ExactlyOnceDelivery(Delivery):
 
     def writes(self, context: WritesContext) -> TaskTransaction:
         """Return the run's transactions."""
-        return TaskTransaction(context, self._producer)
+        return TaskTransaction(context, self._producer, self._flush_interval_s)
 
     @property
     def producer(self) -> TransactionalProducer:
@@ -219,9 +235,12 @@ class TaskTransaction(TaskWrites):
     The records themselves are kept until the commit only for a task that overrides `commit_record`.
     """
 
-    def __init__(self, context: WritesContext, producer: TransactionalProducer) -> None:
+    def __init__(self, context: WritesContext, producer: TransactionalProducer, flush_interval_s: float) -> None:
         super().__init__(context, refused_topic=context.path.offsets_topic)
         self._producer = producer
+        self._flush_interval_s = flush_interval_s
+        self._flush_at = time.monotonic() + flush_interval_s
+        self._only_drops = True
         self._settled: Settled = []
         self._size = 0
         self._topics: set[str] = set()
@@ -232,30 +251,37 @@ class TaskTransaction(TaskWrites):
         """Whether there is a transaction that a commit would end."""
         return self._open
 
+    def has_due_offsets(self, *, final: bool = False) -> bool:
+        """Return whether offsets of dropped records have waited for the flush interval, since the last commit of any."""
+        return not self._open and len(self._offsets) > 0 and (final or time.monotonic() >= self._flush_at)
+
     def write(self, batch: Batch) -> Settled:
         """Write a batch into the transaction; begin one if there is none. Nothing is settled before the commit.
 
         Raises ConfigError for a record for the task's own offsets topic, and what the engine raises. The transaction is
-        then still open: abort it.
+        then still open, if it was begun: abort it.
         """
         self._create_topics(batch, self._producer)
-        self._begin()
         try:
-            result = self._write(batch, self._producer)
+            result = self._write(batch, self._producer, self._begin)
         except FencepostError as error:
             raise self._producer.resolve(error) from error
         self._size += result.written
         self._topics |= result.topics
+        # Dead letters count as well: without their offsets they would be written again.
+        self._only_drops = self._only_drops and not result.topics and not isinstance(batch, SourceBatch)
         self._settled += self._take(batch, result)
         return []
 
-    def commit(self) -> Settled:
+    def commit(self, *, final: bool = False) -> Settled:
         """Commit the written records, with their source offsets, and return the settled records.
 
-        Sends nothing if there is neither an open transaction nor an offset to write.
+        Sends nothing if there is neither an open transaction nor an offset to write, or if only records were dropped and
+        their offsets may wait.
         """
         started = time.monotonic()
-        offsets = self._offsets.latest()
+        waits = self._only_drops and not final and started < self._flush_at
+        offsets = [] if waits else self._offsets.latest()
         if offsets:
             self._begin()
             reach(FailPoint.BEFORE_OFFSETS)
@@ -263,6 +289,7 @@ class TaskTransaction(TaskWrites):
                 self._write_offsets(self._producer)
             except FencepostError as error:
                 raise self._producer.resolve(error) from error
+            self._flush_at = started + self._flush_interval_s
         if self._open:
             self._end()
             self._metrics.committed(self._size, time.monotonic() - started, offsets)
@@ -307,6 +334,7 @@ class TaskTransaction(TaskWrites):
             self._metrics.commit_failed()
             raise
         self._open = False
+        self._only_drops = True
         self._offsets.committed()
         self._context.on_commit()
         self._path.wrote_to(self._topics)

@@ -1,0 +1,169 @@
+"""Decodes the bytes of record keys, values and headers for people: the inverse of the built-in converters.
+
+JsonConverter                    JSON; an envelope of schema and payload gives the payload, with decimals, dates,
+                                 times and bytes that the schema names as text
+StringConverter                  text in UTF-8
+Short-, Integer-, Long-,         numbers and booleans, big-endian
+Float-, Double-, BooleanConverter
+ByteArrayConverter               `{"base64": ...}`
+AvroConverter                    by the schema whose id is before the data, or in a header
+auto                             the same if there is a registry, JSON if it is valid JSON, else text, else bytes
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final
+
+from fencepost.api.errors import ConfigError
+from fencepost.api.foreign_json import parse_json
+from fencepost.converters.registry.reading import RegistryReader
+
+Decoder = Callable[[bytes], Any]
+"""Returns data that JSON can hold, Decimals aside. Raises ValueError for bytes that it cannot decode."""
+
+_ENVELOPE: Final = {"schema", "payload"}
+_EPOCH: Final = date(1970, 1, 1)
+_LOGICAL: Final = "org.apache.kafka.connect.data."
+
+
+def decoder(converter: str) -> Decoder:
+    """Return the decoder for a converter's alias, its Java class or its dotted path. Raises ConfigError."""
+    found = _DECODERS.get(converter.rpartition(".")[2])
+    if found is None:
+        raise ConfigError(
+            f"There is no decoder for the converter {converter}: use one of {', '.join(CONVERTERS)}; with "
+            "ByteArrayConverter you see the bytes"
+        )
+    return found
+
+
+class RecordDecoder:
+    """Decodes the keys or values of records by a converter's name, and by a registry if there is one."""
+
+    def __init__(self, converter: str, registry: RegistryReader | None, *, is_key: bool) -> None:
+        """Raises ConfigError for an unknown converter, and for one that needs a registry without it."""
+        name = converter.rpartition(".")[2]
+        if name in REGISTRY_CONVERTERS and registry is None:
+            raise ConfigError(f"{name} needs the address of the schema registry: --schema-registry-url")
+        self._only_registry = name in REGISTRY_CONVERTERS
+        self._registry = registry if self._only_registry or name == "auto" else None
+        self._plain = decoder("auto" if self._only_registry else converter)
+        self._is_key = is_key
+
+    def __call__(self, data: bytes, headers: Mapping[str, bytes | None]) -> Any:
+        """Return decoded data. Raises ValueError, and what RegistryReader raises if the registry cannot be asked."""
+        if self._registry is not None:
+            try:
+                return self._registry.read(data, is_key=self._is_key, headers=headers)
+            except ValueError:
+                if self._only_registry:
+                    raise
+        return self._plain(data)
+
+
+def _auto(data: bytes) -> Any:
+    for decode in (_json, _text):
+        try:
+            return decode(data)
+        except ValueError:
+            continue
+    return _bytes(data)
+
+
+def _text(data: bytes) -> str:
+    return data.decode()
+
+
+def _json(data: bytes) -> Any:
+    value = parse_json(data.decode(), parse_float=Decimal)
+    if isinstance(value, dict) and value.keys() == _ENVELOPE:
+        return _of_schema(value["schema"], value["payload"])
+    return value
+
+
+def _bytes(data: bytes) -> dict[str, str]:
+    return {"base64": base64.b64encode(data).decode()}
+
+
+def _packed(layout: str) -> Decoder:
+    packed = struct.Struct(f">{layout}")
+
+    def decode(data: bytes) -> Any:
+        if len(data) != packed.size:
+            raise ValueError(f"{len(data)} bytes, not {packed.size}")
+        return packed.unpack(data)[0]
+
+    return decode
+
+
+_DECODERS: Final[Mapping[str, Decoder]] = {
+    "auto": _auto,
+    "JsonConverter": _json,
+    "StringConverter": _text,
+    "ByteArrayConverter": _bytes,
+    "BooleanConverter": _packed("?"),
+    "ShortConverter": _packed("h"),
+    "IntegerConverter": _packed("i"),
+    "LongConverter": _packed("q"),
+    "FloatConverter": _packed("f"),
+    "DoubleConverter": _packed("d"),
+}
+
+REGISTRY_CONVERTERS: Final = ("AvroConverter",)
+"""Converters whose records are decoded by a schema registry."""
+
+CONVERTERS: Final = (*_DECODERS, *REGISTRY_CONVERTERS)
+"""The names of converters that RecordDecoder knows."""
+
+
+def _of_schema(schema: Any, payload: Any) -> Any:
+    """The payload of an envelope, with the logical types of its schema resolved."""
+    if payload is None or not isinstance(schema, dict):
+        return payload
+    match schema.get("type"), payload:
+        case "struct", dict():
+            kinds = {field.get("field"): field for field in schema.get("fields", ())}
+            return {name: _of_schema(kinds.get(name), value) for name, value in payload.items()}
+        case "array", list():
+            return [_of_schema(schema.get("items"), value) for value in payload]
+        case "map", dict():
+            return {name: _of_schema(schema.get("values"), value) for name, value in payload.items()}
+    logical = _LOGICAL_TYPES.get(str(schema.get("name", "")))
+    try:
+        return payload if logical is None else logical(schema, payload)
+    except (ValueError, TypeError, OverflowError):
+        return payload
+
+
+def _decimal(schema: Mapping[str, Any], payload: Any) -> Any:
+    """A decimal: the bytes of its unscaled value in base64 (decimal.format=BASE64), or a number."""
+    if not isinstance(payload, str):
+        return payload
+    scale = int(schema.get("parameters", {}).get("scale", 0))
+    unscaled = int.from_bytes(base64.b64decode(payload, validate=True), "big", signed=True)
+    return f"{Decimal(unscaled).scaleb(-scale):f}"
+
+
+def _date(_schema: Mapping[str, Any], days: int) -> str:
+    return (_EPOCH + timedelta(days=days)).isoformat()
+
+
+def _time(_schema: Mapping[str, Any], milliseconds: int) -> str:
+    return (datetime.min + timedelta(milliseconds=milliseconds)).time().isoformat()  # noqa: DTZ901 - a time of day
+
+
+def _timestamp(_schema: Mapping[str, Any], milliseconds: int) -> str:
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)).isoformat()
+
+
+_LOGICAL_TYPES: Final[Mapping[str, Callable[[Mapping[str, Any], Any], Any]]] = {
+    f"{_LOGICAL}Decimal": _decimal,
+    f"{_LOGICAL}Date": _date,
+    f"{_LOGICAL}Time": _time,
+    f"{_LOGICAL}Timestamp": _timestamp,
+}

@@ -1,0 +1,60 @@
+"""What the first bytes of content tell that cannot be read as text: archives, and the encodings UTF-16 and UTF-32."""
+
+from __future__ import annotations
+
+import codecs
+from typing import Final
+
+from fencepost.api.errors import DataError
+
+UTF_8: Final = "utf-8"
+
+HEAD_BYTES: Final = 512
+"""How many bytes are enough."""
+
+_ARCHIVES: Final = {
+    b"PK\x03\x04": "a zip archive",
+    b"7z\xbc\xaf\x27\x1c": "a 7z archive",
+    b"Rar!\x1a\x07": "a RAR archive",
+    b"\x1f\x9d": "compressed by compress (.Z)",
+    b"\xff\x06\x00\x00sNaPpY": "compressed by snappy",
+    b"\x02\x21\x4c\x18": "in lz4's legacy format",
+    b"LZIP\x01": "compressed by lzip",
+    b"\x89LZO\x00\r\n\x1a\n": "compressed by lzop",
+}
+_NO_UTF_8: Final = {b"\x5d\x00\x00": "in lzma's format before xz", b"\x78\x9c": "compressed by zlib"}
+"""What may be text in other encodings."""
+
+# Those of UTF-32 first: the one of UTF-16 is the begin of one.
+_MARKS: Final = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_TAR_MAGIC: Final = b"ustar"
+_TAR_MAGIC_AT: Final = 257
+
+
+def check_text(path: str, head: bytes, encoding: str) -> None:
+    """Raise DataError if content with these first bytes is certainly no text in an encoding, and say what to do."""
+    told = _ARCHIVES | (_NO_UTF_8 if encoding == UTF_8 else {})
+    archive = next((name for magic, name in told.items() if head.startswith(magic)), None)
+    if head[_TAR_MAGIC_AT:].startswith(_TAR_MAGIC):
+        archive = "a tar archive"
+    if archive is not None:
+        raise DataError(
+            f"The content of the file {path} is {archive}, which FileSource does not read. Unpack it, and compress the files "
+            "in it with gzip, zstd, bzip2, xz or lz4 if they are to be compressed"
+        )
+    mark = next((name for mark, name in _MARKS.items() if head.startswith(mark)), None)
+    if encoding == UTF_8 and mark is not None:
+        raise DataError(
+            f"The content of the file {path} begins with the byte order mark of {mark}, so it is not in UTF-8: set the property "
+            f"encoding={mark}"
+        )
+
+
+def may_become_foreign(head: bytes) -> bool:
+    """Return whether more bytes may make these the begin of what `check_text` refuses."""
+    return any(magic.startswith(head) for magic in (*_ARCHIVES, *_NO_UTF_8, *_MARKS))
