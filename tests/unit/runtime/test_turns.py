@@ -40,16 +40,15 @@ def test_turns_that_hang_let_others_go_on():
     assert last.wait(60)
 
 
-def test_nobody_looks_for_turns_that_hang_if_nobody_waits():
+def test_nobody_looks_for_turns_that_hang_once_nobody_waits():
     turns, last = Turns(1, 0.01), threading.Event()
-    before = threading.active_count()
+    before = set(threading.enumerate())
     ask(turns, 2)
     turns.ask(last.set)
     assert last.wait(60)
-    for thread in threading.enumerate():
-        if thread.name == "turns":
-            thread.join(60)
-    assert threading.active_count() <= before
+    for thread in set(threading.enumerate()) - before:
+        thread.join(60)
+        assert not thread.is_alive()
 
 
 def test_who_waits_no_longer_is_passed_over():
