@@ -4,11 +4,14 @@
 
 connectors  connectors of one idle task, created one by one, until all run
 tasks       one connector of so many idle tasks, until all run; then with one task only
+partitions  a connector that committed an offset in so many source partitions: its offsets are shown, one is altered, all
+            are removed
 
 The machine may be busy: the columns that count are CPU time of the worker's process (`CPU`, `ms each`), and what it holds
 (memory, threads, connections, descriptors). `lost` counts how often the worker fell out of its group; it must be 0. All
 sizes run beside a broker of their own, in a worker without Spark. The defaults are small; to find a wall, quadruple the
-size again and again: `--connectors 100 400 1600 --tasks 10 100 500 2000`. `--busy 20` keeps the worker on one core, together with
+size again and again: `--connectors 100 400 1600 --tasks 10 100 500 2000
+--partitions 10000 40000 160000 1000000`. `--busy 20` keeps the worker on one core, together with
 so many processes that only burn CPU, all with low priority.
 """
 
@@ -30,7 +33,7 @@ from typing import Any
 
 import psutil
 
-from fencepost import SourceConnector, SourceTask
+from fencepost import SourceConnector, SourceRecord, SourceTask
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.ports import free_ports
 from fencepost.embedded.process import launch, terminate
@@ -40,6 +43,7 @@ LIMIT_SECONDS = 1_200.0
 LOOK_SECONDS = 1.0
 IDLE_SECONDS = 10.0
 POLL_SECONDS = 1.0
+RECORDS = 5_000
 ON_ONE_CORE = ("/usr/bin/taskset", "-c", "0", "/usr/bin/nice", "-n", "10")
 
 
@@ -62,6 +66,33 @@ class IdleConnector(SourceConnector):
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
         return [{"task": str(task)} for task in range(max_tasks)]
+
+
+class PartitionsTask(IdleTask):
+    """Commits an offset in each of `partitions` source partitions, and then has nothing."""
+
+    def start(self, config: Mapping[str, str]) -> None:
+        super().start(config)
+        self._left = list(range(int(config["partitions"])))
+
+    def poll(self) -> list[SourceRecord] | None:
+        numbers, self._left = self._left[:RECORDS], self._left[RECORDS:]
+        if not numbers:
+            super().poll()
+            return None
+        return [SourceRecord({"table": f"t{number}"}, {"position": number}, "rows", value="row") for number in numbers]
+
+
+class PartitionsConnector(SourceConnector):
+    def start(self, config: Mapping[str, str]) -> None:
+        self._config = config
+
+    def task_class(self) -> type[SourceTask]:
+        return PartitionsTask
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        del max_tasks
+        return [{"partitions": self._config["partitions"]}]
 
 
 class Worker:
@@ -91,6 +122,13 @@ class Worker:
             raise OSError(str(error)) from error
         finally:
             connection.close()
+
+    def measured(self, method: str, path: str, body: Any = None) -> tuple[float, float, int]:
+        """Seconds, CPU seconds of the worker, and bytes of the answer, which must be 200."""
+        started, cpu = time.perf_counter(), self.cpu_seconds()
+        status, answer = self.request(method, path, body)
+        assert status == 200, answer
+        return time.perf_counter() - started, self.cpu_seconds() - cpu, len(answer)
 
     def configure(self, name: str, config: Mapping[str, str]) -> None:
         """Create or change a connector, again while the worker has no time for it."""
@@ -207,6 +245,30 @@ def tasks(site: Site, size: int) -> dict[str, float]:
         return {**figures, "descriptors after": worker.figures()["descriptors"], "lost": worker.times_lost()}
 
 
+def partitions(site: Site, size: int) -> dict[str, float]:
+    """Show, alter one of, and remove the offsets of one connector with many source partitions."""
+    with site.worker() as worker:
+        worker.configure("p", {"connector.class": "growth.PartitionsConnector", "partitions": str(size)})
+        wait_for(lambda: worker.request("GET", "/connectors/p/offsets")[1].count(b'"position"') == size)
+        before = worker.figures()["MB"]
+        shown = worker.measured("GET", "/connectors/p/offsets")
+        worker.request("PUT", "/connectors/p/stop")
+        wait_for(lambda: worker.states() == Counter())
+        one = {"offsets": [{"partition": {"table": "t0"}, "offset": {"position": 1}}]}
+        altered = worker.measured("PATCH", "/connectors/p/offsets", one)
+        removed = worker.measured("DELETE", "/connectors/p/offsets")
+        return {
+            "MB": before,
+            "bytes shown": shown[2],
+            "shown s": shown[0],
+            "CPU ms": shown[1] * 1000,
+            "one altered s": altered[0],
+            "its CPU ms": altered[1] * 1000,
+            "all removed s": removed[0],
+            "their CPU ms": removed[1] * 1000,
+        }
+
+
 def run_all(worker: Worker, size: int, started: float, cpu: float) -> dict[str, float]:
     wait_for(lambda: worker.states() == Counter(RUNNING=size))
     seconds, spent = time.perf_counter() - started, worker.cpu_seconds() - cpu
@@ -225,7 +287,11 @@ def burner() -> subprocess.Popen[bytes]:
     return subprocess.Popen([*ON_ONE_CORE, sys.executable, "-c", "while 1: pass"])
 
 
-PARTS: dict[str, Callable[[Site, int], dict[str, float]]] = {"connectors": connectors, "tasks": tasks}
+PARTS: dict[str, Callable[[Site, int], dict[str, float]]] = {
+    "connectors": connectors,
+    "tasks": tasks,
+    "partitions": partitions,
+}
 
 
 def print_row(part: str, size: int, figures: Mapping[str, float], *, head: bool) -> None:
@@ -240,6 +306,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"some of {', '.join(PARTS)}; all if none is named")
     parser.add_argument("--connectors", type=int, nargs="+", default=[25, 100])
     parser.add_argument("--tasks", type=int, nargs="+", default=[10, 100])
+    parser.add_argument("--partitions", type=int, nargs="+", default=[1_000, 10_000])
     parser.add_argument("--busy", type=int, default=0)
     arguments = parser.parse_args()
     if unknown := set(arguments.parts) - PARTS.keys():
