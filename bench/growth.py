@@ -51,8 +51,9 @@ class IdleTask(SourceTask):
     def start(self, config: Mapping[str, str]) -> None:  # noqa: ARG002 - SourceTask's signature
         self._stopping = threading.Event()
 
-    def poll(self) -> None:
+    def poll(self) -> list[SourceRecord] | None:
         self._stopping.wait(POLL_SECONDS)
+        return None
 
     def stop(self) -> None:
         self._stopping.set()
@@ -78,8 +79,7 @@ class PartitionsTask(IdleTask):
     def poll(self) -> list[SourceRecord] | None:
         numbers, self._left = self._left[:RECORDS], self._left[RECORDS:]
         if not numbers:
-            super().poll()
-            return None
+            return super().poll()
         return [SourceRecord({"table": f"t{number}"}, {"position": number}, "rows", value="row") for number in numbers]
 
 

@@ -167,6 +167,8 @@ class GroupParts:
     """What connectors may read on this worker, as it is announced to the group."""
     other_files: tuple[PathsOfWorker, ...] = ()
     """What connectors may read on the members of the last generation that differ from this one in that."""
+    members: tuple[str, ...] = ()
+    """The URLs of the members of the last generation, as far as its leader told."""
     key_problem: str | None = None
     """Why the broker refuses the session key of this worker, which leads the group, and the remedy."""
     _reading: asyncio.Future[None] | None = None
