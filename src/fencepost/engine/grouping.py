@@ -38,7 +38,7 @@ JSON: Final = "json"
 """The kind of schemaless mappings and lists."""
 
 _REFUSED: Final = "refused"
-"""The kind of what is no row."""
+"""The kind of an item that is not a row."""
 
 _KINDS: Final[dict[type, str]] = {
     type(None): "null", dict: JSON, list: JSON, tuple: JSON, str: "string", bytes: "binary", bytearray: "binary",
@@ -165,7 +165,7 @@ def _group(
 
 
 def _refuse(records: Sequence[SourceRecord], topic: str, rows: list[int], errors: ErrorHandler) -> None:
-    """Have records refused that stand for what is no row."""
+    """Refuse the records that stand for items that are not rows."""
 
     def attempt(start: int, stop: int) -> None:
         first, *others = dict.fromkeys(records[row].value.reason.removesuffix(".") for row in rows[start:stop])
