@@ -28,7 +28,7 @@ _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE)
 
 
 class OutOfFileDescriptorsError(RetriableError):
-    """There is no file descriptor left. `what` happened for the want of one."""
+    """No file descriptor is left. `what` failed for that reason."""
 
     def __init__(self, what: str) -> None:
         super().__init__(

@@ -36,7 +36,7 @@ _MODULE: Final = re.compile(r"^(?:\w+\.)+(?=\w+:)")
 
 @dataclass(frozen=True, slots=True)
 class TopColumn:
-    """A column of `width` characters. A terminal shows those of the lowest `rank` that it has room for."""
+    """A column of `width` characters. A terminal shows as many columns as fit, those with the lowest `rank` first."""
 
     title: str
     width: int
