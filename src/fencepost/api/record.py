@@ -72,6 +72,9 @@ class ArrowReader(Protocol):
     It is pickled and sent there, so it holds plain data only. `schema` is the type of the rows as a Spark DDL string; a
     column named `value` is the record's value, and `key`, `topic`, `partition`, `timestamp` and `headers` have the same
     meaning as in a SourceBatch's DataFrame.
+
+    A reader whose rows name their topic may have `topics`, all that they name: a converter with a schema registry needs to
+    know them before the rows are read, and they are read twice otherwise.
     """
 
     @property

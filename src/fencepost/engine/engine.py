@@ -273,6 +273,8 @@ class _BatchWrite:
             types = reader_types(batch.reader)
             if not types.has_topic:
                 prepare_topics(pipeline, [require_topic(pipeline.default_topic)], types)
+            elif (topics := getattr(batch.reader, "topics", None)) is not None:
+                prepare_topics(pipeline, topics, types)
             elif batch.bytes is None or batch.bytes > SMALL_BATCH:
                 self._prepare_by_spark(batch)
             else:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 
@@ -92,6 +95,33 @@ def test_splits_whose_rows_name_their_topic(
     assert registry.subjects.keys() == {f"{name}-value" for name in names}
     everything = [int(value) for name in names for value in found(bootstrap_servers, registry, name)]
     assert sorted(everything) == list(range(COUNT))
+
+
+@dataclass(frozen=True)
+class OnceReader(NumberReader):
+    """Reads each split once."""
+
+    seen: str = ""
+
+    def read(self, split: tuple[int, int]) -> Iterator[pa.RecordBatch]:
+        Path(self.seen, str(split[0])).touch(exist_ok=False)
+        yield from super().read(split)
+
+
+@pytest.mark.parametrize("size", [1000, None])
+def test_a_reader_that_knows_its_topics_reads_once(  # noqa: PLR0917 - fixtures
+    engine: SparkEngine,
+    bootstrap_servers: str,
+    topics: Topics,
+    registry: FakeRegistry,
+    tmp_path: Path,
+    size: int | None,
+):
+    topic = topics.create(partitions=2)
+    reader = OnceReader(("topic",), (topic,), seen=str(tmp_path))
+    batch = SourceBatch(reader=reader, splits=splits(COUNT, 3), bytes=size)
+    written(engine, bootstrap_servers, registry, batch, avro(registry))
+    assert sorted(map(int, found(bootstrap_servers, registry, topic))) == list(range(COUNT))
 
 
 def test_splits_of_one_topic(engine: SparkEngine, bootstrap_servers: str, topics: Topics, registry: FakeRegistry):

@@ -49,6 +49,11 @@ class SnapshotRangeReader:
         """The columns of the events."""
         return self.events.schema
 
+    @property
+    def topics(self) -> tuple[str]:
+        """The topic that all events name."""
+        return (self.events.topic,)
+
     def read(self, split: PageRange) -> Iterator[pa.RecordBatch]:
         """Yield the events of a range's rows. Raises RetriableError if the snapshot is gone, and DataError."""
         with self.session.connection() as connection:
