@@ -26,7 +26,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from fencepost.api.record import ArrowReader, RecordMetadata, SourceBatch, SourceRecord
-from fencepost.engine.conversion import ROW, ColumnTypes, Converted, convert, in_record_order
+from fencepost.engine.conversion import ROW, ColumnTypes, Converted, convert, in_record_order, with_followed
 from fencepost.engine.error_counts import ErrorCounts
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import RecordRefusedError
@@ -242,10 +242,17 @@ class _BatchWrite:
         pipeline = self.spec.pipeline
         structured = bool(pipeline.transforms)
         converted: list[Converted] = []
+        multiplied = False
         for group in group_records(records, pipeline, self.errors, structured=structured):
             for batches, types in self._transformed(group) if structured else [([group.columns], group.types)]:
                 for batch in batches:
-                    converted += convert(batch, types, pipeline, self.errors, group.topic)
+                    marked = with_followed(batch) if structured else batch
+                    multiplied = multiplied or marked is not batch
+                    converted += convert(marked, types, pipeline, self.errors, group.topic)
+        if multiplied and self.errors.refused:
+            # All rows of a record are written, or none.
+            left = [part.without(self.errors.refused) for part in converted]
+            return [part for part in left if len(part.records)]
         return converted
 
     def source_batch(self, batch: SourceBatch) -> list[Ack]:
