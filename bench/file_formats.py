@@ -33,9 +33,9 @@ from pyarrow import csv, orc, parquet
 
 from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.api.record import SourceBatch
-from fencepost.cli.demo import SCHEMA as FLIGHTS
-from fencepost.connectors.file_config import TASK_FILES
-from fencepost.connectors.file_task import FileSourceTask
+from fencepost.cli.demo.demo import SCHEMA as FLIGHTS
+from fencepost.connectors.files.config import TASK_FILES
+from fencepost.connectors.files.task import FileSourceTask
 
 SCHEMA = "id BIGINT, name STRING, price DOUBLE, at TIMESTAMP"
 AVRO = {

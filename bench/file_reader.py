@@ -21,12 +21,12 @@ import numpy as np
 from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.api.ddl import parse_columns
 from fencepost.api.record import ArrowReader, SourceRecord
-from fencepost.connectors.csv_quotes import Quoting
-from fencepost.connectors.csv_reader import CsvReader
-from fencepost.connectors.growing_file import SPLIT_BYTES
-from fencepost.connectors.jsonl_reader import JsonLinesReader
-from fencepost.connectors.line_reader import LineReader
-from fencepost.connectors.scan import FileRange, open_file, scan_records, split_lines
+from fencepost.connectors.files.content.csv_quotes import Quoting
+from fencepost.connectors.files.content.growing import SPLIT_BYTES
+from fencepost.connectors.files.content.ranges import FileRange, open_file, scan_records, split_lines
+from fencepost.connectors.files.formats.csv_reader import CsvReader
+from fencepost.connectors.files.formats.jsonl_reader import JsonLinesReader
+from fencepost.connectors.files.formats.line_reader import LineReader
 
 COLUMNS = parse_columns("id BIGINT, name STRING, price DOUBLE, at TIMESTAMP")
 

@@ -37,8 +37,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's 
 
 from fencepost.api.plugin import Converter
 from fencepost.api.record import SourceBatch
-from fencepost.connectors.line_reader import LineReader
-from fencepost.connectors.scan import FileRange
+from fencepost.connectors.files.content.ranges import FileRange
+from fencepost.connectors.files.formats.line_reader import LineReader
 from fencepost.converters import JsonConverter, SimpleHeaderConverter, StringConverter
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.engine.engine import SparkEngine
@@ -149,7 +149,7 @@ class Bench:
             self.producer,
             task="bench",
             cancelled=threading.Event(),
-            topic_gate=TopicGate("bench", None),
+            topic_gate=TopicGate(None),
         )
         self.producer.commit_transaction()
         assert result.written == self.lines

@@ -28,13 +28,13 @@ from confluent_kafka.admin import AdminClient
 from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.api.context import SourceTaskContext
 from fencepost.api.record import SourceBatch
-from fencepost.connectors.jdbc.column_reader import ColumnReader
 from fencepost.connectors.jdbc.connection import PostgresAddress
-from fencepost.connectors.jdbc.postgres_task import TASK_TABLES, PostgresTableTask
+from fencepost.connectors.jdbc.postgres.column_reader import ColumnReader
+from fencepost.connectors.jdbc.postgres.reader import LargeRows, QuerySource
+from fencepost.connectors.jdbc.postgres.server import OpenServer
+from fencepost.connectors.jdbc.postgres.snapshot_reader import SnapshotReader
+from fencepost.connectors.jdbc.postgres.task import TASK_TABLES, PostgresTableTask
 from fencepost.connectors.jdbc.properties import JdbcConfig, Mode
-from fencepost.connectors.jdbc.reader import LargeRows, QuerySource
-from fencepost.connectors.jdbc.server import OpenServer
-from fencepost.connectors.jdbc.snapshot_reader import SnapshotReader
 from fencepost.connectors.jdbc.tables import TableId
 from fencepost.converters import JsonConverter, SimpleHeaderConverter, StringConverter
 from fencepost.embedded.broker import EmbeddedBroker
@@ -111,7 +111,7 @@ class Kafka:
 
     def write(self, batch: SourceBatch) -> int:
         self.producer.begin_transaction()
-        gate = TopicGate("bench", None)
+        gate = TopicGate(None)
         result = self._engine.write(batch, pipeline(), self.producer, task="bench", cancelled=NEVER, topic_gate=gate)
         self.producer.commit_transaction()
         return result.written

@@ -54,7 +54,7 @@ def polled(count: int, number: int) -> list[SourceRecord]:
 def measure(
     engine: SparkEngine, producer: TransactionalProducer, arguments: argparse.Namespace, steps: Pipeline
 ) -> None:
-    times, never, gate = [], threading.Event(), TopicGate("bench-0", None)
+    times, never, gate = [], threading.Event(), TopicGate(None)
     for number in range(arguments.batches + WARM_UP):
         records = polled(arguments.records, number)
         started = time.perf_counter()

@@ -22,7 +22,7 @@ from pathlib import Path
 from confluent_kafka import Consumer
 
 from fencepost import SourceConnector, SourceRecord, SourceTask
-from fencepost.cli.connect_client import ConnectClient, RequestRefusedError, WorkerUnreachableError
+from fencepost.cli.common.connect_client import ConnectClient, RequestRefusedError, WorkerUnreachableError
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.ports import free_ports
 from fencepost.embedded.process import launch, terminate

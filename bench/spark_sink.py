@@ -49,11 +49,10 @@ from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.engine.engine import SparkEngine
 from fencepost.kafka.producer.idempotent import IdempotentProducer
 from fencepost.spark import exactly_once, write_kafka
-from fencepost.spark.batch_sizes import BatchSizes
-from fencepost.spark.frame_write import FrameWrite
-from fencepost.spark.rows import pipeline_for
-from fencepost.spark.sink_config import SinkConfig
-from fencepost.spark.topic_gate import SinkTopicGate
+from fencepost.spark.config.sink_config import SinkConfig
+from fencepost.spark.frame.batch_sizes import BatchSizes
+from fencepost.spark.frame.frame_write import FrameWrite
+from fencepost.spark.frame.rows import pipeline_for
 from file_to_kafka import HEAP, settings, sink_jars, spread
 
 SMALL_ROWS = 100
@@ -94,7 +93,7 @@ class Bench:
         return {"kafka.bootstrap.servers": self.servers, "topic": topic}
 
     def exactly_once(self, writer: Any, topic: str) -> Any:
-        return writer.foreachBatch(exactly_once(topic=topic, **{"bootstrap.servers": self.servers}))
+        return writer.foreachBatch(exactly_once(topic=topic, bootstrap_servers=self.servers))
 
     def sink(self, writer: Any, topic: str) -> Any:
         return writer.format("kafka").options(**self.kafka(topic))
@@ -108,7 +107,7 @@ class Bench:
                 producer=IdempotentProducer(config.producer),
                 sink=topic,
                 batch=f"batch {batch}",
-                gate=SinkTopicGate(topic, config),
+                gate=config.topic_gate(topic),
                 start=batch,
                 sizes=BatchSizes(),
             ).write(frame)
@@ -122,7 +121,7 @@ class Bench:
             os.sync()
             spent, started = self.cpu_seconds(), time.perf_counter()
             if contender == "write_kafka":
-                write_kafka(self.spark.read.parquet(self.values), **self.kafka(topic))
+                write_kafka(self.spark.read.parquet(self.values), topic=topic, bootstrap_servers=self.servers)
             elif contender == "batch sink":
                 self.spark.read.parquet(self.values).write.format("kafka").options(**self.kafka(topic)).save()
             else:

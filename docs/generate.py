@@ -21,7 +21,7 @@ from fencepost.herder.distributed import group_metrics
 from fencepost.kafka.config import client_properties as clients
 from fencepost.rest.reporter_names import REPORTER_NAMES
 from fencepost.runtime.metrics import definitions as metric_definitions
-from fencepost.spark.sink_config import sink_config_def
+from fencepost.spark.config.sink_config import sink_config_def
 
 PAGE: Final = Path(__file__).with_name("configuration.md")
 METRICS_PAGE: Final = Path(__file__).with_name("metrics.md")
@@ -267,7 +267,9 @@ def _plugins(kind: PluginKind) -> Iterator[str]:
     """A section for each plugin that has properties, with all of its names; the others are named in one sentence."""
     names: dict[type[Any], list[str]] = {}
     for entry in plugin_entry_points(kind):
-        names.setdefault(entry.load(), []).append(entry.name)
+        # Former Python paths are for stored configurations alone.
+        if not entry.name.startswith("fencepost."):
+            names.setdefault(entry.load(), []).append(entry.name)
     plain = []
     for plugin, aliases in names.items():
         definitions: ConfigDef = plugin().config()

@@ -15,7 +15,7 @@ df = spark.readStream.format("rate").option("rowsPerSecond", 100).load()
 query = (
     df.selectExpr("value AS id", "timestamp AS at")
     .selectExpr("CAST(id AS STRING) AS key", "to_json(struct(*)) AS value")
-    .writeStream.foreachBatch(exactly_once(topic="orders", **{"bootstrap.servers": servers}))
+    .writeStream.foreachBatch(exactly_once(topic="orders", bootstrap_servers=servers))
     .option("checkpointLocation", "orders-checkpoint")
     .start()
 )

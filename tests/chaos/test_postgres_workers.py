@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 
-from fencepost.connectors.postgres.position import parse_lsn
+from fencepost.connectors.postgres.server.lsn import parse_lsn
 from fencepost.embedded.broker import EmbeddedBroker
 from tests.support.bank import Tellers, assert_transactions_are_whole, balances, open_bank
 from tests.support.postgres import Database

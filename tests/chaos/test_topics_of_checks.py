@@ -24,7 +24,7 @@ from tests.support.topics import Topics, unique
 pytestmark = pytest.mark.timeout(1800)
 
 ROOT = Path(__file__).parents[2]
-FILES = "fencepost.connectors.file_source.FileSourceConnector"
+FILES = "fencepost.connectors.files.connector.FileSourceConnector"
 STREAMS = "tests.conformance.streams.StreamsConnector"
 REGIONS = ("north", "south")
 STEP = ("-k", "sigkill_before_end_txn")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from fencepost import SourceConnector
-from fencepost.connectors import growing_file
-from fencepost.connectors.file_source import FileSourceConnector
-from fencepost.connectors.file_stream import FileStreamSourceConnector
+from fencepost.connectors.files.connector import FileSourceConnector
+from fencepost.connectors.files.content import growing as growing_file
+from fencepost.connectors.files.stream_source import FileStreamSourceConnector
 from fencepost.testing import CHECKS, Check, Limits, Violation
 from tests.conformance.bug_list import BUGS, RELEASED
 from tests.conformance.bugs_of_connectors import BatchConnector

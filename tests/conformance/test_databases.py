@@ -8,8 +8,8 @@ import pytest
 
 from fencepost.connectors.jdbc import rounds
 from fencepost.connectors.jdbc.connector import JdbcSourceConnector
-from fencepost.connectors.postgres import streaming
-from fencepost.connectors.postgres.connector import PostgresSourceConnector
+from fencepost.connectors.postgres.changes import streaming
+from fencepost.connectors.postgres.changes.connector import PostgresSourceConnector
 from fencepost.embedded.postgres import EmbeddedPostgres
 from fencepost.testing import CHECKS, Check, Limits
 from tests.support.postgres import Database

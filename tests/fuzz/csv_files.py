@@ -31,10 +31,10 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from fencepost.api.errors import DataError
-from fencepost.connectors.content_file import HeldRange
-from fencepost.connectors.csv_reader import CsvReader, Dialect
-from fencepost.connectors.file_source import FileSourceTask
-from fencepost.connectors.scan import PADDING, read_blocks, record_ends, scan_records
+from fencepost.connectors.files.connector import FileSourceTask
+from fencepost.connectors.files.content.compressed import HeldRange
+from fencepost.connectors.files.content.ranges import PADDING, read_blocks, record_ends, scan_records
+from fencepost.connectors.files.formats.csv_reader import CsvReader, Dialect
 from tests.unit.connectors.support import start
 
 MARK = b"\xef\xbb\xbf"

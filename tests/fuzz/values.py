@@ -19,12 +19,12 @@ import pyarrow as pa
 
 from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.api.ddl import parse_columns
-from fencepost.connectors.csv_reader import CsvReader
-from fencepost.connectors.jsonl_reader import JsonLinesReader
-from fencepost.connectors.scan import FileRange
-from fencepost.connectors.tables.columns import spark_columns
-from fencepost.connectors.tables.table import TableFormat
-from fencepost.connectors.tables.table_reader import RowRange, TableReader, open_table
+from fencepost.connectors.files.content.ranges import FileRange
+from fencepost.connectors.files.formats.csv_reader import CsvReader
+from fencepost.connectors.files.formats.jsonl_reader import JsonLinesReader
+from fencepost.connectors.files.formats.tables.columns import spark_columns
+from fencepost.connectors.files.formats.tables.table import TableFormat
+from fencepost.connectors.files.formats.tables.table_reader import RowRange, TableReader, open_table
 from tests.support.python_values import BITS, BOOLEANS, MOST, REFUSED, TEXTS, csv_value, json_value, numbers_of
 from tests.support.value_tables import table_file
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
-from fencepost.cli.demo import play
-from fencepost.cli.top_app import TopApp
+from fencepost.cli.demo.demo import play
+from fencepost.cli.top.top_app import TopApp
 
 _WIDTH = 106
 _FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)

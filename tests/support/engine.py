@@ -80,7 +80,7 @@ def write_into(
 ) -> WriteResult:
     """Write a batch into what is open; brokers create its topics."""
     return engine.write(
-        batch, steps, owner, task=task, cancelled=cancelled or threading.Event(), topic_gate=TopicGate(task, None)
+        batch, steps, owner, task=task, cancelled=cancelled or threading.Event(), topic_gate=TopicGate(None)
     )
 
 

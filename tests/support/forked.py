@@ -24,7 +24,7 @@ from fencepost.cli.main import run
 
 _FORKS: Final = multiprocessing.get_context("forkserver")
 _PRELOADED: Final = (
-    "fencepost.connectors.file_stream",
+    "fencepost.connectors.files.stream_source",
     "fencepost.converters",
     "fencepost.rest.resources",
     "fencepost.rest.server",

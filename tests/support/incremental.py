@@ -11,9 +11,9 @@ from typing import Any, Self
 
 import pytest
 
-from fencepost.connectors.postgres import incremental_snapshots
-from fencepost.connectors.postgres.chunk_reader import TableRun, read_chunk
-from fencepost.connectors.postgres.chunks import Chunk
+from fencepost.connectors.postgres.changes.snapshot import incremental_snapshots
+from fencepost.connectors.postgres.changes.snapshot.chunk_reader import TableRun, read_chunk
+from fencepost.connectors.postgres.changes.snapshot.chunks import Chunk
 from tests.support.postgres import Database
 from tests.support.postgres_task import Topics
 

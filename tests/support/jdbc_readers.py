@@ -8,13 +8,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from fencepost.api.allowed_paths import ANYWHERE
-from fencepost.connectors.jdbc.bulk_reader import BulkReader
-from fencepost.connectors.jdbc.column_reader import ColumnReader
 from fencepost.connectors.jdbc.connection import PostgresAddress
+from fencepost.connectors.jdbc.postgres.bulk_reader import BulkReader
+from fencepost.connectors.jdbc.postgres.column_reader import ColumnReader
+from fencepost.connectors.jdbc.postgres.reader import LargeRows, PolledRows, QuerySource, Reader
+from fencepost.connectors.jdbc.postgres.server import OpenServer
+from fencepost.connectors.jdbc.postgres.snapshot_reader import SnapshotReader
 from fencepost.connectors.jdbc.properties import JdbcConfig, Mode
-from fencepost.connectors.jdbc.reader import LargeRows, PolledRows, QuerySource, Reader
-from fencepost.connectors.jdbc.server import OpenServer
-from fencepost.connectors.jdbc.snapshot_reader import SnapshotReader
 from fencepost.connectors.jdbc.tables import TableId
 from tests.support.postgres import Database
 

@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.api.errors import FencepostError, RetriableError
 from fencepost.api.record import ArrowReader, SourceBatch
-from fencepost.connectors.postgres.task import PostgresSourceTask
+from fencepost.connectors.postgres.changes.task import PostgresSourceTask
 from tests.support.bank import Event
 from tests.support.postgres import Database
 from tests.support.topics import unique

@@ -18,7 +18,7 @@ from xdist.scheduler import LoadFileScheduling
 # The tests of these files are long and share nothing: each may run in another process.
 _SPREAD = ("test_kill_points.py", "test_topics_of_checks.py", "removed_guards.py")
 # The tests of these folders share a Spark session, or a broker.
-_WHOLE_FOLDERS = ("tests/unit/transforms/", "tests/broker/engine/", "tests/broker/spark_sink/", "tests/hostile/")
+_WHOLE_FOLDERS = ("tests/unit/transforms/", "tests/broker/engine/spark/", "tests/broker/spark/sink/", "tests/hostile/")
 # Brokers of which a second set would cost more than it gains: five JVMs, used now and then.
 _COSTLY_BROKERS = re.compile(r"\b(three_node_broker|secured|tv1_broker|version_servers)\b")
 COSTLY = "costly brokers"

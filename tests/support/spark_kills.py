@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from fencepost.failpoint import FOLDER, FailPoint
-from fencepost.spark.progress import SinkKey
+from fencepost.spark.config.progress import SinkKey
 from tests.support.checker import log_ends, read_topic, values
 from tests.support.processes import Process, wait_for
 from tests.support.spark_drivers import PATIENCE

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from fencepost.engine.engine import SparkEngine
 from fencepost.spark import ExactlyOnce
-from fencepost.spark.data_source import FencepostDataSource
+from fencepost.spark.format.data_source import FencepostDataSource
 from tests.support.checker import read_topic
 
 _EPOCH = 1_700_000_000

@@ -28,8 +28,8 @@ from fencepost.engine.engine import SparkEngine
 from fencepost.failpoint import FailPoint
 from fencepost.kafka.producer.partitioner import partition_for_keys
 from fencepost.spark import exactly_once
-from fencepost.spark.progress import SinkKey
-from fencepost.spark.progress_log import PARTITIONS
+from fencepost.spark.config.progress import SinkKey
+from fencepost.spark.sink.progress_log import PARTITIONS
 from tests.support.checker import log_ends
 from tests.support.processes import wait_for
 from tests.support.spark_queries import FileQuery, users_session, users_thread

@@ -85,7 +85,7 @@ def test_the_page_of_proofs_names_tests_and_mutations_that_exist() -> None:
 
 
 def test_the_page_of_architecture_names_modules_that_exist() -> None:
-    """The data path is compared with a trace in tests/broker/test_data_path.py."""
+    """The data path is compared with a trace in tests/broker/runtime/test_data_path.py."""
     page = (ROOT / "docs" / "architecture.md").read_text()
     path = page.partition("## The control path of a PUT\n")[2].partition("\n## ")[0]
     steps = re.findall(r"^\d+\. `([\w/]+\.py)`", path, re.MULTILINE)

@@ -29,6 +29,15 @@ class Converter(ABC):
     def configure(self, configs: Mapping[str, str], *, is_key: bool) -> None:
         """Set the properties under `key.converter.` or `value.converter.`, without that prefix."""
 
+    def prepare(self, topic: str, schema: DataType | None) -> None:  # noqa: B027 - most converters have nothing to decide
+        """Decide how values of a schema are written to a topic, for example under which id of a schema registry.
+
+        It is called in the worker, or in the driver of a Spark sink, before the transaction begins that the first such
+        values are written in, and again for later batches. `from_connect_data` follows, there or on executors, which get
+        what was decided with the pickled converter. An error fails the task, whatever `errors.tolerance` says; after a
+        RetriableError the task waits, and calls it again.
+        """
+
     @abstractmethod
     def from_connect_data(self, topic: str, schema: DataType | None, values: pa.Array) -> pa.Array:
         """Return a `binary` or `large_binary` array as long as `values`; a null stays null if the format allows.
@@ -37,6 +46,10 @@ class Converter(ABC):
         Arrow's type `pa.json_()`, other schemaless values as the matching Arrow type. A column of nothing but schemaless
         nulls does not arrive: it is null in every format. Raises DataError for values that the format cannot represent.
         """
+
+    def record_header(self, topic: str, schema: DataType | None) -> tuple[str, bytes] | None:  # noqa: ARG002 - for overriding
+        """Return a header for each record that has a value of this schema, None for none."""
+        return None
 
 
 class HeaderConverter(ABC):
@@ -49,6 +62,9 @@ class HeaderConverter(ABC):
     @abstractmethod
     def configure(self, configs: Mapping[str, str]) -> None:
         """Set the properties under `header.converter.`, without that prefix."""
+
+    def prepare(self, topic: str, schema: DataType | None) -> None:  # noqa: B027 - most converters have nothing to decide
+        """Decide how headers of a schema are written to a topic, as `Converter.prepare`."""
 
     @abstractmethod
     def from_connect_header(self, topic: str, schema: DataType | None, values: pa.Array) -> pa.Array:

@@ -103,7 +103,7 @@ class TolerantReader(ArrowReader, Protocol):
 class SourceBatch:
     """Many records at once, read lazily on Spark's executors, with the offsets after them.
 
-    Give either `dataframe`, or `reader` with `splits`: the latter is read and written in one step if no transform needs
+    Make one with `of_dataframe`, or with `of_reader`, whose splits are read and written in one step if no transform needs
     Spark's optimizer. The columns are those of Spark's own Kafka sink: `value` (required, of any type), `key`, `topic`,
     `partition`, `timestamp` (a TIMESTAMP or BIGINT milliseconds) and `headers` (an ARRAY of STRUCT<key: STRING, value:
     any>). Rows without a topic go to the batch's `topic`, else to that of the connector's property. A null `key` or
@@ -126,10 +126,39 @@ class SourceBatch:
     topic: str | None = None
     topics: Collection[str] = ()
 
+    @classmethod
+    def of_dataframe(
+        cls,
+        dataframe: DataFrame,
+        offsets: Sequence[tuple[SourcePartition, SourceOffset | None]] = (),
+        *,
+        topic: str | None = None,
+        topics: Collection[str] = (),
+    ) -> SourceBatch:
+        """Return a batch of the rows of a Spark DataFrame. Raises DataError for an argument of another type."""
+        return cls(dataframe=dataframe, offsets=offsets, topic=topic, topics=topics)
+
+    @classmethod
+    def of_reader(
+        cls,
+        reader: ArrowReader,
+        splits: Sequence[Any],
+        offsets: Sequence[tuple[SourcePartition, SourceOffset | None]] = (),
+        *,
+        bytes: int | None = None,  # noqa: A002 - the field has this name
+        topic: str | None = None,
+        topics: Collection[str] = (),
+    ) -> SourceBatch:
+        """Return a batch of what a reader reads of splits. Raises DataError for an argument of another type."""
+        return cls(reader=reader, splits=splits, offsets=offsets, bytes=bytes, topic=topic, topics=topics)
+
     def __post_init__(self) -> None:
         """Raises DataError for arguments that contradict each other, or are of another type."""
         if (self.dataframe is None) == (self.reader is None):
-            raise DataError("A SourceBatch takes either dataframe= or reader= with splits=: give exactly one of them")
+            raise DataError(
+                "A SourceBatch takes either dataframe= or reader= with splits=: make it with SourceBatch.of_dataframe() or "
+                "SourceBatch.of_reader()"
+            )
         if self.dataframe is not None and not hasattr(self.dataframe, "mapInArrow"):
             raise _wrong("SourceBatch", "dataframe", self.dataframe, "a DataFrame of Spark")
         if self.reader is not None and not hasattr(self.reader, "read"):

@@ -19,30 +19,36 @@ from click.shell_completion import CompletionItem, shell_complete
 from fencepost.api.errors import ConfigError, FencepostError
 from fencepost.api.secrets import SECRETS
 from fencepost.api.traces import format_trace
-from fencepost.cli.completion import COMPLETE_VARIABLE, PROGRAM
-from fencepost.cli.exit_codes import ExitCode, exit_codes
-from fencepost.cli.left_threads import end_without_threads
-from fencepost.cli.logs import FORMATS, hide_secrets_in_uncaught_errors, log_to_stderr
+from fencepost.cli.common.exit_codes import ExitCode, exit_codes
+from fencepost.cli.common.left_threads import end_without_threads
+from fencepost.cli.common.logs import FORMATS, hide_secrets_in_uncaught_errors, log_to_stderr
+from fencepost.cli.develop.completion import COMPLETE_VARIABLE, PROGRAM
 from fencepost.embedded.errors import DataDirError, JavaNotFoundError, PortTakenError, PostgresMissingError
 
 # Commands are imported when they run: `fencepost --help` needs none of their dependencies (Spark, a Kafka client).
 _COMMANDS: Final = {
-    "broker": ("fencepost.cli.broker:broker", "Run a Kafka broker on this machine."),
-    "completion": ("fencepost.cli.completion:completion", "Print the script that completes commands in a shell."),
-    "connectors": ("fencepost.cli.connectors:connectors", "Create, show and control connectors."),
-    "demo": ("fencepost.cli.demo:demo", "Send 336,776 flights exactly once while the worker is killed."),
-    "demo-cdc": ("fencepost.cli.demo_cdc:demo_cdc", "Send a bank's transfers from PostgreSQL, killing the worker."),
-    "init": ("fencepost.cli.init:init", "Write a commented file for a worker."),
-    "new": ("fencepost.cli.new:new", "Write the package of a new connector."),
-    "postgres": ("fencepost.cli.postgres:postgres", "Run a PostgreSQL on this machine."),
-    "standalone": ("fencepost.cli.standalone:standalone", "Run connectors in one process, exactly once."),
-    "tail": ("fencepost.cli.tail:tail", "Show the records of a topic, and the transactions that hide some."),
-    "test": ("fencepost.cli.test:test", "Check a connector of your own for exactly-once delivery."),
-    "top": ("fencepost.cli.top:top", "Watch and control a group of workers, live in the terminal."),
-    "topics": ("fencepost.cli.topics:topics", "Create the topics in which workers keep their state."),
-    "transactions": ("fencepost.cli.transactions:transactions", "List a cluster's open transactions, and abort one."),
-    "verify": ("fencepost.cli.verify:verify", "Check that a topic holds every record of a source once."),
-    "worker": ("fencepost.cli.worker:worker", "Run a worker of a group, with Kafka Connect's REST API."),
+    "broker": ("fencepost.cli.run.broker:broker", "Run a Kafka broker on this machine."),
+    "completion": (
+        "fencepost.cli.develop.completion:completion",
+        "Print the script that completes commands in a shell.",
+    ),
+    "connectors": ("fencepost.cli.connectors.connectors:connectors", "Create, show and control connectors."),
+    "demo": ("fencepost.cli.demo.demo:demo", "Send 336,776 flights exactly once while the worker is killed."),
+    "demo-cdc": ("fencepost.cli.demo.cdc:demo_cdc", "Send a bank's transfers from PostgreSQL, killing the worker."),
+    "init": ("fencepost.cli.develop.init:init", "Write a commented file for a worker."),
+    "new": ("fencepost.cli.develop.new:new", "Write the package of a new connector."),
+    "postgres": ("fencepost.cli.run.postgres:postgres", "Run a PostgreSQL on this machine."),
+    "standalone": ("fencepost.cli.run.standalone:standalone", "Run connectors in one process, exactly once."),
+    "tail": ("fencepost.cli.topics.tail:tail", "Show the records of a topic, and the transactions that hide some."),
+    "test": ("fencepost.cli.develop.test:test", "Check a connector of your own for exactly-once delivery."),
+    "top": ("fencepost.cli.top.top:top", "Watch and control a group of workers, live in the terminal."),
+    "topics": ("fencepost.cli.topics.topics:topics", "Create the topics in which workers keep their state."),
+    "transactions": (
+        "fencepost.cli.topics.transactions:transactions",
+        "List a cluster's open transactions, and abort one.",
+    ),
+    "verify": ("fencepost.cli.verify.verify:verify", "Check that a topic holds every record of a source once."),
+    "worker": ("fencepost.cli.run.worker:worker", "Run a worker of a group, with Kafka Connect's REST API."),
 }
 
 # What the user must correct before the command can do anything: a property, a port, a folder, the installation.

@@ -16,6 +16,8 @@ _MOST: Final = 1 << 20
 
 _RESERVED: Final = 32
 _SHARE_RESERVED: Final = 8
+_SHARE_OF_REQUESTS: Final = 4
+_MOST_FOR_REQUESTS: Final = 1000
 
 _OPEN: Final = "/dev/fd"
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE)
@@ -57,6 +59,11 @@ def limit() -> int:
 def reserved() -> int:
     """Return how many descriptors tasks must leave to the REST API, the group and what else the worker has to go on with."""
     return min(_RESERVED, limit() // _SHARE_RESERVED)
+
+
+def for_requests() -> int:
+    """Return how many connections the REST API may have: the others are for brokers, databases and files."""
+    return min(_MOST_FOR_REQUESTS, limit() // _SHARE_OF_REQUESTS)
 
 
 def free() -> int:

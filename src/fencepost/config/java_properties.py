@@ -15,11 +15,18 @@ _TRANSFORMS: Final = "fencepost.transforms"
 _FILTER: Final = "this Filter has no condition and would drop all records: set predicate, or take type=Sql with where"
 _ENCODING: Final = "set converter.encoding instead"
 _MODE: Final = "set delete.tombstone.handling.mode instead"
+_RULES: Final = "rules of data contracts change the data, and are not run here"
 
 REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
     f"{_CONVERTERS}.string_converter.StringConverter": {
         "key.serializer.encoding": _ENCODING,
         "value.serializer.encoding": _ENCODING,
+    },
+    f"{_CONVERTERS}.registry.base.RegistryConverter": {
+        "use.latest.with.metadata": "set use.latest.version or use.schema.id instead",
+        "rule.executors": _RULES,
+        "rule.actions": _RULES,
+        "schema.format": "a registry gets schemas in their own format",
     },
     f"{_TRANSFORMS}.fields.InsertField": {
         "offset.field": "it has no meaning for a source, because the offset is not known before the record is written",
@@ -40,12 +47,47 @@ REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
 
 WITHOUT_EFFECT: Final[Mapping[str, frozenset[str]]] = {
     f"{_CONVERTERS}.base.BuiltinConverter": frozenset({"converter.type"}),
+    f"{_CONVERTERS}.registry.base.RegistryConverter": frozenset(
+        {
+            "max.schemas.per.subject",
+            "schemas.cache.config",
+            "latest.cache.size",
+            "missing.id.cache.ttl.sec",
+            "missing.version.cache.ttl.sec",
+            "missing.schema.cache.ttl.sec",
+            "missing.cache.size",
+            "subject.name.strategy.cache.size",
+            "subject.name.strategy.cache.expiry.secs",
+            "bearer.auth.scope.claim.name",
+            "bearer.auth.sub.claim.name",
+            "execution.environment",
+            "rule.service.loader.enable",
+            "key.schema.id.deserializer",
+            "value.schema.id.deserializer",
+        }
+    ),
+    f"{_CONVERTERS}.avro.converter.AvroConverter": frozenset(
+        {
+            "specific.avro.reader",
+            "avro.reflection.allow.null",
+            "avro.use.logical.type.converters",
+            "flatten.singleton.unions",
+            "discard.type.doc.default",
+            "ignore.default.for.nullables",
+        }
+    ),
     f"{_CONVERTERS}.simple_header_converter.SimpleHeaderConverter": frozenset({"converter.type"}),
     f"{_CONVERTERS}.string_converter.StringConverter": frozenset(
         {"deserializer.encoding", "key.deserializer.encoding", "value.deserializer.encoding"}
     ),
 }
-"""Properties for the way from Kafka to Connect, and those that a worker of Java sets itself."""
+"""Properties for the way from Kafka to Connect, of caches and of defaults, which Spark's types do not have, and those that a
+worker of Java sets itself."""
+
+OPEN_PREFIXES: Final[Mapping[str, frozenset[str]]] = {
+    f"{_CONVERTERS}.registry.base.RegistryConverter": frozenset({"request.header."}),
+}
+"""Prefixes of properties whose names are free."""
 
 
 def refusals(plugin: type[Any], properties: Mapping[str, str]) -> dict[str, str]:
@@ -61,6 +103,11 @@ def refusals(plugin: type[Any], properties: Mapping[str, str]) -> dict[str, str]
 def without_effect(plugin: type[Any]) -> frozenset[str]:
     """Return the properties of a plugin's class that are accepted, though they change nothing."""
     return frozenset().union(*_of_class(plugin, WITHOUT_EFFECT))
+
+
+def open_prefixes(plugin: type[Any]) -> frozenset[str]:
+    """Return the prefixes of a plugin's properties that may have any name."""
+    return frozenset().union(*_of_class(plugin, OPEN_PREFIXES))
 
 
 def takes_any_property(plugin: type[Any], defined: Iterable[str]) -> bool:

@@ -265,6 +265,9 @@ def _convert_topic(
     )
     left = rows.batch
     headers = rows.converted.get("headers", left["headers"] if types.has_headers else None)
+    if types.has_key:
+        headers = _with_header(headers, pipeline.key_converter, topic, types.key, rows.converted["key"])
+    headers = _with_header(headers, value, topic, types.value, rows.converted["value"])
     timestamp = left["timestamp"] if types.has_timestamp else None
     records = normalize(rows.converted["value"], key=rows.converted.get("key"), timestamp=timestamp, headers=headers)
     if records.timestamp is not None:
@@ -273,6 +276,33 @@ def _convert_topic(
     partition = _partitions(topic, left["partition"]) if types.has_partition else None
     rows_of, followed = (left[name] if name in left.schema.names else None for name in (ROW, FOLLOWED))
     return Converted(pipeline.destination(topic), records, partition, rows_of, followed)
+
+
+def _with_header(
+    headers: pa.Array | None, converter: Converter, topic: str, schema: t.DataType | None, converted: pa.Array
+) -> pa.Array | None:
+    """Add the header that a converter gives to each record with a value."""
+    if type(converter).record_header is Converter.record_header or converted.null_count == len(converted):
+        return headers
+    header = converter.record_header(topic, schema)
+    if header is None:
+        return headers
+    present = np.asarray(converted.is_valid())
+    if headers is None:
+        headers = pa.nulls(len(converted), HEADERS)
+    lengths = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False)
+    names, values = headers.flatten().flatten()
+    more = lengths + present
+    order = np.empty(int(more.sum()), np.int64)
+    added = np.zeros(len(order), bool)
+    added[(np.cumsum(more) - 1)[present]] = True
+    order[added], order[~added] = len(names), np.arange(len(names))
+    name, data = header
+    return list_of_headers(
+        more,
+        pa.concat_arrays([names.cast(pa.string()), pa.array([name])]).take(pa.array(order)),
+        pa.concat_arrays([values.cast(pa.binary()), pa.array([data])]).take(pa.array(order)),
+    )
 
 
 def _partitions(topic: str, given: pa.Array) -> pa.Array:

@@ -26,7 +26,15 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from fencepost.api.record import ArrowReader, RecordMetadata, SourceBatch, SourceRecord
-from fencepost.engine.conversion import ROW, ColumnTypes, Converted, convert, in_record_order, with_followed
+from fencepost.engine.conversion import (
+    ROW,
+    ColumnTypes,
+    Converted,
+    convert,
+    in_record_order,
+    require_topic,
+    with_followed,
+)
 from fencepost.engine.error_counts import ErrorCounts
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import RecordRefusedError
@@ -34,9 +42,11 @@ from fencepost.engine.grouping import RecordGroup, group_records
 from fencepost.engine.letter_write import write_letters
 from fencepost.engine.own_writes import OwnWrites
 from fencepost.engine.pipeline import Pipeline
+from fencepost.engine.preparation import has_decisions, prepare_columns, prepare_topics, topics_in
 from fencepost.engine.refused_records import Stage, Tally
 from fencepost.engine.reports import new_mark
 from fencepost.engine.routing import Ownership, PartitionCounts, PolledMetadata, Router
+from fencepost.engine.spark.frame_preparation import prepare_batch
 from fencepost.engine.spark.job_write import SparkWrite, write_batch
 from fencepost.engine.spark.jobs import Cancelled, Jobs, check_cancelled, wait_unless_cancelled
 from fencepost.engine.spark.session import LazySession
@@ -140,14 +150,16 @@ class SparkEngine:
         task: str,
         cancelled: Cancelled,
         topic_gate: TopicGate,
+        begin: Callable[[], None] = lambda: None,
     ) -> WriteResult:
         """Write a batch, into `producer`'s open transaction if it has any, and return when it is acknowledged.
 
-        `task` names the task in Spark's pools and in messages. The `topic_gate` checks each topic of the records, after the
-        transforms and before the first of them is sent. Records that a transform or converter refuses are handled by
-        `pipeline.errors`. The transaction stays open. Raises a FencepostError (what the gate raises, RecordRefusedError,
-        DataError, KafkaError, SparkJobError), after which the transaction must be aborted; without a transaction, a part
-        of the batch may be written, and writes may continue.
+        `task` names the task in Spark's pools and in messages. `begin` is called once all is prepared that can be, to begin
+        a transaction. The `topic_gate` checks each topic of the records, after the transforms and before the first of them
+        is sent. Records that a transform or converter refuses are handled by `pipeline.errors`. The transaction stays
+        open. Raises a FencepostError (what the gate raises, what `prepare` of a converter raises, PreparationWaitsError,
+        RecordRefusedError, DataError, KafkaError, SparkJobError), after which the transaction must be aborted; without a
+        transaction, a part of the batch may be written, and writes may continue.
         """
         check_cancelled(task, cancelled)
         polled: Sequence[SourceRecord] = ()
@@ -156,20 +168,26 @@ class SparkEngine:
         elif batch.topic is not None:
             pipeline = replace(pipeline, default_topic=batch.topic)
         errors = ErrorHandler(pipeline.errors, records=polled, wait=partial(wait_unless_cancelled, task, cancelled))
-        spec = WriteSpec(
-            pipeline=pipeline,
-            config=producer.config,
-            transaction=producer.transaction,
-            topic_gate=topic_gate,
-            start=next(self._batches),
-        )
-        writing = self._new_write(producer, spec, errors, task, cancelled)
+        writing = self._new_write(producer, pipeline, errors, task, cancelled)
         metadata: Sequence[RecordMetadata | None] | None = None
+        converted: Sequence[Converted] = ()
         try:
             if isinstance(batch, SourceBatch):
-                acks = writing.source_batch(batch)
+                writing.prepare(batch)
             else:
-                acks, metadata = writing.records(batch)
+                converted = writing.converted(batch)
+            begin()
+            spec = WriteSpec(
+                pipeline=pipeline,
+                config=producer.config,
+                transaction=producer.transaction,
+                topic_gate=topic_gate,
+                start=next(self._batches),
+            )
+            if isinstance(batch, SourceBatch):
+                acks = writing.source_batch(batch, spec)
+            else:
+                acks, metadata = writing.records(converted, spec, len(batch))
         except RecordRefusedError as error:
             tell(error.tally, f"Task {task}")
             raise
@@ -179,7 +197,7 @@ class SparkEngine:
         return WriteResult.of(acks, metadata, errors.tally.counts, dead=dead)
 
     def _new_write(
-        self, producer: RecordProducer, spec: WriteSpec, errors: ErrorHandler, task: str, cancelled: Cancelled
+        self, producer: RecordProducer, pipeline: Pipeline, errors: ErrorHandler, task: str, cancelled: Cancelled
     ) -> _BatchWrite:
         return _BatchWrite(
             session=self.session,
@@ -191,7 +209,7 @@ class SparkEngine:
             task=task,
             cancelled=cancelled,
             errors=errors,
-            spec=spec,
+            pipeline=pipeline,
         )
 
     def _spark_ready(self, size: int) -> bool:
@@ -208,7 +226,7 @@ class SparkEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _BatchWrite:
-    """The write of one batch: the `spec`, and the worker's own parts."""
+    """The write of one batch: its `pipeline`, and the worker's own parts."""
 
     session: Callable[[], SparkSession]
     spark_ready: Callable[[int], bool]
@@ -219,12 +237,13 @@ class _BatchWrite:
     task: str
     cancelled: Cancelled
     errors: ErrorHandler
-    spec: WriteSpec
+    pipeline: Pipeline
 
-    def records(self, records: Sequence[SourceRecord]) -> tuple[list[Ack], Sequence[RecordMetadata | None]]:
-        """Write polled records from the worker, those of a topic partition in the order in which they were polled."""
-        spec, metadata = self.spec, PolledMetadata(len(records))
-        converted = self._converted(records)
+    def records(
+        self, converted: Sequence[Converted], spec: WriteSpec, polled: int
+    ) -> tuple[list[Ack], Sequence[RecordMetadata | None]]:
+        """Write records that were `polled` from the worker, those of a topic partition in the order of the poll."""
+        metadata = PolledMetadata(polled)
         spec.topic_gate.admit({part.topic for part in converted})
         with closing(self.producer.writer()) as writer:
             counts = PartitionCounts({}, writer.partitions, writer.grown_partitions)
@@ -238,13 +257,16 @@ class _BatchWrite:
         metadata.acknowledged(acks)
         return acks, metadata
 
-    def _converted(self, records: Sequence[SourceRecord]) -> list[Converted]:
-        pipeline = self.spec.pipeline
-        structured = bool(pipeline.transforms)
+    def converted(self, records: Sequence[SourceRecord]) -> list[Converted]:
+        """Return polled records as records of Kafka."""
+        pipeline = self.pipeline
+        structured, decides = bool(pipeline.transforms), has_decisions(pipeline)
         converted: list[Converted] = []
         multiplied = False
         for group in group_records(records, pipeline, self.errors, structured=structured):
             for batches, types in self._transformed(group) if structured else [([group.columns], group.types)]:
+                if decides:
+                    prepare_columns(pipeline, group.topic, types, batches)
                 for batch in batches:
                     marked = with_followed(batch) if structured else batch
                     multiplied = multiplied or marked is not batch
@@ -255,32 +277,56 @@ class _BatchWrite:
             return [part for part in left if len(part.records)]
         return converted
 
-    def source_batch(self, batch: SourceBatch) -> list[Ack]:
-        """Write a SourceBatch, from the worker if it needs no Spark and is small, or Spark is not there yet."""
-        if batch.reader is None or self.spec.pipeline.transforms or batch.bytes is None:
-            return self._by_spark(batch)
-        if batch.bytes <= SMALL_BATCH:
-            return self._by_worker(batch.reader, batch.splits, ahead=batch.bytes > TINY_BATCH)
-        if self.spark_ready(batch.bytes):
-            return self._by_spark(batch)
-        with self.own_writes.one():
-            return self._by_worker(batch.reader, batch.splits, ahead=True)
+    def prepare(self, batch: SourceBatch) -> None:
+        """Prepare the converters for the rows of a SourceBatch."""
+        pipeline = self.pipeline
+        if not has_decisions(pipeline):
+            return
+        if batch.reader is None or pipeline.transforms:
+            self._prepare_by_spark(batch)
+        elif batch.splits:
+            types = reader_types(batch.reader)
+            if not types.has_topic:
+                prepare_topics(pipeline, [require_topic(pipeline.default_topic)], types)
+            elif batch.bytes is None or batch.bytes > SMALL_BATCH:
+                self._prepare_by_spark(batch)
+            else:
+                rows = SplitRows.of(batch.reader, batch.splits, pipeline)
+                unseen = ErrorHandler(replace(pipeline.errors, dead_letter_topic=None))
+                prepare_topics(pipeline, topics_in(rows.read([0], unseen, ahead=False), pipeline.default_topic), types)
 
-    def _by_worker(self, reader: ArrowReader, splits: Sequence[Any], *, ahead: bool) -> list[Ack]:
-        rows = SplitRows.of(reader, splits, self.spec.pipeline)
-        stage = WriteStage(self.spec, rows, reader_types(reader))
+    def _prepare_by_spark(self, batch: SourceBatch) -> None:
+        session, mark = self.session(), new_mark()
+        prepare_batch(
+            session, batch, self.pipeline, partial(self.jobs.running, session, self.task, self.cancelled, mark), mark
+        )
+
+    def source_batch(self, batch: SourceBatch, spec: WriteSpec) -> list[Ack]:
+        """Write a SourceBatch, from the worker if it needs no Spark and is small, or Spark is not there yet."""
+        if batch.reader is None or self.pipeline.transforms or batch.bytes is None:
+            return self._by_spark(batch, spec)
+        if batch.bytes <= SMALL_BATCH:
+            return self._by_worker(batch.reader, batch.splits, spec, ahead=batch.bytes > TINY_BATCH)
+        if self.spark_ready(batch.bytes):
+            return self._by_spark(batch, spec)
+        with self.own_writes.one():
+            return self._by_worker(batch.reader, batch.splits, spec, ahead=True)
+
+    def _by_worker(self, reader: ArrowReader, splits: Sequence[Any], spec: WriteSpec, *, ahead: bool) -> list[Ack]:
+        rows = SplitRows.of(reader, splits, self.pipeline)
+        stage = WriteStage(spec, rows, reader_types(reader))
         with closing(self.producer.writer()) as writer:
             check = partial(check_cancelled, self.task, self.cancelled)
             read = rows.read([0], self.errors, ahead=ahead)
             return list(stage.write(read, writer, Ownership(), self.errors, check).acks)
 
-    def _by_spark(self, batch: SourceBatch) -> list[Ack]:
+    def _by_spark(self, batch: SourceBatch, spec: WriteSpec) -> list[Ack]:
         session, mark = self.session(), new_mark()
         # A successful job has each writer's answer; after any other end some may still be writing.
         with closing(self.producer.writer()) as metadata, self.producer.lent() as transaction:
             write = SparkWrite(
                 session=session,
-                spec=replace(self.spec, transaction=transaction),
+                spec=replace(spec, transaction=transaction),
                 metadata=metadata,
                 errors=self.errors,
                 running=partial(self.jobs.running, session, self.task, self.cancelled, mark),
@@ -289,7 +335,7 @@ class _BatchWrite:
             return write_batch(write, batch)
 
     def _transformed(self, group: RecordGroup) -> list[tuple[list[pa.RecordBatch], ColumnTypes]]:
-        session, pipeline = self.session(), self.spec.pipeline
+        session, pipeline = self.session(), self.pipeline
 
         def transform(start: int, stop: int) -> tuple[list[pa.RecordBatch], ColumnTypes]:
             part = replace(group, columns=group.columns.slice(start, stop - start))

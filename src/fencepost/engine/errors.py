@@ -9,6 +9,7 @@
     └── RecordWaitsError    a RetriableError too: it may take the record later
     ConverterContractError  a PluginError: a converter broke its contract, whatever the record
     RetriableJobError       a RetriableError, raised by the Python code of a transform
+    PreparationWaitsError   a RetriableError of a converter that could not decide how to write a batch yet
 
 After any of them the caller aborts the transaction: late writers on executors then have an outdated epoch.
 """
@@ -61,6 +62,10 @@ class ConverterContractError(PluginError):
 
 class RetriableJobError(RetriableError):
     """The Python code of a transform raised RetriableError while Spark ran it."""
+
+
+class PreparationWaitsError(RetriableError):
+    """A converter raised RetriableError from `prepare`. Nothing of the batch is written."""
 
 
 class AllRowsRefusedError(Exception):

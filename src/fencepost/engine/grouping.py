@@ -31,6 +31,7 @@ from fencepost.engine.conversion import ROW, ColumnTypes, header_converted_by, l
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import AllRowsRefusedError
 from fencepost.engine.pipeline import Pipeline
+from fencepost.engine.preparation import prepare_headers
 from fencepost.engine.refused_records import Stage
 
 JSON: Final = "json"
@@ -135,6 +136,7 @@ def _group(
     fitting = _Fitting(records, rows, topic, errors)
     if any(records[row].headers for row in rows):
         header = pipeline.header_converter
+        prepare_headers(pipeline, topic)
         fitting.add("headers", Stage.HEADER_CONVERTER, header, lambda part: _headers(topic, part, header))
     has_key = key.schema is not None or key.kind != "null"
     if has_key:

@@ -18,8 +18,9 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors.exceptions.captured import CapturedException
 
-from fencepost.api.errors import RetriableError
+from fencepost.api.errors import FencepostError, RetriableError
 from fencepost.api.secrets import SECRETS
+from fencepost.engine.errors import RetriableJobError, SparkDataError, SparkJobError
 
 PYTHON_EXCEPTION: Final = "org.apache.spark.api.python.PythonException"
 
@@ -111,6 +112,29 @@ class JobFailure:
         """Whether Spark could not write its temporary files for want of space."""
         full = os.strerror(errno.ENOSPC)
         return not self.is_of_data and any(full in cause.message for cause in self.causes)
+
+    def as_error(self, what: str, *, code: str, afterwards: str) -> FencepostError:
+        """Return the error to raise for a failed job of `what`, a task or a batch.
+
+        That is a RetriableJobError where Python code raised a RetriableError, a SparkDataError for what would fail again
+        with the same rows, else a SparkJobError. `code` is what may be corrected besides the data, and `afterwards` a
+        sentence on what became of the batch.
+        """
+        failed = f"The Spark job of {what} failed"
+        if self.is_retriable:
+            return RetriableJobError(f"{failed}: {self.one_line}")
+        if self.is_of_data:
+            return SparkDataError(
+                f"{failed}: {self.one_line}. Nothing of this batch was written: correct the data, or {code}"
+            )
+        if self.is_of_full_disk:
+            return SparkJobError(
+                f"{failed} because the disk of Spark's temporary files is full: {self.one_line}. Free some space there, or "
+                "set spark.local.dir to a folder on another disk (the environment variable SPARK_LOCAL_DIRS has "
+                f"precedence). {afterwards}"
+            )
+        advice = f" {PYTHON_ADVICE}." if self.is_of_python else ""
+        return SparkJobError(f"{failed}: {self.one_line}.{advice} {afterwards}")
 
     @property
     def one_line(self) -> str:

@@ -73,6 +73,7 @@ ATTRIBUTES: Final[Mapping[type[FencepostError], tuple[str, ...]]] = {
     spark.RecordWaitsError: ("tally", "record"),
     spark.ConverterContractError: (),
     spark.RetriableJobError: (),
+    spark.PreparationWaitsError: (),
 }
 """The classes of failures that can be sent, and their attributes: strings, integers or None, and a Tally."""
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from fencepost.api.errors import ConfigError
 from fencepost.kafka.admin.topic_creator import TopicCreator
 
 _OF_BROKERS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedTopic:
+    """Why records for a topic are refused and what to do, and the property that names the topic."""
+
+    reason: str
+    property_name: str
 
 
 class TopicGate:
@@ -18,18 +27,17 @@ class TopicGate:
     the write. It is pickled to executors with its known topics. For one thread.
     """
 
-    def __init__(self, task: str, creator: TopicCreator | None, *, offsets_topic: str | None = None) -> None:
-        """Without a `creator` the brokers may create missing topics; records for `offsets_topic` are refused."""
-        self._task = task
+    def __init__(self, creator: TopicCreator | None, refused: Mapping[str, RefusedTopic] | None = None) -> None:
+        """Without a `creator` the brokers may create missing topics. Records for `refused` topics are refused."""
         self._creator = creator
-        self._offsets_topic = offsets_topic
+        self._refused = dict(refused or {})
         self._known: set[str] = set()
 
     def admit(self, topics: Collection[str]) -> None:
         """Create missing topics, ahead of the first record for them.
 
-        Raises ConfigError for the task's own offsets topic and for topics of the brokers, TopicCreationError or
-        AuthorizationError for topics that cannot be created.
+        Raises ConfigError for refused topics and for topics of the brokers, TopicCreationError or AuthorizationError for
+        topics that cannot be created.
         """
         missing = set(topics) - self._known
         if internal := _OF_BROKERS & missing:
@@ -37,12 +45,8 @@ class TopicGate:
                 f"A record is for topic {min(internal)}, in which brokers keep state of their own, and take no records: send "
                 "it to another topic"
             )
-        if self._offsets_topic in missing:
-            raise ConfigError(
-                f"Task {self._task} has a record for topic {self._offsets_topic}, which holds its own source offsets. "
-                "Send the record to another topic, or give the connector another offsets.storage.topic",
-                name="offsets.storage.topic",
-            )
+        for topic in self._refused.keys() & missing:
+            raise ConfigError(self._refused[topic].reason, name=self._refused[topic].property_name)
         if missing and self._creator is not None:
             self._creator.create(missing)
         self._known |= missing

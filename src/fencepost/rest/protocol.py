@@ -1,23 +1,34 @@
-"""Answers malformed HTTP: in JSON like everything else, and without a traceback in the log.
+"""One connection of a client: how long it may take, and how malformed HTTP is answered.
 
-aiohttp detects it before there is a request for an application.
+Malformed HTTP is answered in JSON like everything else, and without a traceback in the log. aiohttp detects it before
+there is a request for an application.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
 from fencepost.api.secrets import SECRETS
 from fencepost.rest.responses import error_response
 
+if TYPE_CHECKING:
+    from fencepost.rest.connections import Connections
+
 _log: Final = logging.getLogger(__name__)
 
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 """The limit of a request's body: several times the record limit of a Kafka topic, for the configurations of hundreds of tasks."""
+
+HEAD_TIMEOUT_SECONDS: Final = 30.0
+"""How long a connection may wait for the next request, until its head is there as a whole. Jetty's, in Connect, also has 30 s."""
+
+ANSWER_TIMEOUT_SECONDS: Final = 30.0
+"""How long a client may take to read an answer before its connection may be closed in favour of another one."""
 
 _SHOWN: Final = 200
 
@@ -25,7 +36,47 @@ _SHOWN: Final = 200
 class HttpProtocol(web.RequestHandler):
     """One connection of a client."""
 
-    __slots__ = ()
+    __slots__ = ("_answering_since", "_connections")
+
+    def __init__(self, server: web.Server, connections: Connections, loop: asyncio.AbstractEventLoop) -> None:
+        # access_log: nothing is logged.
+        super().__init__(server, loop=loop, access_log=None, keepalive_timeout=HEAD_TIMEOUT_SECONDS)  # type: ignore[arg-type]
+        self._connections = connections
+        self._answering_since = float("inf")
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self._connections.opened(self)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Forget the connection."""
+        super().connection_lost(exc)
+        self._connections.closed(self)
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Send what is left of an answer, and begin to wait for the next request."""
+        self._answering_since = self._loop.time()
+        try:
+            return await super().finish_response(request, resp, start_time)
+        finally:
+            self._answering_since = float("inf")
+            if self.transport is not None:
+                self._connections.opened(self)
+
+    def waits_for_client(self) -> bool:
+        """Say whether the client has not sent a whole request, or does not read its answer."""
+        request = self._current_request
+        if request is not None:
+            return not request.content.is_eof()
+        return not self._request_in_progress or self._loop.time() > self._answering_since + ANSWER_TIMEOUT_SECONDS
+
+    def abort(self) -> None:
+        """Close the connection, whatever is still to be sent."""
+        if isinstance(self.transport, asyncio.Transport):
+            self.transport.abort()
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
         """Log internal errors, but not bodies with a wrong encoding: their senders get an error answer."""

@@ -26,7 +26,7 @@ from fencepost.config.rest_config import CREDENTIALS, EVERYWHERE, LISTENERS, Lis
 from fencepost.herder.peers.rest_client import REQUEST_TIMEOUT_SECONDS, RestClient
 from fencepost.kafka.config.security import TlsConfig
 from fencepost.rest import responses
-from fencepost.rest.accept_failures import AcceptFailures
+from fencepost.rest.connections import Connections
 from fencepost.rest.protocol import MAX_BODY_BYTES, HttpProtocol
 from fencepost.rest.responses import error_response, json_response
 
@@ -76,16 +76,16 @@ class _Endpoint:
     def __init__(self, bound: Sequence[_Bound]) -> None:
         self._bound = bound
         self._runners: list[web.AppRunner] = []
-        self._servers: list[asyncio.Server] = []
+        self._accepts = False
         self._successor: asyncio.Future[RequestHandler] | None = None
 
-    async def announce(self) -> None:
+    async def announce(self, connections: Connections) -> None:
         """Accept requests, which wait for the application that will answer them."""
         successor: asyncio.Future[RequestHandler] = asyncio.get_running_loop().create_future()
-        await self.answer(_starting_app(successor))
+        await self.answer(_starting_app(successor), connections)
         self._successor = successor
 
-    async def answer(self, app: web.Application) -> None:
+    async def answer(self, app: web.Application, connections: Connections) -> None:
         """Let an application answer new connections, and the waiting requests."""
         runner = web.AppRunner(app, shutdown_timeout=_SHUTDOWN_SECONDS)
         await runner.setup()
@@ -93,27 +93,22 @@ class _Endpoint:
         if self._successor is not None:
             self._successor.set_result(cast("web.Server", runner.server).request_handler)
             self._successor = None
-        if not self._servers:
-            loop = asyncio.get_running_loop()
-            self._servers = [
-                await loop.create_server(self._protocol, sock=bound.socket, ssl=bound.tls, backlog=_BACKLOG)
-                for bound in self._bound
-            ]
+        if not self._accepts:
+            self._accepts = True
+            for bound in self._bound:
+                connections.accept(bound.socket, bound.tls, self._protocol)
 
     async def stop(self) -> None:
         if self._successor is not None:
             self._successor.cancel()
-        for server in self._servers:
-            server.close()
         for runner in self._runners:
             await runner.cleanup()
         for bound in self._bound:
             bound.socket.close()
 
-    def _protocol(self) -> HttpProtocol:
+    def _protocol(self, connections: Connections) -> HttpProtocol:
         server = cast("web.Server", self._runners[-1].server)
-        loop = asyncio.get_running_loop()
-        return HttpProtocol(server, loop=loop, access_log=None)  # type: ignore[arg-type]  # None: nothing is logged
+        return HttpProtocol(server, connections, asyncio.get_running_loop())
 
 
 class RestServer:
@@ -137,7 +132,7 @@ class RestServer:
             admin = _bind_all("admin.listeners", config.admin_listeners or (), config.admin_tls, undo)
             undo.pop_all()
         self._page: PageResource | None = None
-        self._accept_failures: AcceptFailures | None = None
+        self._connections: Connections | None = None
         self._admin_bound = admin
         self._main, self._admin = _Endpoint(self._bound), _Endpoint(admin)
 
@@ -153,24 +148,24 @@ class RestServer:
 
     async def announce(self) -> None:
         """Accept requests, which wait for `start`; `GET /` answers 503 at once, because creating a herder takes a while."""
-        self._watch_accepting()
+        connections = self._accepting()
         for endpoint in (self._main, self._admin):
-            await endpoint.announce()
+            await endpoint.announce(connections)
 
     async def start(self, herder: Herder, registry: CollectorRegistry) -> None:
         """Answer requests."""
         from fencepost.rest.app import Gate, make_app  # noqa: PLC0415 - see the module
         from fencepost.rest.resources import Resources  # noqa: PLC0415 - see the module
 
-        self._watch_accepting()
+        connections = self._accepting()
         gate = Gate(
             self.client, self._config.credentials, cross_origin=self._config.cross_origin, own=self._own_addresses()
         )
         resources = Resources(herder, registry)
         self._page = resources.page
         here = resources.admin if self._config.admin_listeners is None else []
-        await self._main.answer(make_app([*resources.public, *here], gate))
-        await self._admin.answer(make_app(resources.admin, gate))
+        await self._main.answer(make_app([*resources.public, *here], gate), connections)
+        await self._admin.answer(make_app(resources.admin, gate), connections)
         _log.info("The REST API answers at %s", ", ".join(map(str, self._bound)))
         if self._config.loopback_by_default and herder.peers is not None:
             _log.info(
@@ -183,10 +178,10 @@ class RestServer:
         """Finish the requests in progress, for a few seconds at most, and close the ports."""
         if self._page is not None:
             self._page.close()
+        if self._connections is not None:
+            await self._connections.stop()
         for endpoint in (self._main, self._admin):
             await endpoint.stop()
-        if self._accept_failures is not None:
-            self._accept_failures.stop()
         await self.client.close()
 
     def _own_addresses(self) -> OwnAddresses:
@@ -202,10 +197,10 @@ class RestServer:
             loopback=frozenset(address for address in addresses if ip_address(address[0]).is_loopback),
         )
 
-    def _watch_accepting(self) -> None:
-        if self._accept_failures is None:
-            self._accept_failures = AcceptFailures(asyncio.get_running_loop())
-            self._accept_failures.start()
+    def _accepting(self) -> Connections:
+        if self._connections is None:
+            self._connections = Connections()
+        return self._connections
 
 
 def _starting_app(successor: asyncio.Future[RequestHandler]) -> web.Application:

@@ -3,34 +3,43 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from contextlib import closing
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
 from fencepost.api.errors import ConfigError
-from fencepost.spark.progress import NextStep, Progress
-from fencepost.spark.rows import pipeline_for, record_columns
-from fencepost.spark.session_check import check_classic, check_session
-from fencepost.spark.sink import Sink
-from fencepost.spark.sink_config import SinkConfig
-from fencepost.spark.wording import in_kafka
+from fencepost.spark.config.progress import NextStep, Progress
+from fencepost.spark.config.sink_config import SinkConfig, merged_options
+from fencepost.spark.frame.rows import pipeline_for, record_columns
+from fencepost.spark.frame.wording import in_kafka
+from fencepost.spark.sink.session_check import check_classic, check_session
+from fencepost.spark.sink.sink import Sink
 from fencepost.spark.written import Written
 
 _log: Final = logging.getLogger(__name__)
 
 
 def write_kafka(
-    frame: DataFrame, *, topic: str | None = None, run: str | None = None, name: str | None = None, **options: Any
+    frame: DataFrame,
+    *,
+    topic: str | None = None,
+    run: str | None = None,
+    name: str | None = None,
+    bootstrap_servers: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    **more_options: Any,
 ) -> Written:
     """Write a DataFrame to Kafka in one transaction, and return when it is committed.
 
     `topic` is for rows without a column `topic`. A `run`, such as a date, is written once: the same run of the same sink
     again adds nothing. `name` names the sink, which is the topic if unset: different jobs that write runs to one topic need
-    different names. `options` are those of `exactly_once`. Raises ConfigError, and what the write raises: nothing is
+    different names. `bootstrap_servers` and `options` are as for `exactly_once`. Raises ConfigError, and what the write raises: nothing is
     visible then.
     """
-    config = SinkConfig.from_options({"topic": topic, "name": name} | options)
+    given = {"topic": topic, "name": name, "bootstrap.servers": bootstrap_servers}
+    config = SinkConfig.from_options(merged_options(given, options, more_options))
     check_classic(frame)
     if frame.isStreaming:
         raise ConfigError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import weakref
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -17,16 +18,16 @@ from pyspark.sql import DataFrame
 from fencepost.api.errors import FencepostError
 from fencepost.engine.errors import BatchCancelledError
 from fencepost.engine.reports import new_mark
-from fencepost.spark.jobs import jobs_of
-from fencepost.spark.progress import NextStep, Progress, SinkKey, next_step
-from fencepost.spark.rows import pipeline_for, record_columns
-from fencepost.spark.same_rows import same_rows
-from fencepost.spark.session_check import check_classic, check_session
-from fencepost.spark.sink import Sink
-from fencepost.spark.sink_config import SinkConfig
-from fencepost.spark.sink_metrics import SinkMetrics
-from fencepost.spark.streaming_batch import StreamingBatch, is_running
-from fencepost.spark.writers import ClusterSink, Writers
+from fencepost.spark.config.progress import NextStep, Progress, SinkKey, next_step
+from fencepost.spark.config.sink_config import SinkConfig, merged_options
+from fencepost.spark.frame.jobs import jobs_of
+from fencepost.spark.frame.rows import pipeline_for, record_columns
+from fencepost.spark.query.same_rows import same_rows
+from fencepost.spark.query.sink_metrics import SinkMetrics
+from fencepost.spark.query.streaming_batch import StreamingBatch, is_running
+from fencepost.spark.query.writers import ClusterSink, Writers
+from fencepost.spark.sink.session_check import check_classic, check_session
+from fencepost.spark.sink.sink import Sink
 from fencepost.spark.written import SinkStatistics
 
 _log: Final = logging.getLogger(__name__)
@@ -35,14 +36,24 @@ _WRITERS: Final = Writers(same_rows)
 _METRICS: Final = SinkMetrics()
 
 
-def exactly_once(*, topic: str | None = None, name: str | None = None, **options: Any) -> ExactlyOnce:
+def exactly_once(
+    *,
+    topic: str | None = None,
+    name: str | None = None,
+    bootstrap_servers: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    **more_options: Any,
+) -> ExactlyOnce:
     """Return the function for `foreachBatch` that writes each micro-batch to Kafka exactly once.
 
     `topic` is for rows without a column `topic`. `name` names the sink: with it, a checkpoint that was deleted or replaced
-    is noticed. `options` are those of a sink and of Kafka's clients, with or without the prefix `kafka.`:
-    `**{"bootstrap.servers": "..."}`. Raises ConfigError for an invalid one.
+    is noticed. `bootstrap_servers` are the brokers to connect to first, as host:port,host:port. `options` are the other
+    options of a sink and of Kafka's clients, with or without the prefix `kafka.`: `{"compression.type": "zstd"}`. They may
+    also be keyword arguments: `**{"compression.type": "zstd"}`. Raises ConfigError for an invalid one, and for one that
+    is given twice.
     """
-    return ExactlyOnce({"topic": topic, "name": name} | options)
+    given = {"topic": topic, "name": name, "bootstrap.servers": bootstrap_servers}
+    return ExactlyOnce(merged_options(given, options, more_options))
 
 
 class ExactlyOnce:

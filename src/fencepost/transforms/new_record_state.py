@@ -16,6 +16,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, NullType, StringT
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import DataError
 from fencepost.api.schema_name import NULLS_METADATA
+from fencepost.api.spark_names import backticked
 from fencepost.config.validators import one_of
 from fencepost.transforms.base import DroppingTransformation, define_null_default, planned_by_schema, text
 from fencepost.transforms.event_fields import OPERATION, event_fields
@@ -262,6 +263,6 @@ class _DropList:
             return key
         for field in kind.fields:
             if field.nullable or not self.compatible:
-                quoted = "`" + field.name.replace("`", "``") + "`"
+                quoted = backticked(field.name)
                 key = key.withField(quoted, self.without(field.name, F.col("key")[field.name]))
         return key

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
+from fencepost.api.spark_names import backticked
 from fencepost.config.validators import not_blank, one_of
 from fencepost.transforms.base import planned_by_schema
 from fencepost.transforms.records import matches_whole
@@ -63,9 +64,9 @@ def sql_text(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def sql_name(*parts: str) -> str:
+def sql_path(*parts: str) -> str:
     """Return the path of a field in SQL."""
-    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+    return ".".join(backticked(part) for part in parts)
 
 
 def _scripting(expression: str, doc: str) -> ConfigDef:

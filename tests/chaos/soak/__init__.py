@@ -14,7 +14,7 @@ Kafka refused what the former one still wrote.
 
 Left out is what ends with a connector that is FAILED, as that cannot be told from a fault: clocks of workers that are
 further apart than signatures are valid (`cluster/test_wrong_clock`), slots that were invalidated, tables and columns
-that are dropped, and publications that are changed (`broker/own_postgres`). PostgreSQL's clock is never ahead of the
-machine's, see `clocked_programs`; `broker/test_postgres_machine` moves it there. The disk of PostgreSQL's log is filled
+that are dropped, and publications that are changed (`broker/connectors/postgres/own_postgres`). PostgreSQL's clock is never ahead of the
+machine's, see `clocked_programs`; `broker/connectors/postgres/test_postgres_machine` moves it there. The disk of PostgreSQL's log is filled
 only where this user may mount a file system.
 """

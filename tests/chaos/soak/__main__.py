@@ -10,8 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from fencepost.cli.tables import print_table
-from fencepost.cli.verify_report import print_report
+from fencepost.cli.common.tables import print_table
+from fencepost.cli.verify.verify_report import print_report
 from tests.chaos.soak.run import Outcome, soak
 from tests.chaos.soak.schedule import Size, actions
 

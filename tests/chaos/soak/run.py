@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fencepost.cli.verify_report import VerifyReport
+from fencepost.cli.verify.verify_report import VerifyReport
 from tests.chaos.bystander import Bystander, running_bystander
 from tests.chaos.growth import Growth
 from tests.chaos.soak.cluster import Cluster, ask_until_done, running_cluster

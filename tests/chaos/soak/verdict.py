@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from fencepost.cli.record_fields import RecordField
-from fencepost.cli.verify import Asked, examine
-from fencepost.cli.verify_report import VerifyReport
+from fencepost.cli.verify.record_fields import RecordField
+from fencepost.cli.verify.verify import Asked, examine
+from fencepost.cli.verify.verify_report import VerifyReport
 from fencepost.kafka.config.client_config import ClientConfig
 from tests.chaos.soak.cluster import Cluster, ask_until_done
 from tests.chaos.soak.storm import HOSTILE, Tell

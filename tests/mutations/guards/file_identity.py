@@ -4,112 +4,112 @@ from __future__ import annotations
 
 from tests.mutations.guard import Guard
 
-_RENAMED = "tests/unit/connectors/test_renamed_files.py::"
-_USED_AGAIN = "tests/unit/connectors/test_names_used_again.py::"
-_ROTATED = "tests/unit/connectors/test_rotated_files.py::"
+_RENAMED = "tests/unit/connectors/files/discovery/test_renames.py::"
+_USED_AGAIN = "tests/unit/connectors/files/discovery/test_names_used_again.py::"
+_ROTATED = "tests/unit/connectors/files/discovery/test_rotated_files.py::"
 
 GUARDS = (
     Guard(
         "the offset that a former name has no longer",
-        "connectors/renamed_files.py",
+        "connectors/files/discovery/renames.py",
         "dict.fromkeys(sorted(abandoned)) | adopted",
         "adopted",
         f"{_USED_AGAIN}test_a_new_file_under_the_former_name_of_a_deleted_one_is_read[as_text]",
     ),
     Guard(
         "the offset that a file has no longer that was taken away",
-        "connectors/file_task.py",
+        "connectors/files/task.py",
         "self._changed.append(({FILENAME_FIELD: path}, None))",
         "pass",
         f"{_USED_AGAIN}test_a_file_that_begins_as_one_that_was_taken_away_is_read[a.log-longer]",
     ),
     Guard(
         "the state of a file that was to be taken away",
-        "connectors/renamed_files.py",
+        "connectors/files/discovery/renames.py",
         "mark is None or mark == Mark.of(file, allowed)",
         "mark is None or mark",
         f"{_USED_AGAIN}test_it_is_read_also_if_the_worker_was_killed_after_the_move",
     ),
     Guard(
         "the bytes of a file before each batch",
-        "connectors/file_identity.py",
+        "connectors/files/content/identity.py",
         "self.identity is not None and not self.identity.begins(file)",
         "self.identity is not None and seen != self.seen and not self.identity.begins(file)",
         f"{_RENAMED}test_a_file_that_is_overwritten_while_it_is_read_is_told[latin-1]",
     ),
     Guard(
         "the bytes of a file before its position",
-        "connectors/file_identity.py",
+        "connectors/files/content/identity.py",
         "not self.identity.begins(file):",
         "not self.identity:",
         f"{_RENAMED}test_a_file_that_is_replaced_by_one_as_long_is_told[same-plain-running]",
     ),
     Guard(
         "the time of the last change of a file that got the inode of a deleted one",
-        "connectors/file_identity.py",
+        "connectors/files/content/identity.py",
         "(size == self.end and modified == self.modified)",
         "size == self.end",
         f"{_RENAMED}test_a_new_file_with_the_inode_and_the_bytes_of_a_deleted_one_is_read",
     ),
     Guard(
         "the offset of a file under its former name",
-        "connectors/renamed_files.py",
+        "connectors/files/discovery/renames.py",
         "            if best != file:",
         "            if not best:",
         f"{_RENAMED}test_a_file_that_is_renamed_while_nothing_runs_is_not_read_again[as_text]",
     ),
     Guard(
         "the start of a file that has the name of a renamed one",
-        "connectors/renamed_files.py",
+        "connectors/files/discovery/renames.py",
         "        offsets[name] = None",
         "        offsets[name] = offsets[name]",
         f"{_ROTATED}test_rotated_logs_are_read_once_and_the_new_one_from_its_start[1]",
     ),
     Guard(
         "the furthest offset of a file with several names",
-        "connectors/renamed_files.py",
+        "connectors/files/discovery/renames.py",
         "best = max(names",
         "best = min(names",
         f"{_RENAMED}test_a_file_that_is_renamed_back_goes_on_at_its_furthest_position",
     ),
     Guard(
         "the stale offset of a name that has another file",
-        "connectors/renamed_files.py",
+        "connectors/files/discovery/renames.py",
         "if _is_at(committed.get(former), former, file, allowed)]",
         "]",
         f"{_ROTATED}test_an_offset_of_another_file_under_a_former_name_is_not_taken",
     ),
     Guard(
         "the commit of an adopted offset before all others",
-        "connectors/file_task.py",
+        "connectors/files/task.py",
         "        if self._changed:\n",
         "        if not self._tracks:\n",
         f"{_ROTATED}test_a_crash_right_after_the_new_name_is_committed_loses_and_doubles_nothing",
     ),
     Guard(
         "the one task for a file and the former name it had",
-        "connectors/renamed_files.py",
+        "connectors/files/discovery/renames.py",
         "            if former in joined and joined",
         "            if former not in joined and joined",
         f"{_RENAMED}test_the_names_of_one_file_are_of_one_task_wherever_they_were",
     ),
     Guard(
         "the file that the connector saw under a name",
-        "connectors/file_task.py",
+        "connectors/files/task.py",
         "        if self._inodes.has_another(file.path):\n",
         "        if not file.path:\n",
         f"{_ROTATED}test_another_file_in_place_of_a_renamed_one_is_waited_with",
     ),
     Guard(
         "the file of a split",
-        "connectors/content_file.py",
+        "connectors/files/content/compressed.py",
         "part.known is None or part.known.is_in(file)",
         "part.known is None or part.known",
         f"{_ROTATED}test_a_batch_of_a_name_that_gets_another_file_before_it_is_read_fails",
     ),
     Guard(
         "the file that was read, before its name is taken away",
-        "connectors/file_task.py",
+        "connectors/files/task.py",
         "track.seen == (mark.inode, mark.modified, mark.size)",
         "track.seen is not None",
         f"{_ROTATED}test_an_unread_file_in_the_place_of_a_read_one_is_not_taken_away[log*]",

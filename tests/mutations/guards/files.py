@@ -5,101 +5,101 @@ from __future__ import annotations
 from tests.mutations.guard import Guard
 
 _TESTS = "tests/unit/connectors/"
-_FEED = "test_file_source.py::test_a_line_feed_after_a_return_that_was_the_last_byte_is_no_row"
-_TWO_PARTS = "test_bad_rows.py::test_a_line_end_that_is_written_in_two_parts_is_one"
-_NOT_CLOSED = "test_bad_rows.py::test_what_follows_a_quote_that_is_not_closed_is_no_value"
-_MARK = "test_csv_files.py::test_a_byte_order_mark_is_left_out_before_a_quote_and_kept_elsewhere"
+_FEED = "files/test_file_source.py::test_a_line_feed_after_a_return_that_was_the_last_byte_is_no_row"
+_TWO_PARTS = "files/test_bad_rows.py::test_a_line_end_that_is_written_in_two_parts_is_one"
+_NOT_CLOSED = "files/test_bad_rows.py::test_what_follows_a_quote_that_is_not_closed_is_no_value"
+_MARK = "files/formats/test_csv_files.py::test_a_byte_order_mark_is_left_out_before_a_quote_and_kept_elsewhere"
 
 GUARDS = (
     Guard(
         "the rows in a chunk of xz that is cut off",
-        "connectors/xz_blocks.py",
+        "connectors/files/content/codecs/xz_blocks.py",
         "            data = self._bytes.take(of_data)\n",
         "            data = self._bytes.take_all(of_data)\n",
-        f"{_TESTS}test_compressed_files.py::test_as_much_of_a_truncated_file_is_read_as_can_be_decompressed[4-xz]",
+        f"{_TESTS}files/content/test_compressed_files.py::test_as_much_of_a_truncated_file_is_read_as_can_be_decompressed[4-xz]",
     ),
     Guard(
         "the last row of a file that ends by a return",
-        "connectors/growing_file.py",
+        "connectors/files/content/growing.py",
         '    return plan(cast("FileIO", _Followed(file, size)), part, size + 1)\n',
         "    return found\n",
-        f"{_TESTS}test_file_source.py::test_a_last_row_that_ends_by_a_return_alone_is_read[form0-utf-8]",
+        f"{_TESTS}files/test_file_source.py::test_a_last_row_that_ends_by_a_return_alone_is_read[form0-utf-8]",
     ),
     Guard(
         "the line feed after a return that was the last byte of a file",
-        "connectors/growing_file.py",
+        "connectors/files/content/growing.py",
         "                self.position += 1\n",
         "                self.position += 0\n",
         f"{_TESTS}{_FEED}[utf-8-False]",
     ),
     Guard(
         "the line feed after a return that was the last byte of a content",
-        "connectors/content_file.py",
+        "connectors/files/content/compressed.py",
         '            self._data = self._data.removeprefix(b"\\n")\n',
         "",
         f"{_TESTS}{_FEED}[utf-16-le-True]",
     ),
     Guard(
         "the restart point that is not within a line end",
-        "connectors/content_file.py",
+        "connectors/files/content/compressed.py",
         "            if position < held.start:\n",
         "            if position < 0:\n",
         f"{_TESTS}{_TWO_PARTS}[compress-1-False]",
     ),
     Guard(
         "the files of HDFS that are still written",
-        "connectors/hadoop_store.py",
+        "connectors/files/stores/hadoop.py",
         "    return whole_blocks and ",
         "    return status.length < 0 and ",
-        f"{_TESTS}test_object_store.py::test_a_file_of_hdfs_that_is_still_written_is_waited_for[False-Hdfs]",
+        f"{_TESTS}files/stores/test_objects.py::test_a_file_of_hdfs_that_is_still_written_is_waited_for[False-Hdfs]",
     ),
     Guard(
         "the time of the last change of a file of HDFS",
-        "connectors/hadoop_store.py",
+        "connectors/files/stores/hadoop.py",
         '    return f"{status.length}-{status.modification_time}"\n',
         '    return f"{status.length}"\n',
-        f"{_TESTS}test_object_store.py::test_an_object_that_was_replaced_is_not_read_on[Hdfs-text]",
+        f"{_TESTS}files/stores/test_objects.py::test_an_object_that_was_replaced_is_not_read_on[Hdfs-text]",
     ),
     Guard(
         "the quote in a field without quotes",
-        "connectors/csv_quotes.py",
+        "connectors/files/content/csv_quotes.py",
         "    if _are_pairs(plain, quotes, quoting, begin):\n",
         "    if len(quotes):\n",
-        f"{_TESTS}test_csv_files.py::test_a_lone_quote_costs_no_row_after_it",
+        f"{_TESTS}files/formats/test_csv_files.py::test_a_lone_quote_costs_no_row_after_it",
     ),
     Guard(
         "the quotes after the one that closes a field",
-        "connectors/csv_quotes.py",
+        "connectors/files/content/csv_quotes.py",
         "    loose = ~at_begin & ",
         "    loose = ~at_begin & False & ",
-        f"{_TESTS}test_csv_files.py::test_a_lone_quote_in_a_field_without_quotes_is_a_character[bytes-200000]",
+        f"{_TESTS}files/formats/test_csv_files.py::test_a_lone_quote_in_a_field_without_quotes_is_a_character[bytes-200000]",
     ),
     Guard(
         "the quote that is not closed",
-        "connectors/csv_reader.py",
+        "connectors/files/formats/csv_reader.py",
         "self.quoting) is not None:\n            raise MisfitError\n",
         "self.quoting) is not None:\n            pass\n",
         f"{_TESTS}{_NOT_CLOSED}[bytes-last]",
     ),
     Guard(
         "the escape character at the end of a file",
-        "connectors/csv_quotes.py",
+        "connectors/files/content/csv_quotes.py",
         "        if active[-1] == len(record) - 1:\n",
         "        if active[-1] == len(record):\n",
         f"{_TESTS}{_NOT_CLOSED}[bytes-escape]",
     ),
     Guard(
         "the byte order mark within a file",
-        "connectors/csv_reader.py",
+        "connectors/files/formats/csv_reader.py",
         "        if ended and not marked:\n            return text\n",
         "        marked = False\n        if ended and not marked:\n            return text\n",
         f"{_TESTS}{_MARK}",
     ),
     Guard(
         "the end of a text that got a byte order mark",
-        "connectors/csv_reader.py",
+        "connectors/files/formats/csv_reader.py",
         "block_size=text.size() + 1",
         "block_size=block.length + 1",
-        f"{_TESTS}test_csv_files.py::test_a_row_that_begins_with_a_byte_order_mark_is_parsed_up_to_its_end",
+        f"{_TESTS}files/formats/test_csv_files.py::test_a_row_that_begins_with_a_byte_order_mark_is_parsed_up_to_its_end",
     ),
 )

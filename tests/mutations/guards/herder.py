@@ -24,42 +24,42 @@ GUARDS = (
         "herder/work/fencing_round.py",
         "            admin.fence_producers(ids).all()",
         "            pass",
-        "tests/broker/test_start_checks.py::test_a_round_fences_all_former_tasks_and_records_how_many_may_start",
+        "tests/broker/kafka/test_start_checks.py::test_a_round_fences_all_former_tasks_and_records_how_many_may_start",
     ),
     Guard(
         "the task count check before a task starts",
         "herder/distributed/group_fencing.py",
         "        if self._parts.fencing_is_due(connector):\n            raise RebalanceNeededError(",
         "        if False:\n            raise RebalanceNeededError(",
-        "tests/broker/test_start_checks.py::test_a_task_beyond_the_task_count_does_not_start",
+        "tests/broker/kafka/test_start_checks.py::test_a_task_beyond_the_task_count_does_not_start",
     ),
     Guard(
         "the look for the task count of another standalone worker",
         "herder/standalone/standalone_fencing.py",
         "if fenced is None or latest != fenced.offset:",
         "if False:",
-        "tests/broker/test_standalone.py::test_tasks_of_a_process_that_was_overtaken_do_not_start",
+        "tests/broker/herder/test_standalone.py::test_tasks_of_a_process_that_was_overtaken_do_not_start",
     ),
     Guard(
         "the turns that rounds of a standalone worker take",
         "herder/standalone/standalone_fencing.py",
         "        async with self._turn:\n",
         "        if True:\n",
-        "tests/broker/test_standalone.py::test_rounds_of_one_process_come_one_after_the_other",
+        "tests/broker/herder/test_standalone.py::test_rounds_of_one_process_come_one_after_the_other",
     ),
     Guard(
         "the limits of what requests configure in a standalone worker",
         "herder/standalone/standalone_parts.py",
         "self.requested = self.worker.limited()",
         "self.requested = self.worker",
-        "tests/broker/test_standalone_rest.py::test_requests_are_under_limits_that_files_are_not",
+        "tests/broker/rest/test_standalone_rest.py::test_requests_are_under_limits_that_files_are_not",
     ),
     Guard(
         "the read to end after a task owns its transactional id",
         "herder/distributed/group_fencing.py",
         "        await self._parts.read_config_topic()\n        await self._check(task)",
         "        await self._check(task)",
-        "tests/broker/test_start_checks.py::"
+        "tests/broker/kafka/test_start_checks.py::"
         "test_a_task_with_its_transactional_id_does_not_start_on_outdated_task_configs",
     ),
     Guard(

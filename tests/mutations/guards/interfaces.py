@@ -17,7 +17,7 @@ GUARDS = (
         "api/allowed_paths.py",
         "            if target.is_relative_to(root):",
         "            if True:",
-        "tests/unit/connectors/test_allowed_files.py",
+        "tests/unit/connectors/files/test_allowed_files.py",
     ),
     Guard(
         "the links that are not followed when a file is opened",
@@ -163,10 +163,24 @@ GUARDS = (
     ),
     Guard(
         "the file descriptors that are kept for requests",
-        "rest/accept_failures.py",
-        "    def _failed(self) -> None:\n        self._release()\n",
-        "    def _failed(self) -> None:\n",
-        "tests/unit/rest/test_accept_failures.py::test_connections_are_accepted_when_all_other_files_are_open",
+        "rest/spare_descriptors.py",
+        'until there are enough again."""\n        self._close()\n',
+        'until there are enough again."""\n',
+        "tests/unit/rest/test_connections.py::test_connections_are_accepted_when_all_other_files_are_open",
+    ),
+    Guard(
+        "the bound of connections to the REST API",
+        "rest/connections.py",
+        "while len(self._open) > file_descriptors.for_requests():",
+        "while False:",
+        "tests/unit/rest/test_connections.py::test_tls_handshakes_that_wait_for_their_clients_leave_room_for_others",
+    ),
+    Guard(
+        "the time to send a request",
+        "rest/protocol.py",
+        ", keepalive_timeout=HEAD_TIMEOUT_SECONDS",
+        "",
+        "tests/unit/rest/test_connections.py::test_a_request_in_progress_may_take_longer_than_its_head",
     ),
     Guard(
         "the refusal of requests from pages of other sites",
@@ -205,9 +219,9 @@ GUARDS = (
     ),
     Guard(
         "the end of a look through links that lead back",
-        "connectors/file_discovery.py",
+        "connectors/files/discovery/find.py",
         " or (identity := (status.st_dev, status.st_ino)) in above:",
         " or ((identity := (status.st_dev, status.st_ino)) in above and len(above) > 3):",
-        "tests/unit/connectors/test_file_discovery.py::test_links_that_lead_back_are_followed_once",
+        "tests/unit/connectors/files/discovery/test_find.py::test_links_that_lead_back_are_followed_once",
     ),
 )

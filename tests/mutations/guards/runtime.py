@@ -10,21 +10,21 @@ GUARDS = (
         "runtime/task/writes.py",
         "self._only_drops = self._only_drops and not result.topics",
         "self._only_drops = self._only_drops and not result.written",
-        "tests/broker/test_dead_letters.py::test_a_batch_of_dead_letters_alone_is_committed_with_its_offsets",
+        "tests/broker/engine/test_dead_letters.py::test_a_batch_of_dead_letters_alone_is_committed_with_its_offsets",
     ),
     Guard(
         "the offsets of dropped records that are committed at an interval",
         "runtime/task/writes.py",
         "waits = self._only_drops and not final and started < self._flush_at",
         "waits = self._only_drops and not final",
-        "tests/broker/test_dropped_offsets.py::test_a_source_whose_records_are_all_dropped_advances_while_it_runs",
+        "tests/broker/runtime/test_dropped_offsets.py::test_a_source_whose_records_are_all_dropped_advances_while_it_runs",
     ),
     Guard(
         "a connector's open transaction, which offsets of dropped records must not end",
         "runtime/task/writes.py",
         "return not self._open and len(self._offsets) > 0 and (",
         "return len(self._offsets) > 0 and (",
-        "tests/broker/test_dropped_offsets.py::"
+        "tests/broker/runtime/test_dropped_offsets.py::"
         "test_a_connectors_open_transaction_is_not_cut_by_offsets_of_dropped_records",
     ),
     Guard(
@@ -46,35 +46,35 @@ GUARDS = (
         "runtime/task/writes.py",
         "                self._write_offsets(self._producer)",
         "                self._offsets.clear()",
-        "tests/broker/test_source_task.py::test_d3_a_task_resumes_from_the_last_commit",
+        "tests/broker/runtime/test_source_task.py::test_d3_a_task_resumes_from_the_last_commit",
     ),
     Guard(
         "the run that a task's commits name",
         "runtime/task/run.py",
         "{owned.producer_id}.{owned.epoch}.{reader.reads}",
         "{owned.producer_id}",
-        "tests/broker/test_source_task.py::test_commits_name_the_task_and_a_run_that_changes_with_each_read",
+        "tests/broker/runtime/test_source_task.py::test_commits_name_the_task_and_a_run_that_changes_with_each_read",
     ),
     Guard(
         "the abort of a transaction that failed",
         "runtime/task/poll_loop.py",
         "            self._abort_quietly()",
         "            self._writes.commit()",
-        "tests/broker/test_source_task_life.py::test_t22_an_error_of_poll_fails_the_task_and_nothing_uncommitted_is_visible",
+        "tests/broker/runtime/test_source_task_life.py::test_t22_an_error_of_poll_fails_the_task_and_nothing_uncommitted_is_visible",
     ),
     Guard(
         "the abort that a connector asks for",
         "runtime/task/poll_loop.py",
         "            self._writes.abort()",
         "            pass",
-        "tests/broker/test_source_task.py::test_i4_the_connector_boundary_commits_the_offsets_of_aborted_records_too",
+        "tests/broker/runtime/test_source_task.py::test_i4_the_connector_boundary_commits_the_offsets_of_aborted_records_too",
     ),
     Guard(
         "offsets that are moved to the own topic before they are removed from the worker's",
         "runtime/connector_offsets.py",
         "if elsewhere := store.held_elsewhere(removed):",
         "if elsewhere := []:",
-        "tests/broker/test_separate_offsets.py::"
+        "tests/broker/runtime/test_separate_offsets.py::"
         "test_f8_a_reset_that_is_fenced_leaves_offsets_that_only_the_workers_topic_has",
     ),
     Guard(
@@ -111,6 +111,6 @@ GUARDS = (
         "kafka/producer/transactional.py",
         "        self._move_to(TransactionState.CLOSED)\n        POOL.leave(self._config.client)\n",
         "        self._move_to(TransactionState.CLOSED)\n",
-        "tests/broker/test_transactional_producer.py::test_the_last_producer_of_a_client_leaves_no_connection",
+        "tests/broker/kafka/test_transactional_producer.py::test_the_last_producer_of_a_client_leaves_no_connection",
     ),
 )

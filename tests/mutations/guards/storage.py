@@ -10,21 +10,21 @@ GUARDS = (
         "storage/offsets/connector_store.py",
         "former=lambda: self._needed,",
         "former=frozenset,",
-        "tests/broker/test_separate_offsets.py::test_d7_an_uncopied_offset_is_found_behind_commits_of_other_tasks",
+        "tests/broker/runtime/test_separate_offsets.py::test_d7_an_uncopied_offset_is_found_behind_commits_of_other_tasks",
     ),
     Guard(
         "the watch over source partitions that two tasks write",
         "storage/offsets/partition_guard.py",
         "        if known is None or known == self._known or shared is None:",
         "        if True:",
-        "tests/broker/test_standalone.py::test_tasks_that_share_a_source_partition_fail_the_connector",
+        "tests/broker/herder/test_standalone.py::test_tasks_that_share_a_source_partition_fail_the_connector",
     ),
     Guard(
         "the leader's transaction",
         "storage/configs/topic.py",
         "            if transactional\n",
         "            if False\n",
-        "tests/broker/test_config_topic.py::test_an_old_leader_gets_an_error_to_retry_on_and_can_change_nothing",
+        "tests/broker/storage/test_config_topic.py::test_an_old_leader_gets_an_error_to_retry_on_and_can_change_nothing",
     ),
     Guard(
         "the newest commit of several places",
@@ -54,7 +54,7 @@ GUARDS = (
         "storage/offsets/connector_store.py",
         "            self._refresh_former(origin, timeout_ms)\n",
         "            pass\n",
-        "tests/broker/test_offsets_topic_changes.py::"
+        "tests/broker/storage/test_offsets_topic_changes.py::"
         "test_d7_nothing_is_read_twice_if_an_own_topic_is_removed_while_copies_fail",
     ),
     Guard(
@@ -62,7 +62,7 @@ GUARDS = (
         "storage/offsets/copies.py",
         "if not self._is_outdated(copy)",
         "if copy",
-        "tests/broker/test_offsets_topic_changes.py::"
+        "tests/broker/storage/test_offsets_topic_changes.py::"
         "test_d7_a_late_copy_is_dropped_where_something_newer_was_committed",
     ),
     Guard(
@@ -70,14 +70,14 @@ GUARDS = (
         "storage/offsets/copies.py",
         "if stored is None or not stored.is_buried:",
         "if True:",
-        "tests/broker/test_offsets_topic_changes.py::test_d7_a_late_copy_after_a_newer_commit_is_corrected",
+        "tests/broker/storage/test_offsets_topic_changes.py::test_d7_a_late_copy_after_a_newer_commit_is_corrected",
     ),
     Guard(
         "the newest status of several partitions",
         "storage/statuses/topic.py",
         "elif self._newest.take(record):",
         "elif self._newest.take(record) or True:",
-        "tests/broker/test_status_topic.py::test_the_newest_status_of_equal_keys_in_two_partitions_wins",
+        "tests/broker/storage/test_status_topic.py::test_the_newest_status_of_equal_keys_in_two_partitions_wins",
     ),
     Guard(
         "the digits of a commit time that a stranger wrote",

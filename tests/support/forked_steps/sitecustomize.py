@@ -17,8 +17,8 @@ if "pyspark.daemon" in sys.orig_argv:
         "pyspark.sql.pandas.types",
         "pyarrow.compute",
         "fencepost.converters",
-        "fencepost.spark.data_source_stream",
-        "fencepost.spark.data_source_writer",
+        "fencepost.spark.format.stream",
+        "fencepost.spark.format.writer",
     ):
         importlib.import_module(name)
     gc.collect()

@@ -64,9 +64,25 @@ def test_mappings_and_pairs_of_other_types_are_accepted():
             r"SourceBatch\(offsets=...\) was given an int: it takes a",
         ),
         ({"reader": _Reader(), "topics": "t"}, r"SourceBatch\(topics=...\) was given a str: it takes a list of topics"),
-        ({}, "give exactly one of them"),
+        ({}, r"make it with SourceBatch.of_dataframe\(\) or SourceBatch.of_reader\(\)"),
     ],
 )
 def test_a_batch_is_refused_where_it_is_made(arguments: dict[str, Any], message: str):
     with pytest.raises(DataError, match=message):
         SourceBatch(**arguments)
+
+
+def test_a_batch_of_a_reader_has_its_splits_offsets_and_topic():
+    reader, offsets = _Reader(), [(_PARTITION, _OFFSET)]
+    batch = SourceBatch.of_reader(reader, [1, 2], offsets, bytes=10, topic="rows", topics=["other"])
+    assert batch == SourceBatch(reader=reader, splits=[1, 2], offsets=offsets, bytes=10, topic="rows", topics=["other"])
+    with pytest.raises(DataError, match="it takes an ArrowReader"):
+        SourceBatch.of_reader("csv", [1])  # type: ignore[arg-type]
+
+
+def test_a_batch_of_a_dataframe_has_its_offsets_and_topic():
+    frame: Any = type("Frame", (), {"mapInArrow": None})()
+    batch = SourceBatch.of_dataframe(frame, [(_PARTITION, _OFFSET)], topic="rows")
+    assert (batch.dataframe, batch.offsets, batch.topic) == (frame, [(_PARTITION, _OFFSET)], "rows")
+    with pytest.raises(DataError, match="it takes a DataFrame of Spark"):
+        SourceBatch.of_dataframe([1])  # type: ignore[arg-type]

@@ -4,10 +4,10 @@ import pytest
 
 from fencepost import ConfigError, source
 from fencepost.api.topic_names import is_topic_name, topic_name, topic_prefix
-from fencepost.connectors.file_stream import FileStreamSourceConnector
+from fencepost.connectors.files.stream_source import FileStreamSourceConnector
+from fencepost.connectors.functions.dataframes import pyspark_source
 from fencepost.connectors.jdbc.connector import JdbcSourceConnector
-from fencepost.connectors.postgres.connector import PostgresSourceConnector
-from fencepost.connectors.pyspark_source import pyspark_source
+from fencepost.connectors.postgres.changes.connector import PostgresSourceConnector
 from tests.unit.connectors.support import errors_in
 
 

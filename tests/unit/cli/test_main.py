@@ -232,7 +232,7 @@ def test_a_data_folder_that_is_a_file_is_reported_in_one_line(
 def test_a_command_names_the_missing_package(
     command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("demo", "demo_check", "independent_client", "verify"):
+    for module in ("demo.demo", "demo.check", "common.independent_client", "verify.verify"):
         monkeypatch.delitem(sys.modules, f"fencepost.cli.{module}", raising=False)
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
 
@@ -241,7 +241,7 @@ def test_a_command_names_the_missing_package(
 
 
 def test_top_names_the_missing_extra(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "fencepost.cli.top_app", raising=False)
+    monkeypatch.delitem(sys.modules, "fencepost.cli.top.top_app", raising=False)
     monkeypatch.setitem(sys.modules, "textual", None)
 
     assert main.run(["top"]) == 2

@@ -8,7 +8,7 @@ from pyspark.sql.types import DataType, LongType, StructType
 
 from fencepost import ConfigError
 from fencepost.api.ddl import parse_columns, parse_ddl
-from fencepost.connectors.record_columns import RecordColumns
+from fencepost.connectors.rows.record_mapping import RecordColumns
 
 
 @pytest.mark.parametrize(

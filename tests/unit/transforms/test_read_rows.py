@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 
 from fencepost.api.ddl import parse_columns
 from fencepost.api.record import ArrowReader
-from fencepost.connectors.csv_reader import CsvReader
-from fencepost.connectors.jsonl_reader import JsonLinesReader
-from fencepost.connectors.line_reader import LineReader
-from fencepost.connectors.record_columns import RecordColumns
-from fencepost.connectors.scan import FileRange
+from fencepost.connectors.files.content.ranges import FileRange
+from fencepost.connectors.files.formats.csv_reader import CsvReader
+from fencepost.connectors.files.formats.jsonl_reader import JsonLinesReader
+from fencepost.connectors.files.formats.line_reader import LineReader
+from fencepost.connectors.rows.record_mapping import RecordColumns
 from tests.unit.transforms.support import plain
 
 COLUMNS = "n INT NOT NULL, b TINYINT, at TIMESTAMP, local TIMESTAMP_NTZ, day DATE, d DECIMAL(6,2), x DOUBLE, ok BOOLEAN"

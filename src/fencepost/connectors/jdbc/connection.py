@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, unquote
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import ConfigError, DataError, FencepostError, RetriableError
 from fencepost.connectors.jdbc.properties import PASSWORD, POSTGRES_PREFIX, URL, USER
-from fencepost.connectors.pg_session import WITHOUT_TIMEOUTS
+from fencepost.connectors.postgres.server.connect import VALUE_FORMS, WITHOUT_TIMEOUTS, connect, load_driver
 
 if TYPE_CHECKING:
     import psycopg
@@ -38,21 +38,15 @@ _TARGETS: Final = {
     "preferSecondary": "prefer-standby", "preferSlave": "prefer-standby",
 }  # fmt: skip
 
-# How the server writes values as text, whatever its own settings are.
-_SESSION: Final = (
-    "set time zone 'UTC'; set datestyle = 'ISO, YMD'; set intervalstyle = 'iso_8601'; set bytea_output = 'hex'; "
-    "set extra_float_digits = 1; set client_encoding = 'UTF8'; set xmlbinary = 'base64'; "
-    f"set default_transaction_read_only = on; {WITHOUT_TIMEOUTS}"
-)
-# A server that is gone without a word is noticed after a minute, also if it was sent something meanwhile.
-_KEEPALIVE: Final = {
-    "keepalives_idle": "30",
-    "keepalives_interval": "10",
-    "keepalives_count": "3",
-    "tcp_user_timeout": "60000",
+_SETTINGS: Final = VALUE_FORMS | {
+    "client_encoding": "UTF8",
+    "xmlbinary": "base64",
+    "default_transaction_read_only": "on",
 }
-# An empty address is taken from the host, where none would be PGHOSTADDR of the process's environment.
-_OTHER: Final = {"connect_timeout": "10", "hostaddr": ""}
+_SESSION: Final = "; ".join([*(f"set {name} = '{value}'" for name, value in _SETTINGS.items()), WITHOUT_TIMEOUTS])
+_REMEDY: Final = (
+    f"It is tried again. If the server refuses the login, correct {URL}, {USER} and {PASSWORD}, or the server"
+)
 
 
 @dataclass(frozen=True)
@@ -77,37 +71,19 @@ class PostgresAddress:
                 parameters[parameter] = str(values[name])
         parameters.setdefault("dbname", parameters.get("user", "postgres"))
         where = f"{parameters['host']}:{parameters['port']}/{parameters['dbname']}"
-        return cls(where, _KEEPALIVE | _OTHER | parameters)
+        return cls(where, parameters)
 
     def connect(self) -> Connection:
         """Open a connection in which each statement is a transaction. Raises ConfigError or RetriableError."""
         driver = load_driver()
         try:
-            connection: Connection = driver.connect(**self.parameters, autocommit=True)
+            connection: Connection = connect(self.parameters, f"Cannot connect to PostgreSQL at {self.name}", _REMEDY)
             connection.execute(_SESSION)
         except driver.OperationalError as error:
-            from fencepost.connectors.pg_refusal import lasting_refusal  # noqa: PLC0415 - needs the optional package
-
-            said = f"Cannot connect to PostgreSQL at {self.name}: {_first(error)}"
-            if (why := lasting_refusal(error, self.parameters)) is None:
-                raise RetriableError(said) from error
-            raise ConfigError(
-                f"{said} ({why}). Change {URL}, {USER} and {PASSWORD}, or the server", name=URL
-            ) from error
+            raise RetriableError(f"Cannot use the connection to PostgreSQL at {self.name}: {_first(error)}") from error
         except driver.Error as error:
             raise ConfigError(f"Cannot use the connection to PostgreSQL at {self.name}: {error}", name=URL) from error
         return connection
-
-
-def load_driver() -> Any:
-    """Return the module psycopg. Raises ConfigError where it is not installed."""
-    try:
-        import psycopg  # noqa: PLC0415 - an optional package
-    except ImportError as error:
-        raise ConfigError(
-            f"PostgreSQL needs psycopg on each worker ({error}): run: pip install 'fencepost[postgres]'", name=URL
-        ) from error
-    return psycopg
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from fencepost.connectors.distribution import distribute
 from fencepost.connectors.jdbc.connection import PostgresAddress, translated
 from fencepost.connectors.jdbc.drivers import check_url
 from fencepost.connectors.jdbc.offsets import ColumnOffset, SnapshotOffset, bulk_time, is_partition
-from fencepost.connectors.jdbc.postgres_task import TASK_TABLES
+from fencepost.connectors.jdbc.postgres.task import TASK_TABLES
 from fencepost.connectors.jdbc.properties import CONFIG, MODE, SINGLE_WRITER, URL, JdbcConfig, Mode
 from fencepost.connectors.jdbc.tables import TableId, find_tables
 from fencepost.connectors.jdbc.task import JdbcSourceTask

@@ -20,8 +20,9 @@ from decimal import Decimal
 from typing import Any, Final
 
 from fencepost.api.errors import DataError
-from fencepost.connectors.jdbc.snapshot import Snapshot
 from fencepost.connectors.jdbc.tables import TableId
+from fencepost.connectors.postgres.server.lsn import lsn_text, parse_lsn
+from fencepost.connectors.postgres.server.pg_snapshot import Snapshot
 
 Offset = Mapping[str, Any]
 
@@ -177,17 +178,6 @@ class SnapshotOffset:
         }
         # Offsets have no nested values.
         return offset if self.relations is None else offset | {_RELATIONS: ",".join(map(str, self.relations))}
-
-
-def parse_lsn(text: str) -> int:
-    """Return a position in the WAL from PostgreSQL's text, such as 16/B374D848. Raises ValueError."""
-    high, low = text.split("/")
-    return (int(high, 16) << 32) + int(low, 16)
-
-
-def lsn_text(lsn: int) -> str:
-    """Return PostgreSQL's text of a position in the WAL."""
-    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
 def bulk_offset(milliseconds: int) -> dict[str, int]:

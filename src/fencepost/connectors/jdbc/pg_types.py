@@ -21,8 +21,9 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
 
 from fencepost.api.errors import DataError
-from fencepost.connectors.jdbc.pg_arrays import split_array
 from fencepost.connectors.jdbc.properties import NumericMapping
+from fencepost.connectors.postgres.types.arrays import split_array
+from fencepost.connectors.postgres.types.modifiers import precision_and_scale
 
 MAX_PRECISION: Final = 38
 
@@ -47,7 +48,6 @@ _MOMENT: Final = re.compile(r"(\d{4,}-\d\d-\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,
 _CONTEXT: Final = Context(prec=MAX_PRECISION)
 _DAYS_IN_400_YEARS: Final = 146_097
 _MICROSECONDS: Final = 1_000_000
-_NUMERIC_HEADER: Final = 4
 _INTEGERS: Final = ((2, t.ByteType()), (4, t.ShortType()), (9, t.IntegerType()), (18, t.LongType()))
 
 
@@ -78,12 +78,11 @@ def spark_type(kind: PgType, mapping: NumericMapping) -> t.DataType:
 
 
 def _numeric(modifier: int, mapping: NumericMapping) -> t.DataType:
-    if modifier < _NUMERIC_HEADER:
+    found = precision_and_scale(modifier)
+    if found is None:
         # Without a precision each value has a scale of its own.
         return t.DoubleType() if mapping is NumericMapping.BEST_FIT else t.StringType()
-    packed = modifier - _NUMERIC_HEADER
-    # The scale has 11 bits and may be negative.
-    precision, scale = packed >> 16, ((packed & 0x7FF) ^ 0x400) - 0x400
+    precision, scale = found
     digits, scale = max(precision - min(scale, 0), scale), max(scale, 0)
     if mapping is not NumericMapping.NONE and scale == 0:
         for most, integer in _INTEGERS:

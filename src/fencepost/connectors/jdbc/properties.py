@@ -12,7 +12,7 @@ from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
 from fencepost.api.topic_names import RULE, is_topic_name, topic_prefix
 from fencepost.config.validators import at_least, one_of
-from fencepost.connectors.record_columns import RecordColumns, define_row_columns
+from fencepost.connectors.rows.record_mapping import RecordColumns, define_row_columns
 from fencepost.connectors.table_topics import shared_topic, topic_part
 
 

@@ -19,6 +19,7 @@ from pyspark.sql import types as t
 from fencepost.api.errors import DataError, RetriableError
 from fencepost.api.record import PollResult, SourceBatch
 from fencepost.api.source import Config, SourceTask
+from fencepost.api.spark_names import backticked
 from fencepost.connectors.jdbc.drivers import driver_class
 from fencepost.connectors.jdbc.offsets import (
     QUERY_PARTITION,
@@ -88,7 +89,7 @@ class SparkTable:
         return batch
 
     def _new(self, session: SparkSession) -> SourceBatch | None:
-        column = F.col(_quoted(self._config.incrementing_column))
+        column = F.col(backticked(self._config.incrementing_column))
         rows = self._frame(session)
         kind = self._kind_of_ids(rows.select(column).schema[0])
         rows = rows.where(
@@ -123,7 +124,7 @@ class SparkTable:
             )
 
     def _batch(self, rows: DataFrame, offset: Mapping[str, int | str]) -> SourceBatch:
-        value = F.struct(*(F.col(_quoted(name)) for name in rows.columns))
+        value = F.struct(*(F.col(backticked(name)) for name in rows.columns))
         return SourceBatch(
             dataframe=rows.select(value.alias("value")), offsets=[(self.partition, offset)], topic=self._topic
         )
@@ -178,10 +179,6 @@ class SparkJdbcTask(SourceTask):
 def _highest(rows: DataFrame, column: Column) -> Decimal | None:
     found = rows.agg(F.max(column)).first()
     return None if found is None or found[0] is None else Decimal(found[0])
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
 
 
 def _first_line(error: Exception) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import types as t
 
@@ -21,6 +21,8 @@ from fencepost.connectors.jdbc.properties import (
     NumericMapping,
     table_name,
 )
+from fencepost.connectors.postgres.server.quoting import quoted
+from fencepost.connectors.postgres.types.type_rows import SELECT_TYPES, TypeRow, type_rows
 
 if TYPE_CHECKING:
     from fencepost.connectors.jdbc.connection import Connection
@@ -59,16 +61,6 @@ from pg_attribute a left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum
 where a.attrelid = %s::regclass and a.attnum > 0 and not a.attisdropped
 order by a.attnum
 """
-
-_TYPES: Final = """
-select t.oid, t.typname, t.typtype::text, t.typbasetype, t.typtypmod, t.typnotnull,
-       coalesce(e.oid, 0), t.typnamespace = 'pg_catalog'::regnamespace
-from pg_type t left join pg_type e on e.typarray = t.oid and e.typdelim = ','
-where t.oid = any(%s::oid[])
-"""
-
-
-_DOMAIN, _ENUM = "d", "e"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +103,6 @@ class JdbcColumn:
     def label(self) -> str:
         """The column's name and type, for messages."""
         return f'"{self.name}" ({self.type.text})'
-
-
-def quoted(identifier: str) -> str:
-    """Return an identifier for SQL."""
-    return '"' + identifier.replace('"', '""') + '"'
 
 
 def find_tables(connection: Connection, config: JdbcConfig) -> list[TableId]:
@@ -189,7 +176,7 @@ class Catalog:
 
     def __init__(self, mapping: NumericMapping) -> None:
         self._mapping = mapping
-        self._types: dict[int, tuple[Any, ...]] = {}
+        self._types: dict[int, TypeRow] = {}
 
     def columns(self, connection: Connection, table: TableId) -> tuple[JdbcColumn, ...]:
         """Return the columns of a table. Raises DataError if it has none, and psycopg's errors."""
@@ -212,7 +199,7 @@ class Catalog:
         if twice := {name for name in names if names.count(name) > 1}:
             raise DataError(f"The query has the column {min(twice)!r} more than once: name its columns differently")
         self._load(connection, {oid for _, oid, _ in fields})
-        return tuple(self._column(name, oid, modifier, self._types[oid][0]) for name, oid, modifier in fields)
+        return tuple(self._column(name, oid, modifier, self._types[oid].name) for name, oid, modifier in fields)
 
     def _column(
         self, name: str, oid: int, modifier: int, text: str, *, not_null: bool = False, **more: bool
@@ -222,18 +209,16 @@ class Catalog:
         return JdbcColumn(name, replace(kind, text=text), becomes, not_null or never_null, **more)
 
     def _load(self, connection: Connection, oids: set[int]) -> None:
-        """Load types, with those that they are made of."""
-        missing = oids - self._types.keys() - {0}
-        if missing:
-            for oid, *rest in connection.execute(_TYPES, (list(missing),)).fetchall():
-                self._types[oid] = tuple(rest)
-            self._load(connection, {part for oid in missing for part in (self._types[oid][2], self._types[oid][5])})
+        """Load types, with the types that they are made of."""
+        self._types |= type_rows(
+            lambda wanted: connection.execute(SELECT_TYPES, (wanted,)).fetchall(), oids, self._types
+        )
 
     def _resolve(self, oid: int, modifier: int) -> tuple[PgType, bool]:
         """Return a type without its domains, and whether one of them is NOT NULL."""
-        name, kind_of_type, base, base_modifier, not_null, element, built_in = self._types[oid]
-        if kind_of_type == _DOMAIN:
-            kind, below = self._resolve(base, base_modifier)
-            return kind, not_null or below
-        inner = self._resolve(element, modifier)[0] if element else None
-        return PgType(name, name, modifier, built_in, inner, is_enum=kind_of_type == _ENUM), False
+        row = self._types[oid]
+        if row.base:
+            kind, below = self._resolve(row.base, row.base_modifier)
+            return kind, row.not_null or below
+        inner = self._resolve(row.element, modifier)[0] if row.element else None
+        return PgType(row.name, row.name, modifier, row.built_in, inner, is_enum=row.is_enum), False

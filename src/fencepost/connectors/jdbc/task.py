@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fencepost.api.record import PollResult
 from fencepost.api.source import Config, SourceTask
-from fencepost.connectors.jdbc.postgres_task import PostgresTableTask
+from fencepost.connectors.jdbc.postgres.task import PostgresTableTask
 from fencepost.connectors.jdbc.properties import JdbcConfig
 from fencepost.connectors.jdbc.spark_task import SparkJdbcTask
 

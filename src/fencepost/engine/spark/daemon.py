@@ -29,8 +29,8 @@ _MODULES: Final = (
     "pyarrow.json",
     "fencepost",
     "fencepost.converters",
-    "fencepost.connectors.file_source",
-    "fencepost.connectors.file_stream",
+    "fencepost.connectors.files.connector",
+    "fencepost.connectors.files.stream_source",
     "fencepost.engine.write_stage",
 )
 """The imports of a Python worker that reads, converts and writes; pyspark's own are internals, and may change."""

@@ -14,13 +14,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from fencepost.api.errors import FencepostError
-from fencepost.engine.errors import (
-    BatchCancelledError,
-    RetriableJobError,
-    SparkDataError,
-    SparkJobError,
-)
-from fencepost.engine.job_failure import PYTHON_ADVICE, WITHOUT_JVM, JobFailure
+from fencepost.engine.errors import BatchCancelledError, SparkJobError
+from fencepost.engine.job_failure import WITHOUT_JVM, JobFailure
 from fencepost.engine.reports import carried_failure
 
 
@@ -106,23 +101,8 @@ def _translated(error: Exception, task: str, mark: str | None) -> FencepostError
     carried = None if mark is None else carried_failure(error, mark)
     if carried is not None:
         return carried
-    failure = JobFailure.of(error)
-    if failure.is_retriable:
-        return RetriableJobError(f"The Spark job of {task} failed: {failure.one_line}")
-    if failure.is_of_data:
-        return SparkDataError(
-            f"The Spark job of {task} failed: {failure.one_line}. Nothing of this batch was written: correct the "
-            "data, or the code of the transform or connector"
-        )
-    if failure.is_of_full_disk:
-        return SparkJobError(
-            f"The Spark job of {task} failed because the disk of Spark's temporary files is full: {failure.one_line}. "
-            "Free some space there, or set spark.local.dir to a folder on another disk (the environment variable "
-            "SPARK_LOCAL_DIRS has precedence). The transaction is aborted; the batch is read again when the task is "
-            "restarted"
-        )
-    advice = f" {PYTHON_ADVICE}." if failure.is_of_python else ""
-    return SparkJobError(
-        f"The Spark job of {task} failed: {failure.one_line}.{advice} The transaction is aborted; the batch is read "
-        "again when the task is restarted"
+    return JobFailure.of(error).as_error(
+        task,
+        code="the code of the transform or connector",
+        afterwards="The transaction is aborted; the batch is read again when the task is restarted",
     )

@@ -174,6 +174,11 @@ def _named_plugins(config: Mapping[str, str | None]) -> Iterator[tuple[PluginKin
             yield kind, value.strip()
 
 
+def _in_package(name: str, path: str) -> bool:
+    """Whether a name is a former Python path of the class: configurations have it, tools need not see it."""
+    return name.partition(".")[0] == path.partition(".")[0]
+
+
 def _by_path(kind: PluginKind, name: str, sources: PluginSources) -> Iterator[InstalledPlugin]:
     try:
         plugin = find_plugin(kind, name, property_name=kind.label, sources=sources)
@@ -197,5 +202,5 @@ def _installed(kind: PluginKind) -> Iterator[InstalledPlugin]:
         except Exception as error:  # noqa: BLE001 - a plugin's code may raise anything; the others are listed
             _log.error("The %s %s cannot be used: %s", kind.label, names[0], describe_error(error))
             continue
-        listed = next((name for name in names if "." in name), path)
+        listed = next((name for name in names if "." in name and not _in_package(name, path)), path)
         yield InstalledPlugin(listed, frozenset({*names, path}), kind, plugin, version)

@@ -1,6 +1,6 @@
 """kafka-python's connection manager with two fixes: fatal failures are raised at once, and no socket leaks.
 
-kafka.net is internal to kafka-python; only kafka.group uses it. tests/broker/test_group_connections.py tests the
+kafka.net is internal to kafka-python; only kafka.group uses it. tests/broker/kafka/test_group_connections.py tests the
 behavior that this module depends on.
 """
 

@@ -1,6 +1,6 @@
 """kafka-python's group coordinator client, as a member of a group of Connect workers.
 
-kafka.coordinator is internal to kafka-python; only this module and `member` use it. tests/broker/test_group_member.py
+kafka.coordinator is internal to kafka-python; only this module and `member` use it. tests/broker/kafka/test_group_member.py
 tests the internals that are used here. Everything runs on the thread that drives kafka-python's event loop.
 """
 

@@ -21,7 +21,7 @@ from fencepost.config.client_overrides import ClientKind
 from fencepost.config.config_transformer import TransformedConfig
 from fencepost.config.connector_config import ConnectorConfig, below, connector_config_def, plugin_aliases
 from fencepost.config.connector_instance import ConnectorInstance
-from fencepost.config.java_properties import refusals, takes_any_property, without_effect
+from fencepost.config.java_properties import open_prefixes, refusals, takes_any_property, without_effect
 from fencepost.config.log_context import log_context
 from fencepost.config.plugin_instances import plugin_definitions
 from fencepost.config.plugins import PluginKind, find_plugin, plugin_version
@@ -59,6 +59,8 @@ class _Section:
     """The prefix below which undefined properties are allowed: the plugin's own, if it defines none."""
     without_effect: Collection[str] = ()
     """Properties that are accepted though they change nothing."""
+    open_prefixes: Collection[str] = ()
+    """Prefixes below which the plugin defines properties of any name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +174,7 @@ def _unknown(
     config: Mapping[str, str], sections: Sequence[_Section], keys: Mapping[str, ConfigKey], *, others_allowed: bool
 ) -> dict[str, str | None]:
     prefixes = [section.undefined for section in sections if section.undefined]
+    prefixes += [prefix for section in sections for prefix in section.open_prefixes]
     accepted = {name for section in sections for name in section.without_effect}
     known = accepted.union(keys, () if others_allowed else (_TOPIC,))
     return unknown_properties(config, known, open_prefixes=prefixes, only_alike=others_allowed)
@@ -265,7 +268,8 @@ def _of_plugin(
     definitions: ConfigDef, found: list[ConfigValue], plugin: type[Any], prefix: str, own: Collection[str]
 ) -> _Section:
     accepted = [prefix + name for name in without_effect(plugin)]
-    return _Section(definitions.keys(), found, prefix if takes_any_property(plugin, own) else None, accepted)
+    free = [prefix + name for name in open_prefixes(plugin)]
+    return _Section(definitions.keys(), found, prefix if takes_any_property(plugin, own) else None, accepted, free)
 
 
 def _refused(plugin: type[Any], prefix: str, config: Mapping[str, str]) -> list[ConfigValue]:

@@ -7,7 +7,7 @@ from typing import Final
 
 from fencepost.api.errors import FencepostError
 from fencepost.config.connector_config import below
-from fencepost.config.java_properties import takes_any_property, without_effect
+from fencepost.config.java_properties import open_prefixes, takes_any_property, without_effect
 from fencepost.config.plugin_instances import plugin_definitions
 from fencepost.config.plugins import find_plugin
 from fencepost.config.unknown_properties import unknown_properties
@@ -31,7 +31,7 @@ def warn_of_unknown_converter_properties(worker: WorkerConfig) -> None:
             continue
         if not takes_any_property(plugin, defined):
             known = {*defined, *without_effect(plugin), VERSION}
-            for name, nearest in unknown_properties(given, known).items():
+            for name, nearest in unknown_properties(given, known, open_prefixes=open_prefixes(plugin)).items():
                 hint = "" if nearest is None else f": did you mean {role}.{nearest}?"
                 _log.warning(
                     "The property %s.%s, set in %s, is not known to %s and has no effect%s",

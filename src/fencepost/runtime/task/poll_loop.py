@@ -7,11 +7,13 @@ import time
 from typing import Final
 
 from fencepost.api.errors import RetriableError
+from fencepost.engine.errors import PreparationWaitsError
 from fencepost.runtime.metrics.task_metrics import TaskMetrics
-from fencepost.runtime.state import EndNotReachedError, OnState, State
+from fencepost.runtime.state import OnState, State
 from fencepost.runtime.task.boundaries import Batch, BoundaryDecision, TransactionBoundaryManager
 from fencepost.runtime.task.control import TaskControl
 from fencepost.runtime.task.instance import TaskInstance
+from fencepost.runtime.task.repeated_failures import RepeatedFailures
 from fencepost.runtime.task.writes import Settled, TaskWrites
 from fencepost.storage.errors import UnstorableOffsetError
 
@@ -20,9 +22,12 @@ _log: Final = logging.getLogger(__name__)
 POLL_RETRY_S: Final = 0.5
 """The pause after `poll` raised RetriableError."""
 
-# The first report comes after this number of failures of poll in a row, the next ones each time that the number has
-# doubled: a source that fails now and then, or permanently, causes few records in the status topic.
-_FIRST_REPORT: Final = 3
+_PREPARE_RETRY_S: Final = 1.0
+"""The pause after `prepare` of a converter raised RetriableError, which may have tried for a while itself."""
+
+
+class _WaitEndedError(Exception):
+    """The task should stop or pause while a polled batch waits."""
 
 
 class PollLoop:
@@ -45,23 +50,20 @@ class PollLoop:
         self._metrics = metrics
         self._on_state = on_state
         self._stop_at_end = False
-        self._patience_s: float | None = None
-        self._failing_since = 0.0
-        self._poll_failures = 0
-        self._poll_failure: str | None = None
-        self._next_report = _FIRST_REPORT
+        self._polls = RepeatedFailures("poll()", instance.id, on_state)
+        self._preparations = RepeatedFailures("prepare() of a converter", instance.id, on_state)
 
     def stop_at_end(self, patience_s: float | None) -> None:
-        """Let `run` end with its source, and fail once polls have failed for `patience_s` seconds; None for no limit."""
+        """Let `run` end with its source, and fail once it has waited for `patience_s` seconds; None for no limit."""
         self._stop_at_end = True
-        self._patience_s = patience_s
+        self._polls.patience_s = self._preparations.patience_s = patience_s
 
     def run(self) -> bool:
         """Poll until the task should stop, or its source ends if that is wanted.
 
         Return True if the task has to restart from its committed offsets: it was paused while its open transaction had
-        no boundary yet. An open transaction would block the readers of its topics, and expire. Raises any failure, with
-        the transaction aborted.
+        no boundary yet, or while its converters waited. An open transaction would block the readers of its topics, and
+        expire. Raises any failure, with the transaction aborted.
         """
         try:
             while not self._control.stopping:
@@ -73,6 +75,9 @@ class PollLoop:
                 elif not self._step() and self._stop_at_end and self._instance.at_end():
                     break
             self._commit_all()
+        except _WaitEndedError:
+            self._writes.discard()
+            return self._control.paused
         except Exception:
             self._abort_quietly()
             raise
@@ -84,7 +89,7 @@ class PollLoop:
         returned = bool(batch)
         if batch:
             for piece, decision in self._boundaries.pieces(batch):
-                self._instance.settled(self._writes.write(piece))
+                self._instance.settled(self._write(piece))
                 self._follow(decision)
         self._follow(
             self._boundaries.after_poll(time.monotonic(), returned=returned, transaction_open=self._writes.is_open)
@@ -93,54 +98,36 @@ class PollLoop:
             self._follow(BoundaryDecision.COMMIT)
         return returned
 
+    def _write(self, piece: Batch) -> Settled:
+        """Write a part of a batch, and wait for what its converters need, unless a transaction would wait with it."""
+        while True:
+            try:
+                settled = self._writes.write(piece)
+            except PreparationWaitsError as error:
+                if self._writes.is_open:
+                    raise
+                self._preparations.failed(error)
+                self._control.raise_failure()
+                self._control.wait(_PREPARE_RETRY_S)
+                if self._control.stopping or self._control.paused:
+                    raise _WaitEndedError from error
+            else:
+                self._preparations.works()
+                return settled
+
     def _poll(self) -> Batch | None:
         started = time.monotonic()
         try:
             batch = self._instance.poll()
         except RetriableError as error:
-            self._poll_failed(error)
+            self._polls.failed(error)
             self._control.wait(POLL_RETRY_S)
             return None
-        if self._poll_failures:
-            self._poll_works_again()
+        self._polls.works()
         if batch:
             self._metrics.polled(time.monotonic() - started)
         self._metrics.lag(self._instance.lag())
         return batch
-
-    def _poll_failed(self, error: RetriableError) -> None:
-        if not self._poll_failures:
-            self._failing_since = time.monotonic()
-        self._poll_failures += 1
-        self._check_patience(error)
-        if str(error) != self._poll_failure:
-            limit = "" if self._patience_s is None else f" for {self._patience_s:.0f} s"
-            _log.warning("poll() of task %s failed and is called again%s: %s", self._instance.id, limit, error)
-        self._poll_failure = str(error)
-        if self._poll_failures == self._next_report:
-            self._next_report *= 2
-            failing = RetriableError(
-                f"poll() of task {self._instance.id} raised RetriableError {self._poll_failures} times in a row, and is "
-                f"called again: {error}"
-            )
-            failing.__cause__ = error
-            self._on_state(State.RUNNING, failing)
-
-    def _check_patience(self, error: RetriableError) -> None:
-        failing_s = time.monotonic() - self._failing_since
-        if self._patience_s is None or failing_s < self._patience_s:
-            return
-        raise EndNotReachedError(
-            f"The source's end was not reached: poll() of task {self._instance.id} has failed for {failing_s:.1f} s; the "
-            f"last time: {error}. Mend that, and run again: what was committed stays. task.restart.max and "
-            "task.restart.backoff.ms say for how long it is tried"
-        ) from error
-
-    def _poll_works_again(self) -> None:
-        _log.info("poll() of task %s works again", self._instance.id)
-        if self._next_report != _FIRST_REPORT:
-            self._on_state(State.RUNNING)
-        self._poll_failures, self._poll_failure, self._next_report = 0, None, _FIRST_REPORT
 
     def _follow(self, decision: BoundaryDecision, *, final: bool = False) -> None:
         if decision is BoundaryDecision.CONTINUE or self._control.cancelled.is_set():

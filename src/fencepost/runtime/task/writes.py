@@ -31,7 +31,7 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.engine.engine import SparkEngine, WriteResult
 from fencepost.engine.errors import RecordRefusedError
 from fencepost.engine.pipeline import Pipeline
-from fencepost.engine.topic_gate import TopicGate
+from fencepost.engine.topic_gate import RefusedTopic, TopicGate
 from fencepost.failpoint import FailPoint, reach
 from fencepost.kafka.admin.topic_creator import TopicCreator
 from fencepost.kafka.errors import TopicNotFoundError
@@ -78,6 +78,16 @@ class WritesContext:
     on_commit: Callable[[], None]
 
 
+def _refused(task: ConnectorTaskId, offsets_topic: str | None) -> dict[str, RefusedTopic]:
+    if offsets_topic is None:
+        return {}
+    reason = (
+        f"Task {task} has a record for topic {offsets_topic}, which holds its own source offsets. Send the record to "
+        "another topic, or give the connector another offsets.storage.topic"
+    )
+    return {offsets_topic: RefusedTopic(reason, "offsets.storage.topic")}
+
+
 class TaskWrites(ABC):
     """Writes the polled records of one run of a task, and commits their source offsets. For the task's own thread."""
 
@@ -87,7 +97,7 @@ class TaskWrites(ABC):
         self._path = context.path
         self._offsets = context.offsets
         self._metrics = context.metrics
-        self._gate = TopicGate(str(context.task), context.path.topic_creator, offsets_topic=refused_topic)
+        self._gate = TopicGate(context.path.topic_creator, _refused(context.task, refused_topic))
 
     @property
     @abstractmethod
@@ -130,7 +140,7 @@ class TaskWrites(ABC):
             self._gate.admit(topics)
             learn_topics(producer, topics)
 
-    def _write(self, batch: Batch, producer: RecordProducer) -> WriteResult:
+    def _write(self, batch: Batch, producer: RecordProducer, begin: Callable[[], None] = lambda: None) -> WriteResult:
         try:
             result = self._path.engine.write(
                 batch,
@@ -139,6 +149,7 @@ class TaskWrites(ABC):
                 task=str(self._task),
                 cancelled=self._context.cancelled,
                 topic_gate=self._gate,
+                begin=begin,
             )
         except RecordRefusedError as error:
             self._metrics.failed_records(error.tally.counts)
@@ -248,12 +259,11 @@ class TaskTransaction(TaskWrites):
         """Write a batch into the transaction; begin one if there is none. Nothing is settled before the commit.
 
         Raises ConfigError for a record for the task's own offsets topic, and what the engine raises. The transaction is
-        then still open: abort it.
+        then still open, if it was begun: abort it.
         """
         self._create_topics(batch, self._producer)
-        self._begin()
         try:
-            result = self._write(batch, self._producer)
+            result = self._write(batch, self._producer, self._begin)
         except FencepostError as error:
             raise self._producer.resolve(error) from error
         self._size += result.written

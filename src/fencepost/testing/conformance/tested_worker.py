@@ -47,7 +47,7 @@ class OwnTopicCreator(TopicCreator):
     def create(self, topics: Iterable[str]) -> None:
         """Create topics of the check. Raises as TopicCreator, and ConfigError for topics that brokers keep for themselves."""
         originals = {topic: topic.removeprefix(self.prefix) for topic in sorted(topics)}
-        TopicGate("of the check", None).admit(originals.values())
+        TopicGate(None).admit(originals.values())
         with Admin(self.admin) as admin:
             found = {own: admin.describe_topic(original) for own, original in originals.items()}
             admin.create_topics(*(self._like(own, originals[own], model) for own, model in found.items()))

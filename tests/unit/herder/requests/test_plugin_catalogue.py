@@ -31,7 +31,7 @@ def test_a_plugin_is_listed_once_under_the_java_class_that_it_replaces():
 
 def test_a_plugin_without_a_java_class_is_listed_under_its_path():
     names = {info.plugin_class for info in CATALOGUE.infos()}
-    assert "fencepost.connectors.file_source.FileSourceConnector" in names
+    assert "fencepost.connectors.files.connector.FileSourceConnector" in names
 
 
 def test_a_class_that_is_both_kinds_of_converter_is_listed_as_both():
@@ -46,7 +46,7 @@ def test_a_class_that_is_both_kinds_of_converter_is_listed_as_both():
     [
         "FileStreamSource",
         f"{JAVA}file.FileStreamSourceConnector",
-        "fencepost.connectors.file_stream.FileStreamSourceConnector",
+        "fencepost.connectors.files.stream_source.FileStreamSourceConnector",
     ],
 )
 def test_a_connector_shows_its_own_properties_and_those_of_every_connector(name: str):
@@ -54,6 +54,21 @@ def test_a_connector_shows_its_own_properties_and_those_of_every_connector(name:
     assert list(keys)[:2] == ["file", "topic"]
     assert keys["tasks.max"].default_value == "1"
     assert keys["connector.plugin.version"].default_value == __version__
+
+
+@pytest.mark.parametrize(
+    ("former", "listed"),
+    [
+        ("file_source.FileSourceConnector", "fencepost.connectors.files.connector.FileSourceConnector"),
+        ("file_stream.FileStreamSourceConnector", f"{JAVA}file.FileStreamSourceConnector"),
+        ("postgres.connector.PostgresSourceConnector", "io.debezium.connector.postgresql.PostgresConnector"),
+    ],
+)
+def test_former_paths_of_connectors_are_understood_but_not_listed(former: str, listed: str):
+    assert CATALOGUE.config(f"fencepost.connectors.{former}") == CATALOGUE.config(listed)
+    names = {info.plugin_class for info in CATALOGUE.infos()}
+    assert listed in names
+    assert f"fencepost.connectors.{former}" not in names
 
 
 def test_a_converter_shows_its_role_and_its_own_properties():

@@ -55,7 +55,7 @@ class Away(StringConverter):
         raise RetriableError("the registry is away")
 
 
-FUNCTION = {"connector.class": "tests.unit.connectors.test_function_source.rows", "name": "c", "topic": "t"}
+FUNCTION = {"connector.class": "tests.unit.connectors.functions.test_source.rows", "name": "c", "topic": "t"}
 AWKWARD = {"connector.class": f"{Awkward.__module__}.Awkward", "name": "c"}
 
 

@@ -13,7 +13,7 @@ from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.connector_instance import ConnectorInstance
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.connectors.file_stream import FileStreamSourceConnector
+from fencepost.connectors.files.stream_source import FileStreamSourceConnector
 from fencepost.engine.error_counts import ErrorCounts
 from fencepost.runtime.connector.source_connector import WorkerConnector
 from fencepost.runtime.metrics.definitions import PROCESS

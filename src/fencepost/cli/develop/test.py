@@ -1,0 +1,140 @@
+"""`fencepost test`: the conformance checks of a connector, reported like a test run."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from fencepost.api.errors import ConfigError
+from fencepost.cli.common.exit_codes import ExitCode, exit_codes
+
+if TYPE_CHECKING:
+    from fencepost.testing.conformance import Check, Result
+
+_COLOURS: Final = {"passed": "green", "failed": "red", "skipped": "yellow"}
+_WIDTH: Final = 36
+
+
+@click.command(epilog=exit_codes(done="no check failed", failed="a check failed"))
+@click.argument("connector", metavar="CLASS")
+@click.option(
+    "--config",
+    "config_file",
+    required=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The connector's configuration. Its source must have some records, which the checks read again and again.",
+)
+@click.option(
+    "--plugin-path",
+    default=".",
+    show_default=True,
+    metavar="DIRS",
+    help="Directories, comma-separated, to import from.",
+)
+@click.option("-k", "words", metavar="TEXT", default="", help="Run only the checks whose names contain this.")
+@click.option(
+    "--records", type=click.IntRange(min=1), default=300, show_default=True, help="Read so many records at most."
+)
+@click.option(
+    "--ignore",
+    "ignored",
+    multiple=True,
+    metavar="FIELD",
+    help="Do not compare this field of values, or header: one with the time of reading. May be given several times.",
+)
+@click.option(
+    "--bootstrap-servers",
+    metavar="HOST:PORT",
+    help="Also kill real workers on this Kafka, at each step of a transaction. The source must end. The workers write to "
+    "topics of their own, which are deleted at the end.",
+)
+def test(
+    connector: str,
+    *,
+    config_file: Path,
+    plugin_path: str,
+    words: str,
+    records: int,
+    ignored: tuple[str, ...],
+    bootstrap_servers: str | None,
+) -> None:
+    """Check whether the connector CLASS, for example my_source.MyConnector, keeps the rules for exactly-once delivery.
+
+    Its tasks are started, polled, killed and resumed in this process, without Kafka. Offsets are not stored anywhere; but
+    commit() of the tasks is called, by the last checks, so a source that then deletes what was committed loses it.
+    """
+    from fencepost.config.plugin_sources import PluginSources  # noqa: PLC0415 - for a quick --help
+    from fencepost.config.plugins import PluginKind, find_plugin, use_plugin_path  # noqa: PLC0415 - likewise
+    from fencepost.config.properties import load_connector_config  # noqa: PLC0415 - likewise
+    from fencepost.testing.conformance import CHECKS, KilledWorkers, Limits, Subject, kill_checks, run_checks  # noqa: PLC0415
+
+    use_plugin_path(plugin_path)
+    anywhere = PluginSources(modules=("*",))
+    plugin = find_plugin(PluginKind.CONNECTOR, connector, property_name="connector.class", sources=anywhere)
+    config = load_connector_config(config_file)
+    with ExitStack() as closing, _ended_by_sigterm():
+        subject = Subject(plugin, config, Limits(records=records), frozenset(ignored))
+        checks = [*CHECKS]
+        if bootstrap_servers is not None:
+            workers = KilledWorkers(subject, bootstrap_servers, plugin_path=plugin_path)
+            checks += kill_checks(closing.enter_context(workers))
+        chosen = [check for check in checks if words in check.name]
+        if not chosen:
+            raise ConfigError(f"No check has {words!r} in its name. The checks: {', '.join(map(str, checks))}")
+        click.echo(f"{plugin.__module__}.{plugin.__qualname__} with {config_file}\n")
+        failed = _run(run_checks(subject, chosen))
+    if failed:
+        raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the checks as Ctrl-C does, so that what they made is removed."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _run(results: Iterable[Result]) -> bool:
+    """Report results as they come. Return whether a check has failed."""
+    started, done = time.monotonic(), []
+    for result in results:
+        done.append(result)
+        _tell(result)
+    _tell_failures(done)
+    _sum_up(done, time.monotonic() - started)
+    return any(result.violation is not None for result in done)
+
+
+def _tell(result: Result) -> None:
+    outcome = click.style(result.outcome.name, fg=_COLOURS[result.outcome.value])
+    reason = f": {result.reason}" if result.reason else ""
+    click.echo(f"{result.check.name:{_WIDTH}} {outcome} {result.seconds:5.1f} s{reason}")
+
+
+def _tell_failures(results: Sequence[Result]) -> None:
+    for result in results:
+        if result.violation is not None:
+            click.echo(f"\n{click.style(result.check.name, bold=True)}: {_title(result.check)}")
+            click.echo(f"  {result.violation.message}")
+            if result.violation.where is not None:
+                click.echo(f"  {result.violation.where}\n      {result.violation.code}")
+
+
+def _title(check: Check) -> str:
+    return " ".join(check.title.split())
+
+
+def _sum_up(results: Sequence[Result], seconds: float) -> None:
+    counts = {name: sum(result.outcome.value == name for result in results) for name in ("failed", "passed", "skipped")}
+    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    click.echo(f"\n{click.style(told, fg='red' if counts['failed'] else 'green', bold=True)} in {seconds:.1f} s")

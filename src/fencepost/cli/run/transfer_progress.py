@@ -1,0 +1,188 @@
+"""Shows the progress of a standalone worker's connectors: live on a terminal, else a line in the log now and then.
+
+    lines ━━━━━━━━━━━━━━━━━━━━  64%  1,204,000 rows  101 MB  2,100 rows/s  12 transactions  0:00:14 left
+
+The percentage is that of what was left in the source at the start, as far as `lag()` of the tasks tells it.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.table import Column
+
+from fencepost.cli.common.count_progress import LINE_SECONDS, repeated
+from fencepost.cli.common.logs import JsonFormatter
+from fencepost.cli.common.tables import counted, shown_size
+from fencepost.runtime.metrics.transaction_metrics import TransferCounts
+from fencepost.runtime.metrics.transfers import Transfer, Transfers
+
+_log: Final = logging.getLogger(__name__)
+
+_LOOK_SECONDS: Final = 0.25
+_RATE_SECONDS: Final = 10.0
+# More than a terminal shows well: then all connectors are one line.
+_MOST_LINES: Final = 12
+# While records are not committed the transfer is not complete, even if everything was polled.
+_NEARLY: Final = 0.99
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What is shown of a transfer. The rate is in rows per second, the time left in seconds, None if unknown."""
+
+    counts: TransferCounts
+    rate: float
+    share: float | None
+    seconds_left: float | None
+
+    def text(self) -> str:
+        """Return it as a line without its percentage."""
+        counts = self.counts
+        parts = [
+            counted(counts.records, "row") + (f" (+{counts.open:,} not committed)" if counts.open else ""),
+            shown_size(counts.bytes),
+            f"{self.rate:,.0f} rows/s",
+            counted(counts.transactions, "transaction"),
+        ]
+        if counts.skipped:
+            parts.append(f"{counts.skipped:,} skipped")
+        if self.seconds_left is not None:
+            parts.append(f"{timedelta(seconds=round(self.seconds_left))} left")
+        return "  ".join(parts)
+
+
+class Estimate:
+    """Rates and times left, from the transfers seen so far. `clock` returns seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._started: dict[str, float] = {}
+        self._seen: dict[str, deque[tuple[float, int]]] = {}
+
+    def of(self, name: str, transfer: Transfer) -> Shown:
+        """Return what is shown of a connector's transfer."""
+        now, counts = self._clock(), transfer.counts
+        started = self._started.setdefault(name, now)
+        rows = counts.records + counts.open
+        seen = self._seen.setdefault(name, deque())
+        seen.append((now, rows))
+        # One value from before the window stays, so that the window is always covered.
+        while len(seen) > 2 and seen[1][0] <= now - _RATE_SECONDS:
+            seen.popleft()
+        since, before = seen[0]
+        # A transaction that was aborted takes its rows back.
+        rate = max(0, rows - before) / (now - since) if now > since else 0.0
+        share = transfer.share if transfer.share is None or not counts.open else min(transfer.share, _NEARLY)
+        left = (now - started) * (1 - share) / share if share else None
+        return Shown(counts, rate, share, left if share is not None and share < 1 else None)
+
+
+def summary(name: str, counts: TransferCounts, seconds: float) -> str:
+    """Return the line for a connector at the end."""
+    rate = counts.records / seconds if seconds else 0.0
+    aborted = f" ({counts.aborted:,} more aborted)" if counts.aborted else ""
+    return (
+        f"{name}: {counted(counts.records, 'row')}, {shown_size(counts.bytes)} in "
+        f"{counted(counts.transactions, 'transaction')}{aborted}, {counts.skipped:,} skipped, in {timedelta(seconds=round(seconds))} "
+        f"({rate:,.0f} rows/s)"
+    )
+
+
+@contextmanager
+def shown_progress(transfers: Transfers, *, quiet: bool = False) -> Iterator[None]:
+    """Show the progress during the block, and a summary after it."""
+    if quiet:
+        yield
+        return
+    started = time.monotonic()
+    live = sys.stderr.isatty() and not any(isinstance(h.formatter, JsonFormatter) for h in logging.root.handlers)
+    with _live(transfers) if live else _logged(transfers):
+        yield
+    for name, transfer in transfers.of_connectors().items():
+        line = summary(name, transfer.counts, time.monotonic() - started)
+        if live:
+            Console(stderr=True, markup=False, highlight=False).print(line, soft_wrap=True)
+        else:
+            _log.info("%s", line)
+
+
+@contextmanager
+def _live(transfers: Transfers) -> Iterator[None]:
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        # A narrow terminal has it on two lines.
+        TextColumn("{task.fields[told]}", markup=False, table_column=Column()),
+    )
+    estimate = Estimate()
+    lines: dict[str, TaskID] = {}
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress, _logs_above_it():
+
+        def show() -> None:
+            for name, transfer in _lines(transfers.of_connectors()).items():
+                told = estimate.of(name, transfer)
+                if name not in lines:
+                    lines[name] = progress.add_task(name, total=None, told="")
+                percent = "" if told.share is None else f"{told.share:4.0%}  "
+                progress.update(
+                    lines[name],
+                    total=None if told.share is None else 1.0,
+                    completed=told.share or 0.0,
+                    told=percent + told.text(),
+                )
+
+        with repeated(show, _LOOK_SECONDS):
+            yield
+
+
+@contextmanager
+def _logged(transfers: Transfers) -> Iterator[None]:
+    estimate = Estimate()
+    before: dict[str, TransferCounts] = {}
+
+    def show() -> None:
+        for name, transfer in _lines(transfers.of_connectors()).items():
+            told = estimate.of(name, transfer)
+            # An idle connector fills no log.
+            if before.get(name, TransferCounts()) != told.counts:
+                before[name] = told.counts
+                percent = "" if told.share is None else f"{told.share:.0%}  "
+                _log.info("Progress of %s: %s%s", name, percent, told.text())
+
+    with repeated(show, LINE_SECONDS):
+        yield
+
+
+def _lines(transfers: Mapping[str, Transfer]) -> Mapping[str, Transfer]:
+    if len(transfers) <= _MOST_LINES:
+        return transfers
+    counts = sum((transfer.counts for transfer in transfers.values()), TransferCounts())
+    return {f"{len(transfers)} connectors": Transfer(counts, None)}
+
+
+@contextmanager
+def _logs_above_it() -> Iterator[None]:
+    """Let log handlers write to what rich has put in the place of stderr, which prints above the live lines."""
+    handlers = [
+        handler
+        for handler in logging.root.handlers
+        if isinstance(handler, logging.StreamHandler) and handler.stream is sys.__stderr__
+    ]
+    for handler in handlers:
+        handler.setStream(sys.stderr)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.setStream(sys.__stderr__)

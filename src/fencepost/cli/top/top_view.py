@@ -1,0 +1,258 @@
+"""What `fencepost top` shows of a group: lines of cells, for a terminal of any width.
+
+The answers are those of the page at /ui: the overview of the group, and the tasks of the connectors that are unfolded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fencepost.api.texts import printable
+from fencepost.cli.connectors.connector_views import FAILED
+
+Json = Mapping[str, Any]
+
+CONNECTOR: Final = "connector"
+STATE: Final = "state"
+TREND: Final = "trend"
+ERROR: Final = "last error"
+
+_ORDER: Final = (FAILED, "RESTARTING", "UNASSIGNED", "PAUSED", "STOPPED", "RUNNING")
+_BARS: Final = "▁▂▃▄▅▆▇█"
+# At one look every two seconds, ten minutes.
+_KEPT: Final = 300
+_TREND_WIDTH: Final = 20
+# Beside each cell, on both sides.
+_PADDING: Final = 2
+_LONGEST_NAME: Final = 48
+_LISTED_WORKERS: Final = 6
+# The modules or packages of an exception's class, for which a column is too narrow.
+_MODULE: Final = re.compile(r"^(?:\w+\.)+(?=\w+:)")
+
+
+@dataclass(frozen=True, slots=True)
+class TopColumn:
+    """A column of `width` characters. A terminal shows those of the lowest `rank` that it has room for."""
+
+    title: str
+    width: int
+    rank: int
+    right: bool = False
+
+
+COLUMNS: Final = (
+    TopColumn(CONNECTOR, 14, 0),
+    TopColumn(STATE, 10, 1),
+    TopColumn("tasks", 5, 4, right=True),
+    TopColumn("rows/s", 7, 2, right=True),
+    TopColumn(TREND, _TREND_WIDTH, 7),
+    TopColumn("lag", 9, 6, right=True),
+    TopColumn("open", 6, 3, right=True),
+    TopColumn("commit", 6, 5, right=True),
+    TopColumn("restarts", 8, 9, right=True),
+    TopColumn("skipped", 7, 10, right=True),
+    TopColumn("rows", 13, 11, right=True),
+    TopColumn("worker", 21, 12),
+    TopColumn(ERROR, 20, 8),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A connector, or with a `task` one of its tasks. `cells` are texts by the titles of columns."""
+
+    connector: str
+    task: int | None
+    state: str
+    error: str
+    cells: Mapping[str, str]
+
+    @property
+    def key(self) -> tuple[str, int | None]:
+        """What the line is about."""
+        return self.connector, self.task
+
+
+class Rates:
+    """The rates of connectors and tasks that were seen, in rows per second."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, int | None], deque[float]] = {}
+
+    def add(self, rows: Mapping[str, Json], tasks: Mapping[str, Iterable[Json]]) -> None:
+        """Add those of an answer, and forget what is in it no more."""
+        now = {(name, None): float(row["rate"]) for name, row in rows.items()} | {
+            (name, int(task["task"])): float(task["rate"]) for name, found in tasks.items() for task in found
+        }
+        self._seen = {key: self._seen.get(key, deque(maxlen=_KEPT)) for key in now}
+        for key, rate in now.items():
+            self._seen[key].append(rate)
+
+    def of(self, connector: str, task: int | None = None) -> Sequence[float]:
+        """Return the rates that were seen, the newest last."""
+        return tuple(self._seen.get((connector, task), ()))
+
+
+def columns_for(width: int, longest_name: int = 0) -> list[TopColumn]:
+    """Return the columns that a terminal has room for, in their order; what is left widens the names and the errors."""
+    chosen: list[TopColumn] = []
+    left = width
+    for column in sorted(COLUMNS, key=lambda column: column.rank):
+        if column.width + _PADDING > left:
+            break
+        left -= column.width + _PADDING
+        chosen.append(column)
+    name = COLUMNS[0].width
+    more = max(0, min(longest_name, _LONGEST_NAME, name + left) - name)
+    widths = {CONNECTOR: name + more, ERROR: COLUMNS[-1].width + left - more}
+    return [
+        TopColumn(column.title, widths.get(column.title, column.width), column.rank, column.right)
+        for column in COLUMNS
+        if column in chosen
+    ]
+
+
+def lines(answer: Json, tasks: Mapping[str, Iterable[Json]], unfolded: Collection[str], rates: Rates) -> Iterator[Line]:
+    """Yield the connectors, failed ones first and by name, those that are unfolded with their tasks below."""
+    now = int(answer["now"])
+    for name, row in sorted(answer["rows"].items(), key=lambda item: (_rank(worst(item[1])), item[0])):
+        yield _connector(name, row, now, rates)
+        if name in unfolded:
+            figures = {int(task["task"]): task for task in tasks.get(name, ())}
+            for task in row["tasks"]:
+                yield _task(name, task, figures.get(int(task["id"])), now, rates)
+
+
+def worst(row: Json) -> str:
+    """Return the state of a connector or of one of its tasks that needs a look the most."""
+    return min((str(part["state"]) for part in (row, *row["tasks"])), key=_rank)
+
+
+def _rank(state: str) -> int:
+    return _ORDER.index(state) if state in _ORDER else 0
+
+
+def _connector(name: str, row: Json, now: int, rates: Rates) -> Line:
+    state = worst(row)
+    running = sum(task["state"] == "RUNNING" for task in row["tasks"])
+    cells = {
+        CONNECTOR: printable(name),
+        "tasks": f"{running}/{len(row['tasks'])}",
+        "worker": row["worker_id"],
+        **_figures(row, now, rates.of(name)),
+    }
+    return _line(name, None, state, row["error"], cells)
+
+
+def _task(name: str, task: Json, figures: Json | None, now: int, rates: Rates) -> Line:
+    number = int(task["id"])
+    cells = {CONNECTOR: f"  task {number}", "worker": task["worker_id"]}
+    if figures is not None:
+        cells |= _figures(figures, now, rates.of(name, number))
+    return _line(name, number, task["state"], None, cells)
+
+
+def _line(connector: str, task: int | None, state: str, error: str | None, cells: Mapping[str, str]) -> Line:
+    told = printable(error or "")
+    return Line(connector, task, state, told, {**cells, STATE: state, ERROR: _MODULE.sub("", told.partition("\n")[0])})
+
+
+def _figures(of: Json, now: int, rates: Sequence[float]) -> dict[str, str]:
+    return {
+        "rows/s": figure(of["rate"]),
+        TREND: sparkline(rates, _TREND_WIDTH),
+        "lag": figure(of["lag"]),
+        "open": age(of["open_since"], now),
+        "commit": age(of["last_commit"], now),
+        "restarts": figure(of["restarts"]),
+        "skipped": figure(of["skipped"]),
+        "rows": figure(of["records"]),
+    }
+
+
+def sparkline(rates: Sequence[float], width: int) -> str:
+    """Return the last rates as bars of eight heights, the highest for the greatest of them; a blank for none."""
+    shown = rates[-width:]
+    top = max(shown, default=0.0)
+    return "".join(" " if rate <= 0 else _BARS[min(7, int(rate / top * 8))] for rate in shown)
+
+
+_UNITS: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
+
+
+def figure(value: float | None) -> str:
+    """Return a number in at most seven characters, empty for None: 12,345 or 3.21M."""
+    if value is None:
+        return ""
+    for size, unit in _UNITS:
+        if abs(value) >= size:
+            return f"{value / size:.3g}{unit}"
+    return f"{value:,.0f}"
+
+
+def age(since_ms: int | None, now_ms: int) -> str:
+    """Return how long ago a time is, empty for None: 12s, 3m, 5h or 2d."""
+    if since_ms is None:
+        return ""
+    seconds = max(0, now_ms - since_ms) / 1000
+    for limit, unit, name in ((100, 1, "s"), (6000, 60, "m"), (48 * 3600, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / unit:.0f}{name}"
+    return f"{seconds / 86400:.0f}d"
+
+
+def group_line(answer: Json) -> str:
+    """Return the group, the setting of exactly-once delivery, and the sums of all connectors."""
+    rows = answer["rows"].values()
+    states = Counter(map(worst, rows))
+    parts = [
+        f"group {printable(answer['group_id'])}",
+        f"exactly-once {answer['exactly_once']}",
+        _many(len(answer["workers"]), "worker"),
+        _many(len(rows), "connector"),
+        *(f"{states[state]} {state}" for state in sorted(states, key=_rank)),
+        f"{figure(sum(row['rate'] for row in rows))} rows/s",
+    ]
+    return "  ".join(parts)
+
+
+def problems(answer: Json) -> list[str]:
+    """Return what is wrong with the group itself: workers that do not answer, or break exactly-once delivery."""
+    told = [f"{worker} does not answer: {printable(why)}" for worker, why in sorted(answer["silent"].items())]
+    if answer["breaking"]:
+        told.insert(0, f"These workers break exactly-once delivery: {', '.join(answer['breaking'])}")
+    if answer["membership"] is not None and answer["membership"]["rebalancing"]:
+        told.append("The group is rebalancing")
+    return told
+
+
+def worker_lines(answer: Json) -> list[str]:
+    """Return the workers with their tasks, those with most tasks first."""
+    workers = sorted(answer["workers"].items(), key=lambda item: (-item[1], item[0]))
+    shown = [
+        f"{worker}  {_many(tasks, 'task')}" + ("  answers this" if worker == answer["worker_id"] else "")
+        for worker, tasks in workers[:_LISTED_WORKERS]
+    ]
+    left = len(workers) - len(shown)
+    return shown + [f"and {left} more"] * bool(left)
+
+
+def traces(status: Json, task: int | None = None) -> str:
+    """Return the traces of a connector and its tasks, or of one task, from GET /connectors/NAME/status."""
+    parts = [(f"Task {part['id']}", part) for part in status["tasks"] if task is None or part["id"] == task]
+    if task is None:
+        parts.insert(0, ("The connector", status["connector"]))
+    told = [
+        f"{what} on {part['worker_id']} is {part['state']}:\n{printable(part['trace'].rstrip())}"
+        for what, part in parts
+        if part.get("trace")
+    ]
+    return "\n\n".join(told)
+
+
+def _many(number: int, thing: str) -> str:
+    return f"{number:,} {thing}" + ("" if number == 1 else "s")

@@ -1,0 +1,365 @@
+"""`fencepost tail`: shows the records of a topic as a read_committed consumer sees them.
+
+--from ──> positions ──> read up to the last stable offset ──> print ──┬─> --follow: read on, print
+                                                                       └─> name the open transactions behind it
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from shlex import quote
+from typing import Any, Final, Self
+
+import click
+
+from fencepost.api.texts import printable
+from fencepost.cli.common.cluster_options import asks_cluster, require_answer
+from fencepost.cli.common.exit_codes import exit_codes
+from fencepost.cli.common.tables import counted, shown_time
+from fencepost.cli.common.topic_transactions import open_transactions
+from fencepost.cli.topics.record_decoding import CONVERTERS, Decoder, decoder, to_json
+from fencepost.kafka.admin.open_transactions import OpenTransaction
+from fencepost.kafka.config.client_config import ClientConfig
+from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
+from fencepost.kafka.consumer.read_to_end import DEFAULT_TIMEOUT_MS, EARLIEST, LATEST, TopicReader
+from fencepost.kafka.errors import BrokerUnavailableError, KafkaError
+
+_BEGINNING: Final = "beginning"
+_END: Final = "end"
+_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
+# Offsets of aborted records and of transaction markers are not shown, so more of them are read than asked for.
+_WIDER: Final = 4
+# Brokers may be away for a while, for example during a restart.
+_PATIENCE_SECONDS: Final = 60.0
+_LOOK_SECONDS: Final = 5.0
+# While brokers are away the look must not keep the command from noticing.
+_LOOK_TIMEOUT_MS: Final = 2_000.0
+_SHOWN_ENDS: Final = 5
+
+_EXAMPLES: Final = """\b
+Examples:
+  fencepost tail orders --bootstrap-server broker1:9092            the last 10 records
+  fencepost tail orders --from beginning -o json ... | jq .value
+  fencepost tail orders --from 2026-01-31T08:00 --follow ...       from a time on, and what comes
+
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where to begin: one of the three is set, the number of last records, an offset, or a time.
+
+    `timestamp` is in milliseconds, or EARLIEST or LATEST.
+    """
+
+    last: int | None = None
+    offset: int | None = None
+    timestamp: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `beginning`, `end`, `-10`, `1234` (an offset) or a time of ISO 8601. Raises ValueError."""
+        if text in (_BEGINNING, _END):
+            return cls(timestamp=EARLIEST if text == _BEGINNING else LATEST)
+        if _NUMBER.fullmatch(text):
+            number = int(text)
+            return cls(last=-number) if text.startswith("-") else cls(offset=number)
+        try:
+            return cls(timestamp=int(datetime.fromisoformat(text).timestamp() * 1000))
+        except ValueError:
+            raise ValueError(
+                f"{text!r} is no place to begin: give beginning, end, -N for the last N records, an offset, or a time "
+                "like 2026-01-31T08:00"
+            ) from None
+
+
+def _start(ctx: click.Context, parameter: click.Parameter, text: str) -> Start:
+    del ctx, parameter
+    try:
+        return Start.parse(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def _converters(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    del ctx, parameter
+    return [name for name in CONVERTERS if name.startswith(incomplete)]
+
+
+@click.command(epilog=_EXAMPLES + exit_codes(done="shown", failed="the topic cannot be read"))
+@click.argument("topic")
+@click.option(
+    "--from",
+    "start",
+    metavar="WHERE",
+    default="-10",
+    show_default=True,
+    callback=_start,
+    help="beginning, end, -N (the last N records), an offset, or a time.",
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on until Ctrl-C with the records that come.")
+@click.option(
+    "--key-converter",
+    metavar="NAME",
+    default="auto",
+    show_default=True,
+    shell_complete=_converters,
+    help=f"One of {', '.join(CONVERTERS)}.",
+)
+@click.option(
+    "--value-converter",
+    metavar="NAME",
+    default="auto",
+    show_default=True,
+    shell_complete=_converters,
+    help="Likewise, for the value.",
+)
+@asks_cluster
+def tail(
+    config: ClientConfig,
+    *,
+    as_json: bool,
+    topic: str,
+    start: Start,
+    follow: bool,
+    key_converter: str,
+    value_converter: str,
+) -> None:
+    """Show the records of TOPIC that read_committed consumers see.
+
+    With -o json each record is one line. Open transactions that hide records are named on stderr.
+    """
+    show = _Printer(decoder(key_converter), decoder(value_converter), as_json=as_json)
+    require_answer(config)
+    with TopicReader(config, topic) as reader, suppress(BrokenPipeError):
+        # Waits for the markers of transactions that have just been committed.
+        open_transactions(config, topic)
+        for record in _records(reader, start):
+            show(record)
+        sys.stdout.flush()
+        if not show.count:
+            click.echo(_nothing(reader, start, follow=follow), err=True)
+        hidden = _Hidden(config, reader)
+        hidden.tell()
+        while follow:
+            for record in _polled(reader):
+                show(record)
+            sys.stdout.flush()
+            hidden.tell_sometimes()
+        return
+    # The reader of the pipe has enough, as `head` does. Python flushes once more at its end.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _records(reader: TopicReader, start: Start) -> Iterator[ConsumedRecord]:
+    """Yield the records from the start to the last stable offsets; the reader then stands there.
+
+    Raises TopicNotFoundError, AuthorizationError and BrokerUnavailableError.
+    """
+    ends = reader.committed_offsets(LATEST)
+    first = reader.committed_offsets(EARLIEST)
+    if start.last is not None:
+        yield from _last(reader, start.last, first, ends)
+    else:
+        yield from _between(reader, _positions(reader, start, first, ends), ends)
+    reader.seek(ends)
+
+
+def _nothing(reader: TopicReader, start: Start, *, follow: bool) -> str:
+    """Say why no record was shown. The reader stands at the last stable offsets."""
+    topic, ends = reader.topic, reader.positions
+    if start.offset is not None:
+        told = ", ".join(f"{end} in partition {partition}" for partition, end in sorted(ends.items())[:_SHOWN_ENDS])
+        more = ", ..." if len(ends) > _SHOWN_ENDS else ""
+        what = f"{topic} has no committed record at offset {start.offset} or after it: it ends at {told}{more}"
+    elif start.timestamp == LATEST:
+        what = f"--from {_END} shows only what is written later"
+    elif start.timestamp not in (EARLIEST, None):
+        what = f"{topic} has no committed record of that time or later"
+    else:
+        what = f"{topic} has no committed records"
+    return f"{what}. {'Waiting for new ones' if follow else '-f waits for new ones'}"
+
+
+def _positions(
+    reader: TopicReader, start: Start, first: Mapping[int, int], ends: Mapping[int, int]
+) -> Mapping[int, int]:
+    if start.offset is not None:
+        return {partition: min(max(start.offset, first[partition]), end) for partition, end in ends.items()}
+    if start.timestamp in (EARLIEST, None):
+        return first
+    found = reader.committed_offsets(start.timestamp or 0)
+    return {partition: end if found[partition] < 0 else found[partition] for partition, end in ends.items()}
+
+
+def _last(
+    reader: TopicReader, count: int, first: Mapping[int, int], ends: Mapping[int, int]
+) -> Iterator[ConsumedRecord]:
+    """Yield the last records of all partitions together, in the order of their timestamps."""
+    span = count
+    while True:
+        starts = {partition: max(first[partition], end - span) for partition, end in ends.items()}
+        found: dict[int, deque[ConsumedRecord]] = {partition: deque(maxlen=count) for partition in ends}
+        for record in _between(reader, starts, ends):
+            found[record.partition].append(record)
+        if all(len(found[partition]) == count or starts[partition] == first[partition] for partition in ends):
+            break
+        span *= _WIDER
+    together = sorted(
+        (record for records in found.values() for record in records),
+        key=lambda record: (record.timestamp, record.partition, record.offset),
+    )
+    yield from together[max(0, len(together) - count) :]
+
+
+def _between(reader: TopicReader, starts: Mapping[int, int], ends: Mapping[int, int]) -> Iterator[ConsumedRecord]:
+    reader.seek(starts)
+    while any(reader.positions[partition] < end for partition, end in ends.items()):
+        for record in _polled(reader):
+            # A partition that was added meanwhile belongs to what follows.
+            if record.offset < ends.get(record.partition, 0):
+                yield record
+
+
+def _polled(reader: TopicReader) -> list[ConsumedRecord]:
+    # Brokers that refuse connections make `poll` return nothing, those that do not answer make it raise.
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            found = reader.poll()
+        except BrokerUnavailableError:
+            if time.monotonic() > deadline:
+                raise
+        else:
+            if reader.silent_seconds > _PATIENCE_SECONDS:
+                raise BrokerUnavailableError(
+                    f"Topic {reader.topic} cannot be read: no broker has answered for {_PATIENCE_SECONDS:.0f} s. Check "
+                    "that the brokers run, then start again"
+                )
+            return found
+
+
+class _Printer:
+    """Prints records, one per line."""
+
+    def __init__(self, key: Decoder, value: Decoder, *, as_json: bool) -> None:
+        self._key = key
+        self._value = value
+        self._as_json = as_json
+        self.count = 0
+        """How many records were printed."""
+
+    def __call__(self, record: ConsumedRecord) -> None:
+        self.count += 1
+        key, value = _decoded(self._key, record.key), _decoded(self._value, record.value)
+        headers = [(name, _decoded(decoder("auto"), data)) for name, data in record.headers]
+        click.echo(
+            self._json(record, key, value, headers) if self._as_json else self._line(record, key, value, headers)
+        )
+
+    @staticmethod
+    def _json(record: ConsumedRecord, key: Any, value: Any, headers: list[tuple[str, Any]]) -> str:
+        return to_json(
+            {
+                "topic": record.topic,
+                "partition": record.partition,
+                "offset": record.offset,
+                "timestamp": record.timestamp,
+                "key": key,
+                "value": value,
+                "headers": [{"name": name, "value": given} for name, given in headers],
+            }
+        )
+
+    @staticmethod
+    def _line(record: ConsumedRecord, key: Any, value: Any, headers: list[tuple[str, Any]]) -> str:
+        where = click.style(f"{record.partition}@{record.offset}", fg="cyan")
+        parts = [click.style(_time_of(record), dim=True), where]
+        if key is not None:
+            parts.append(click.style(_plain(key), fg="green"))
+        parts.append(_plain(value))
+        if headers:
+            told = ", ".join(f"{printable(name)}={_plain(given)}" for name, given in headers)
+            parts.append(click.style(f"[{told}]", dim=True))
+        return "  ".join(parts)
+
+
+def _decoded(decode: Decoder, data: bytes | None) -> Any:
+    """The decoded data; bytes that the converter cannot have written are shown with the reason."""
+    if data is None:
+        return None
+    try:
+        return decode(data)
+    except ValueError as error:
+        return {**decoder("ByteArrayConverter")(data), "error": str(error)}
+
+
+def _plain(value: Any) -> str:
+    """Text without quotes, on one line; everything else as JSON."""
+    return printable(value).replace("\n", "\\n") if isinstance(value, str) else to_json(value)
+
+
+def _time_of(record: ConsumedRecord) -> str:
+    if record.timestamp < 0:
+        return "no timestamp"
+    return datetime.fromtimestamp(record.timestamp / 1000).astimezone().isoformat(sep=" ", timespec="milliseconds")[:23]
+
+
+class _Hidden:
+    """Names the open transactions behind which records are hidden, each once."""
+
+    def __init__(self, config: ClientConfig, reader: TopicReader) -> None:
+        self._config = config
+        self._reader = reader
+        self._told: set[tuple[str, int]] = set()
+        self._looked = time.monotonic()
+
+    def tell_sometimes(self) -> None:
+        """Call `tell` if the last look is some seconds ago. Brokers that do not answer are asked again later."""
+        if time.monotonic() - self._looked > _LOOK_SECONDS:
+            with suppress(KafkaError):
+                self.tell(_LOOK_TIMEOUT_MS)
+            self._looked = time.monotonic()
+
+    def tell(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
+        """Print on stderr what is hidden, and by whom. Raises KafkaError after the time-out for each list of offsets."""
+        stable, ends = self._reader.committed_offsets(LATEST, timeout_ms), self._reader.end_offsets(timeout_ms)
+        hidden = {
+            partition: end - stable[partition] for partition, end in ends.items() if end > stable.get(partition, end)
+        }
+        if not hidden:
+            return
+        topic = self._reader.topic
+        found = open_transactions(self._config, topic) or []
+        for transaction in found:
+            name = (transaction.transactional_id, transaction.started_ms)
+            if name not in self._told:
+                self._told.add(name)
+                click.echo(_told(transaction, topic, hidden), err=True)
+        if not found and not self._told:
+            self._told.add(("", 0))
+            click.echo(
+                f"{counted(sum(hidden.values()), 'offset')} at the end of {topic} hidden by a transaction that cannot be "
+                "seen: it may have ended just now, hang, or be of a broker before Kafka 3.0",
+                err=True,
+            )
+
+
+def _told(transaction: OpenTransaction, topic: str, hidden: Mapping[int, int]) -> str:
+    places = [number for name, number in transaction.partitions if name == topic]
+    count = sum(hidden.get(number, 0) for number in places)
+    seconds = max(0.0, time.time() - transaction.started_ms / 1000)
+    return (
+        f"{counted(count, 'offset')} of {topic} (partition {', '.join(map(str, places))}) hidden by the open transaction of "
+        f"{printable(transaction.transactional_id)}: producer id {transaction.identity.producer_id}, epoch "
+        f"{transaction.identity.epoch}, since {shown_time(transaction.started_ms)} ({seconds:.0f} s). They are shown "
+        f"once it commits. If its task is gone: fencepost transactions abort {printable(quote(transaction.transactional_id))}"
+    )

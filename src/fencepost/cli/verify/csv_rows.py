@@ -1,0 +1,144 @@
+"""The rows of a CSV file, and the JSON objects that they became, in comparable form.
+
+The types of the columns are not known; the JSON values show them. A column is one of numbers if a JSON value in it is a
+number, and then 1.50 and 1.5 are equal. JsonConverter writes a DATE as days and a TIMESTAMP as milliseconds since 1970:
+where a column has whole numbers, a date or time in the file is compared as such a number.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+from fencepost.api.errors import DataError
+from fencepost.api.foreign_json import parse_json
+from fencepost.cli.verify.row_check import Row, SourceFile, json_value
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
+# As days since 1970 this is the year 29,349, as milliseconds not three hours.
+_MOST_DAYS: Final = 10_000_000
+_DATE_LENGTH: Final = len("2026-01-31")
+
+
+class CsvRows:
+    """Makes comparable rows. Read the records before the file: they show the names and types of the columns.
+
+    `null_value` is the text for null in the file.
+    """
+
+    def __init__(self, null_value: str, delimiter: str = ",") -> None:
+        self._null_value = null_value
+        self._delimiter = delimiter
+        self._names: tuple[str, ...] = ()
+        self._numbers: dict[int, Decimal] = {}
+        """Columns of numbers, each with the largest one."""
+        self._booleans: set[int] = set()
+        self._places: Sequence[int] = ()
+
+    def of_record(self, value: bytes | None) -> Row:
+        """Return the row of a record's value, in the order of its fields."""
+        fields = _fields(value)
+        if not isinstance(fields, dict):
+            return (self._cell(0, fields),)
+        self._names = self._names or tuple(fields)
+        return tuple(self._cell(column, cell) for column, cell in enumerate(fields.values()))
+
+    def of_file(self, source: SourceFile) -> Iterator[Row]:
+        """Yield the rows of the file. Raises DataError if it cannot be read."""
+        rows = csv.reader(source.lines(newline="", errors="surrogateescape"), delimiter=self._delimiter)
+        try:
+            self._places = self._found_places(next(rows, []))
+            # Sources skip empty lines.
+            for row in filter(None, rows):
+                yield self._of_texts(row, self._places)
+        except csv.Error as error:
+            raise DataError(f"{source.path} cannot be compared with the topic: {error}") from error
+
+    def of_dead_letter(self, value: bytes | None) -> Row:
+        """Return the row of a refused record: the text of a row of the file, or the JSON object that it had become.
+
+        Read the records and the file before.
+        """
+        fields = _fields(value)
+        if isinstance(fields, dict):
+            cells = ["" if cell is None else str(cell) for cell in fields.values()]
+            return self._of_texts(cells, range(len(cells)))
+        text = (value or b"").decode(errors="surrogateescape")
+        return self._of_texts(next(csv.reader([text.rstrip("\r\n")], delimiter=self._delimiter), []), self._places)
+
+    def _found_places(self, header: Sequence[str]) -> Sequence[int]:
+        """The places of the records' fields in a row of the file: those of their names, or the same if they differ."""
+        by_name = {name.casefold(): place for place, name in reversed(list(enumerate(header)))}
+        found = [by_name.get(name.casefold()) for name in self._names]
+        places = [place for place in found if place is not None]
+        return places if places and len(places) == len(found) else range(len(header))
+
+    def _of_texts(self, row: Sequence[str], places: Sequence[int]) -> Row:
+        # A row that has too few fields, or too many, was not sent: it need only differ from those that were.
+        whole = len(row) > max(places, default=0) and len(row) >= len(places)
+        cells = [row[place] for place in places] if whole else row
+        return tuple(self._text(column, cell) for column, cell in enumerate(cells))
+
+    def _cell(self, column: int, cell: Any) -> str | None:
+        match cell:
+            case None:
+                return None
+            case bool():
+                self._booleans.add(column)
+                return str(cell).lower()
+            case int() | Decimal():
+                number = abs(Decimal(cell))
+                self._numbers[column] = max(number, self._numbers.get(column, number))
+                return _number(str(cell))
+        return str(cell)
+
+    def _text(self, column: int, cell: str) -> str | None:
+        if cell == self._null_value:
+            return None
+        if column in self._numbers:
+            return _number(_since_epoch(cell, days=self._numbers[column] < _MOST_DAYS))
+        return cell.lower() if column in self._booleans else cell
+
+
+def _fields(value: bytes | None) -> Any:
+    """The parsed JSON; Decimals of a schema envelope, which are bytes in base64, are numbers."""
+    fields = json_value(value)
+    if value is None or not isinstance(fields, dict) or not value.startswith(b'{"schema"'):
+        return fields
+    schema = parse_json(value.decode(errors="surrogateescape"))["schema"]
+    known = {field["field"]: field for field in schema.get("fields", ())} if isinstance(schema, dict) else {}
+    return {name: _plain_decimal(known.get(name, {}), cell) for name, cell in fields.items()}
+
+
+def _plain_decimal(schema: Mapping[str, Any], cell: Any) -> Any:
+    if schema.get("name") != _DECIMAL or not isinstance(cell, str):
+        return cell
+    scale = int(schema.get("parameters", {}).get("scale", 0))
+    return Decimal(int.from_bytes(base64.b64decode(cell), "big", signed=True)).scaleb(-scale)
+
+
+def _since_epoch(text: str, *, days: bool) -> str:
+    """A date or a time of ISO 8601 as days or milliseconds since 1970; any other text unchanged."""
+    # Most cells are numbers, which a look at them tells.
+    if "-" not in text[1:]:
+        return text
+    try:
+        if days:
+            return str((date.fromisoformat(text[:_DATE_LENGTH]) - _EPOCH.date()).days)
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return str(((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1))
+
+
+def _number(text: str) -> str:
+    try:
+        # Normalized zeros may be 0E+3, and 100 would be 1E+2: only equality matters.
+        return str(Decimal(text).normalize() + 0)
+    except InvalidOperation:
+        return text

@@ -1,0 +1,320 @@
+"""The properties of FileSource, and what follows from several of them."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+from pyspark.sql.types import StructField, StructType
+
+from fencepost.api.allowed_paths import AllowedPaths
+from fencepost.api.config_def import ConfigDef, ConfigValue
+from fencepost.api.ddl import parse_columns
+from fencepost.api.errors import ConfigError
+from fencepost.config.validators import at_least, one_of
+from fencepost.connectors.files.content.codecs.foreign_content import UTF_8
+from fencepost.connectors.files.content.growing import DEFAULT_BATCH_BYTES
+from fencepost.connectors.files.discovery.ended import AfterEnd
+from fencepost.connectors.files.discovery.find import FILES, ORDERS, reads_directory
+from fencepost.connectors.files.formats.csv_reader import Dialect, check_csv_columns
+from fencepost.connectors.files.formats.inference import infer_csv, infer_json
+from fencepost.connectors.files.formats.jsonl_reader import check_json_columns
+from fencepost.connectors.files.formats.tables.avro_table import check_avro_is_installed
+from fencepost.connectors.files.formats.tables.table import TableFormat
+from fencepost.connectors.files.stores.objects import is_object
+from fencepost.connectors.rows.record_mapping import (
+    HEADERS_COLUMNS,
+    KEY_COLUMNS,
+    TIMESTAMP_COLUMN,
+    TIMESTAMP_FORMAT,
+    TOPIC,
+    TOPIC_COLUMN,
+    RecordColumns,
+    define_record_columns,
+)
+from fencepost.connectors.rows.row_types import relaxed
+
+POLL_INTERVAL = "files.poll.interval.ms"
+SETTLE = "files.settle.ms"
+ORDER = "files.order"
+AFTER_END = "files.after.end"
+MOVE_TO = "files.move.to"
+FORMAT = "format"
+SCHEMA = "schema"
+HEADER = "header"
+DELIMITER = "delimiter"
+QUOTE = "quote"
+ESCAPE = "escape"
+NULL_VALUE = "null.value"
+EXTRA_COLUMNS = "header.extra.columns"
+CASE_SENSITIVE = "header.case.sensitive"
+ENCODING = "encoding"
+BATCH_BYTES = "batch.bytes"
+TASK_FILES = "task.files"
+TASK_SCHEMA = "task.schema"
+TASK_RENAMED = "task.renamed"
+TASK_INODES = "task.inodes"
+
+INFER = "infer"
+"""The value of `schema` for columns that are inferred."""
+
+COLUMN_PROPERTIES = (
+    FORMAT, SCHEMA, HEADER, DELIMITER, QUOTE, ESCAPE, ENCODING,
+    TOPIC, TOPIC_COLUMN, KEY_COLUMNS, TIMESTAMP_COLUMN, TIMESTAMP_FORMAT, HEADERS_COLUMNS,
+)  # fmt: skip
+"""What `declared_columns` needs."""
+
+FORMATS = ("csv", "jsonl", "text", *TableFormat)
+_BLANKS: Final = {"\t": "\\t", " ": "\\u0020"}
+"""Blanks that may be a delimiter, with their names in properties files and JSON."""
+
+
+def _some(name: str, value: Any) -> None:
+    if not any(value):
+        raise ConfigError(f"The property {name} is empty: name a file", name=name)
+
+
+def _one_character(name: str, value: Any) -> None:
+    if delimiter_of(value) is None:
+        raise ConfigError(
+            f"Invalid value {value!r} for the property {name}: it must be one ASCII character other than a quote, or "
+            "\\t for a tab, \\u0020 for a space",
+            name=name,
+        )
+
+
+def delimiter_of(value: str) -> str | None:
+    """Return the character that a value of the property `delimiter` means, None if it is invalid."""
+    character = next((blank for blank, name in _BLANKS.items() if name == value), value)
+    return character if len(character) == 1 and character.isascii() and character not in '"\r\n\0' else None
+
+
+def _quote_character(name: str, value: Any) -> None:
+    if value and (len(value) > 1 or not value.isascii() or value in "\r\n\0"):
+        raise ConfigError(
+            f"Invalid value {value!r} for the property {name}: it must be one ASCII character, or empty for none",
+            name=name,
+        )
+
+
+def dialect_of(parsed: Mapping[str, Any]) -> Dialect:
+    """Return the characters of csv files. Raises ConfigError if two are the same."""
+    delimiter, quote = cast("str", delimiter_of(parsed[DELIMITER])), parsed[QUOTE] or None
+    # The quote as its own escape is what doubled quotes are anyway.
+    escape = parsed[ESCAPE] or None if parsed[ESCAPE] != quote else None
+    for name, character in ((QUOTE, quote), (ESCAPE, escape)):
+        if character == delimiter:
+            raise ConfigError(f"The property {name} is the same character as {DELIMITER}, {delimiter!r}", name=name)
+    return Dialect(delimiter, quote, escape)
+
+
+def _ddl(name: str, value: Any) -> None:
+    if value is not None and value != INFER:
+        try:
+            parse_columns(value)
+        except ConfigError as error:
+            raise ConfigError(f"Invalid value for the property {name}: {error}", name=name) from None
+
+
+def _encoding(name: str, value: Any) -> None:
+    try:
+        # Python's other codecs, such as base64, do not make texts.
+        "a".encode(value).decode(value)
+    except (LookupError, ValueError) as error:
+        raise ConfigError(
+            f"Invalid value {value!r} for the property {name}: it must be an encoding such as utf-8, latin-1 or utf-16 "
+            f"({error})",
+            name=name,
+        ) from None
+
+
+class _FileSourceConfig(ConfigDef):
+    """Takes a tab and a space as delimiter, although blanks are taken off values."""
+
+    def parse(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        return super().parse(_with_named_blank(config))
+
+    def validate(self, config: Mapping[str, Any]) -> list[ConfigValue]:
+        return super().validate(_with_named_blank(config))
+
+
+def _with_named_blank(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    blank = _BLANKS.get(str(config.get(DELIMITER)))
+    return config if blank is None else {**config, DELIMITER: blank}
+
+
+_Type, _Importance = ConfigDef.Type, ConfigDef.Importance
+FILE_SOURCE_CONFIG = (
+    define_record_columns(_FileSourceConfig())
+    .define(
+        FILES, _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH,
+        "The files to read: paths, or patterns with * and ?, separated by commas. Files that appear later and fit a "
+        "pattern are read as well.",
+        validator=_some,
+    )
+    .define(
+        POLL_INTERVAL, _Type.LONG, 5_000, _Importance.LOW,
+        "How often the connector looks for new files that fit a pattern, in milliseconds.",
+        validator=at_least(1, nullable=False),
+    )
+    .define(
+        SETTLE, _Type.LONG, 0, _Importance.LOW,
+        "How long a file that fits a pattern must not have changed before it is read for the first time, in milliseconds; also, "
+        "how long a file must not have changed before files.after.end.",
+        validator=at_least(0, nullable=False),
+    )
+    .define(
+        ORDER, _Type.STRING, "name", _Importance.LOW,
+        "The order in which a task reads the files of a pattern: name, or time for that of their last change.",
+        validator=one_of(ORDERS),
+    )
+    .define(
+        AFTER_END, _Type.STRING, str(AfterEnd.LEAVE), _Importance.MEDIUM,
+        "What to do with a file that was read to its end, once that is committed: leave, delete or move. A file that has "
+        "not changed for files.settle.ms is taken to be whole.",
+        validator=one_of([str(value) for value in AfterEnd]),
+    )
+    .define(
+        MOVE_TO, _Type.STRING, None, _Importance.MEDIUM, "The directory for files.after.end=move. It must exist.",
+    )
+    .define(
+        FORMAT, _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
+        "csv for comma-separated values, jsonl for one JSON object a line, text for lines as they are; parquet, orc or avro.",
+        validator=one_of(FORMATS),
+    )
+    .define(
+        SCHEMA, _Type.STRING, None, _Importance.HIGH,
+        "The columns and their types in Spark's DDL, for example 'id BIGINT NOT NULL, name STRING'; or infer. Needed for "
+        "jsonl, and for csv without a header; csv with a header and no schema has columns of type STRING.",
+        validator=_ddl,
+    )
+    .define(HEADER, _Type.BOOLEAN, False, _Importance.MEDIUM, "Whether each csv file begins with its columns' names.")
+    .define(
+        DELIMITER, _Type.STRING, ",", _Importance.LOW, "The separator of the fields of a csv record; \\t for a tab, \\u0020 for a space.",
+        validator=_one_character,
+    )
+    .define(
+        QUOTE, _Type.STRING, '"', _Importance.LOW,
+        "The character around csv fields that hold delimiters, line ends, or itself doubled; empty for none.",
+        validator=_quote_character,
+    )
+    .define(
+        ESCAPE, _Type.STRING, None, _Importance.LOW,
+        "The character that takes the next one of a csv record as it is, in quotes or not, for example a backslash; none "
+        "by default.",
+        validator=_quote_character,
+    )
+    .define(
+        NULL_VALUE, _Type.LIST, "", _Importance.LOW,
+        "The unquoted csv fields that mean null, separated by commas, for example NA,NULL; by default an empty one. With "
+        "others, an empty one is null only if the list begins with a comma.",
+    )
+    .define(
+        EXTRA_COLUMNS, _Type.STRING, "fail", _Importance.LOW,
+        "What to do with columns of a csv header that the schema does not have: fail, or ignore them.",
+        validator=one_of(["fail", "ignore"]),
+    )
+    .define(
+        CASE_SENSITIVE, _Type.BOOLEAN, True, _Importance.LOW,
+        "Whether upper and lower case count when the names of a csv header are compared with the schema's.",
+    )
+    .define(
+        ENCODING, _Type.STRING, UTF_8, _Importance.MEDIUM,
+        "The encoding of the files, by Python's name, for example latin-1 or utf-16.",
+        validator=_encoding,
+    )
+    .define(
+        BATCH_BYTES, _Type.INT, DEFAULT_BATCH_BYTES, _Importance.LOW,
+        "The maximum number of bytes of a file in one poll. A record must not be longer.",
+        validator=at_least(1),
+    )
+)  # fmt: skip
+
+
+def table_format(parsed: Mapping[str, Any]) -> TableFormat | None:
+    """Return the value of `format` if its files have a schema of their own."""
+    form = parsed[FORMAT].lower()
+    return TableFormat(form) if form in [*TableFormat] else None
+
+
+def _check_table(parsed: Mapping[str, Any]) -> None:
+    form = parsed[FORMAT].lower()
+    for name in (SCHEMA, HEADER):
+        if parsed[name]:
+            raise ConfigError(f"{FORMAT}={form} has its columns in the file: remove the property {name}", name=name)
+    if codecs.lookup(parsed[ENCODING]).name != UTF_8:
+        raise ConfigError(f"{FORMAT}={form} has no encoding of its own: remove the property {ENCODING}", name=ENCODING)
+    if form == TableFormat.AVRO:
+        check_avro_is_installed()
+
+
+def infer(parsed: Mapping[str, Any], path: str, allowed: AllowedPaths) -> StructType | None:
+    """Return the columns of a file, None if it has no row yet. Raises DataError as `schema_inference`."""
+    encoding = parsed[ENCODING]
+    if parsed[FORMAT].lower() == "jsonl":
+        return infer_json(path, encoding, allowed)
+    nulls = parsed[NULL_VALUE] or [""]
+    return infer_csv(path, encoding, dialect_of(parsed), nulls, allowed, header=parsed[HEADER])
+
+
+def check_move(parsed: Mapping[str, Any]) -> None:
+    """Raise ConfigError unless there is a directory for files that are to be moved, and only for those; or for objects."""
+    folder, moves = parsed[MOVE_TO], parsed[AFTER_END].lower() == AfterEnd.MOVE
+    if parsed[AFTER_END].lower() != AfterEnd.LEAVE and (url := next(filter(is_object, parsed[FILES]), None)):
+        raise ConfigError(
+            f"{AFTER_END}={parsed[AFTER_END]} is not there for objects such as {url}: leave them, and let the store's own "
+            "rules take them away",
+            name=AFTER_END,
+        )
+    if folder and not moves:
+        raise ConfigError(f"The property {MOVE_TO} has no effect without {AFTER_END}=move", name=MOVE_TO)
+    if moves and not (folder and Path(folder).is_dir()):
+        raise ConfigError(
+            f"{AFTER_END}=move needs the property {MOVE_TO} with a directory that exists, but it is {folder!r}",
+            name=MOVE_TO,
+        )
+    for pattern in parsed[FILES] if moves else ():
+        if reads_directory(pattern, folder):
+            raise ConfigError(
+                f"The files in {MOVE_TO}={folder} fit {pattern} of the property {FILES}: they would be read again, without "
+                "end. Name a directory that no pattern reads",
+                name=MOVE_TO,
+            )
+
+
+def declared_columns(parsed: Mapping[str, Any]) -> StructType | None:
+    """Return the columns of the property `schema`, None if the format declares none, or they are to be inferred.
+
+    Raises ConfigError if they contradict the format, or are required and missing.
+    """
+    form, ddl, record = parsed[FORMAT].lower(), parsed[SCHEMA], RecordColumns.from_values(parsed)
+    if form == "text":
+        for name in (SCHEMA, HEADER, KEY_COLUMNS, TOPIC_COLUMN, TIMESTAMP_COLUMN, HEADERS_COLUMNS):
+            if parsed[name]:
+                raise ConfigError(f"{FORMAT}=text has no columns: remove the property {name}, or choose csv", name=name)
+        record.check(StructType())
+        return None
+    if table_format(parsed) is not None:
+        _check_table(parsed)
+        return None
+    if form == "csv":
+        dialect_of(parsed)
+    if form == "jsonl" and parsed[HEADER]:
+        raise ConfigError(f"{FORMAT}=jsonl has no header: remove the property {HEADER}", name=HEADER)
+    if ddl is None:
+        if form == "csv" and parsed[HEADER]:
+            return None
+        needed_by = "format=jsonl" if form == "jsonl" else "format=csv without a header"
+        raise ConfigError(
+            f"{needed_by} needs the property {SCHEMA}, for example {SCHEMA}=id BIGINT, name STRING", name=SCHEMA
+        )
+    if ddl == INFER:
+        return None
+    columns = StructType(
+        [StructField(column.name, relaxed(column.dataType), column.nullable) for column in parse_columns(ddl)]
+    )
+    (check_csv_columns if form == "csv" else check_json_columns)(columns)
+    record.check(columns)
+    return columns

@@ -1,0 +1,206 @@
+"""FileSource: typed rows of CSV, JSON lines, Parquet, ORC or Avro, or lines of text, from one file or many.
+
+Each file is a source partition, `{"filename": path}` -> `{"position": bytes}`, with `restart` if it is compressed, or
+`{"group": ..., "row": ..., "file": ...}` where the format has groups of rows (see `tables.table_file`), and with
+`identity` (see `file_identity`), so that a file that was renamed goes on where it was. It is read in the order of its
+records; of several files the first one with new records is read first. The files are distributed over up to `tasks.max`
+tasks. Files that fit a pattern and appear later are distributed within `files.poll.interval.ms`. Tasks whose files stay
+the same keep running then (in distributed mode, see `partitions_follow_task_configs`). While no file fits, one task
+waits.
+
+The last record of a file may lack a line end. As long as the file may grow, that record is incomplete and is not read.
+If a worker was started to stop at the source's end, the files are treated as complete, and it is read.
+
+Files that are compressed are recognised by their content, and read by the worker alone (see `content_file`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from fencepost import __version__
+from fencepost.api.allowed_paths import AllowedPaths
+from fencepost.api.config_def import ConfigDef, ConfigValue
+from fencepost.api.context import ExactlyOnceSupport
+from fencepost.api.errors import ConfigError, DataError, RetriableError
+from fencepost.api.record import SourceOffset, SourcePartition
+from fencepost.api.source import Config, SourceConnector, SourceTask
+from fencepost.config.validators import blame
+from fencepost.connectors.distribution import distribute
+from fencepost.connectors.files.config import (
+    AFTER_END,
+    COLUMN_PROPERTIES,
+    FILE_SOURCE_CONFIG,
+    INFER,
+    MOVE_TO,
+    ORDER,
+    POLL_INTERVAL,
+    SCHEMA,
+    SETTLE,
+    TASK_FILES,
+    TASK_INODES,
+    TASK_RENAMED,
+    TASK_SCHEMA,
+    check_move,
+    declared_columns,
+    infer,
+    table_format,
+)
+from fencepost.connectors.files.content.growing import FILENAME_FIELD, check_offsets
+from fencepost.connectors.files.content.identity import FileIdentity
+from fencepost.connectors.files.content.restart_point import check_content_offset
+from fencepost.connectors.files.discovery.find import FILES, Discovery, FileWatch
+from fencepost.connectors.files.discovery.renames import former_names, together
+from fencepost.connectors.files.formats.inference import ddl_text
+from fencepost.connectors.files.formats.tables.table_file import TablePosition
+from fencepost.connectors.files.stores.objects import is_object
+from fencepost.connectors.files.task import FileSourceTask
+
+_log: Final = logging.getLogger(__name__)
+
+
+class _AfterRows:
+    """Holds files of a pattern back until one has a row to infer the columns from."""
+
+    def __init__(self, parsed: Mapping[str, Any], allowed: AllowedPaths) -> None:
+        self._parsed = parsed
+        self._allowed = allowed
+        self._found = False
+
+    def __call__(self, path: str) -> bool:
+        try:
+            self._found = self._found or infer(self._parsed, path, self._allowed) is not None
+        except DataError:
+            # It is told when the columns are asked for.
+            return True
+        return self._found
+
+
+class FileSourceConnector(SourceConnector):
+    """Reads rows from files. The value of a record is the row as a struct, or, for text, the line as a string."""
+
+    def version(self) -> str:
+        """Return fencepost's version, of which this connector is part."""
+        return __version__
+
+    def config(self) -> ConfigDef:
+        """Return the definitions of the connector's properties."""
+        return FILE_SOURCE_CONFIG
+
+    def validate(self, config: Config) -> list[ConfigValue]:
+        """Check each property, those that depend on others, and that there are files that may be read."""
+        values = super().validate(config)
+        parsed = {value.name: value.value for value in values}
+        blame(values, lambda: declared_columns(parsed), COLUMN_PROPERTIES)
+        blame(values, lambda: check_move(parsed), (MOVE_TO, AFTER_END))
+        blame(values, lambda: self._check_files(parsed), (FILES, ORDER, SETTLE))
+        return values
+
+    def start(self, config: Config) -> None:
+        """Read the configuration, find the files and watch their patterns.
+
+        Raises ConfigError if a path names no file, or one that may not be read.
+        """
+        parsed = FILE_SOURCE_CONFIG.parse(config)
+        declared_columns(parsed)
+        check_move(parsed)
+        discovery = self._discovery(parsed)
+        if parsed[SCHEMA] == INFER:
+            discovery = replace(discovery, ready=_AfterRows(parsed, self.context.allowed_paths))
+        context = self.context
+        self._watch = FileWatch(
+            discovery,
+            interval_s=parsed[POLL_INTERVAL] / 1000,
+            on_change=context.request_task_reconfiguration,
+            on_error=context.raise_error,
+        )
+        self._watch.start()
+        self._config = dict(config)
+        self._parsed = parsed
+        self._inferred: str | None = None
+        # They stay, so that tasks whose files stay the same keep their configurations.
+        self._formers: dict[str, list[str]] = {}
+
+    def stop(self) -> None:
+        """End the watch."""
+        self._watch.stop()
+
+    def _check_files(self, parsed: Mapping[str, Any]) -> None:
+        try:
+            self._discovery(parsed).find()
+        except RetriableError as error:
+            raise ConfigError(f"The files cannot be looked for: {error}", name=FILES) from error
+
+    def _discovery(self, parsed: Mapping[str, Any]) -> Discovery:
+        by_time, settle_s = parsed[ORDER].lower() == "time", parsed[SETTLE] / 1000
+        return Discovery(tuple(parsed[FILES]), self.context.allowed_paths, by_time=by_time, settle_s=settle_s)
+
+    def _schema(self, files: Sequence[str]) -> str:
+        """Return the inferred columns: those of a committed offset, else of the first file with a row."""
+        offsets = self.context.offset_reader.offsets([{FILENAME_FIELD: path} for path in files])
+        pinned = next((str(offset[SCHEMA]) for offset in offsets if offset and SCHEMA in offset), None)
+        if pinned is not None:
+            _log.info("The schema that was inferred before goes on: %s", pinned)
+            return pinned
+        for path in files:
+            columns = infer(self._parsed, path, self.context.allowed_paths)
+            if columns is not None:
+                inferred = ddl_text(columns)
+                _log.info("Inferred from the begin of %s: schema=%s", path, inferred)
+                return inferred
+        raise ConfigError(
+            f"{SCHEMA}={INFER} needs a row, but there is none in {', '.join(files)}: wait until there is one and restart the "
+            "connector, name the files by a pattern, or set the property to columns",
+            name=SCHEMA,
+        )
+
+    def task_class(self) -> type[SourceTask]:
+        """Return FileSourceTask."""
+        return FileSourceTask
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        """Distribute the files. A task's configuration has nothing that changes with the number of tasks."""
+        defined = FILE_SOURCE_CONFIG.keys()
+        own = {name: value for name, value in self._config.items() if name in defined}
+        files = self._watch.files
+        self._formers |= former_names(files, self.context.offset_reader.items(), self.context.allowed_paths)
+        for file, formers in self._watch.formers.items():
+            self._formers[file] = list(dict.fromkeys([*self._formers.get(file, ()), *formers]))
+        units = together(files, self._formers)
+        # A single task waits for the first file, so that the connector does not seem to have none by mistake.
+        shares = distribute(list(units), min(max_tasks, len(units))) if files else [[]]
+        if files and self._parsed[SCHEMA] == INFER:
+            self._inferred = self._inferred or self._schema(files)
+            own |= {TASK_SCHEMA: self._inferred}
+        return [own | self._share([file for unit in share for file in units[unit]]) for share in shares]
+
+    def _share(self, files: Sequence[str]) -> dict[str, str]:
+        renamed = {file: self._formers[file] for file in files if file in self._formers}
+        share = {TASK_FILES: json.dumps(files)} | ({TASK_RENAMED: json.dumps(renamed)} if renamed else {})
+        if (inodes := self._watch.inodes) is not None:
+            # A task whose names have other files gets another configuration, so that it starts anew.
+            share[TASK_INODES] = json.dumps({file: inodes.get(file) for file in files if not is_object(file)})
+        return share
+
+    def partitions_follow_task_configs(self, config: Config) -> bool:  # noqa: ARG002 - it is so in all configurations
+        """Say yes: a task's configuration names its files, and each file belongs to one task."""
+        return True
+
+    def exactly_once_support(self, config: Config) -> ExactlyOnceSupport:  # noqa: ARG002 - files can always be resumed
+        """Say yes."""
+        return ExactlyOnceSupport.SUPPORTED
+
+    def alter_offsets(
+        self,
+        config: Config,
+        offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]],
+    ) -> bool:
+        """Refuse offsets that a task could not start from."""
+        tables = table_format(FILE_SOURCE_CONFIG.parse(config)) is not None
+        check_offsets(offsets, TablePosition.of if tables else check_content_offset)
+        check_offsets(offsets, FileIdentity.in_offset)
+        return True

@@ -1,0 +1,194 @@
+"""Files as streams of their content in UTF-8: decompressed, and decoded from another encoding.
+
+gzip, bzip2, xz, zstd and lz4 are told by content and not by name.
+
+A file may have several members (gzip), streams (bzip2, xz) or frames (zstd, lz4): its content is all of theirs. It can
+be read from the begin of each part on (see `compressed_parts`).
+"""
+
+from __future__ import annotations
+
+import codecs
+import lzma
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import blake2b
+from io import FileIO
+from typing import Final, Self
+
+from fencepost.api.allowed_paths import AllowedPaths
+from fencepost.api.errors import DataError
+from fencepost.connectors.files.content.codecs.bzip2_blocks import Bzip2Blocks
+from fencepost.connectors.files.content.codecs.compressed_parts import BEGIN, READ_BYTES, GzipMembers, Parts, Place
+from fencepost.connectors.files.content.codecs.compression_frames import Frames
+from fencepost.connectors.files.content.codecs.foreign_content import HEAD_BYTES, UTF_8, check_text, may_become_foreign
+from fencepost.connectors.files.content.codecs.xz_blocks import XzBlocks
+from fencepost.connectors.files.content.ranges import open_file, unreadable
+from fencepost.connectors.files.stores.objects import read_at
+
+_HASHED_BYTES: Final = 4_096
+
+
+class Codec(StrEnum):
+    """A format of compressed files."""
+
+    GZIP = "gzip"
+    BZ2 = "bz2"
+    XZ = "xz"
+    ZSTD = "zstd"
+    LZ4 = "lz4"
+
+
+_MAGIC: Final = {
+    b"\x1f\x8b\x08": Codec.GZIP,
+    **{b"BZh%d%b" % (level, begin): Codec.BZ2 for level in range(1, 10) for begin in (b"1AY&SY", b"\x17rE8P\x90")},
+    b"\xfd7zXZ\x00": Codec.XZ,
+    b"\x28\xb5\x2f\xfd": Codec.ZSTD,
+    b"\x04\x22\x4d\x18": Codec.LZ4,
+}
+"""What files begin with. Of bzip2 with the begin of its first block or, if it is empty, of its end, because BZh alone may be a word."""
+
+
+_PARTS: Final[dict[Codec, Callable[[FileIO, Place], Parts]]] = {
+    Codec.GZIP: GzipMembers,
+    Codec.BZ2: Bzip2Blocks,
+    Codec.XZ: XzBlocks,
+    Codec.ZSTD: lambda file, begin: Frames(file, begin, Codec.ZSTD.value),
+    Codec.LZ4: lambda file, begin: Frames(file, begin, Codec.LZ4.value),
+}
+
+
+def codec_of(path: str, encoding: str, allowed: AllowedPaths) -> tuple[bool, Codec | None]:
+    """Return whether a file's first bytes tell if it is compressed, and how: None if it is not.
+
+    A file with too few bytes for that may be the begin of either. Raises DataError if it cannot be read, or is certainly no
+    text in the encoding.
+    """
+    with open_file(path, allowed) as file:
+        try:
+            head = file.read(HEAD_BYTES)
+        except OSError as error:
+            raise unreadable(path, error) from error
+    for magic, codec in _MAGIC.items():
+        if head.startswith(magic):
+            return True, codec
+    check_text(path, head, encoding)
+    return not may_become_foreign(head) and not any(magic.startswith(head) for magic in _MAGIC), None
+
+
+class TruncatedError(Exception):
+    """Compressed data ends in the middle. What is whole was read before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a file holds its content. `codec` is None for a file that is not compressed, `encoding` one of Python's."""
+
+    codec: Codec | None
+    encoding: str = UTF_8
+
+
+class ContentStream:
+    """The content of a file, read once from the begin of a part on. Use it as a context manager.
+
+    `position` is that of the part's content.
+    """
+
+    def __init__(self, path: str, form: Form, allowed: AllowedPaths, begin: Place = BEGIN, position: int = 0) -> None:
+        self._path = path
+        self._codec = form.codec
+        self._encoding = form.encoding
+        self._decoder = None if form.encoding == UTF_8 else codecs.getincrementaldecoder(form.encoding)()
+        self._decoded = b""
+        self._position = position
+        self._file = open_file(path, allowed)
+        self._parts = None if form.codec is None else _PARTS[form.codec](self._file, begin)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # A task is stopped by another thread than the one that reads.
+        with suppress(AttributeError):
+            self.close()
+
+    @property
+    def compressed_position(self) -> int:
+        """How many bytes of the file were read: the content up to here is in them."""
+        return self._file.tell()
+
+    @property
+    def identity(self) -> str:
+        """What an object is told by from others."""
+        return str(getattr(self._file, "identity", ""))
+
+    @property
+    def part(self) -> Place | None:
+        """The part that the bytes are of that were read last. None if their positions are not those of the content."""
+        return None if self._parts is None or self._decoder is not None else self._parts.begin
+
+    def fingerprint(self, place: Place) -> str:
+        """Return a hash of some of the bytes before a part. Raises DataError if they cannot be read."""
+        ends = min(place.byte, _HASHED_BYTES)
+        try:
+            before = [read_at(self._file, ends, at) for at in (0, place.byte - ends)]
+        except OSError as error:
+            raise unreadable(self._path, error) from error
+        return blake2b(b"".join(before), digest_size=8).hexdigest()
+
+    @property
+    def ends_within_character(self) -> bool:
+        """Whether the bytes that were read last do not make a character yet."""
+        return self._decoder is not None and bool(self._decoder.getstate()[0])
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes of the content, at most `size`, of one part; none at its end.
+
+        Raises TruncatedError at the end of a file in the middle of its data, and DataError for damaged data.
+        """
+        if self._decoder is None:
+            return self._read_decompressed(size)
+        while not self._decoded and (data := self._read_decompressed(READ_BYTES)):
+            try:
+                self._decoded = self._decoder.decode(data).encode()
+            except UnicodeError as error:
+                raise DataError(
+                    f"The file {self._path} is not in the encoding {self._encoding}, before its byte {self._position}: "
+                    f"{error}. Set the property encoding to the file's"
+                ) from error
+        data, self._decoded = self._decoded[:size], self._decoded[size:]
+        return data
+
+    def _read_decompressed(self, size: int) -> bytes:
+        size = min(size, READ_BYTES)
+        try:
+            data = self._file.read(size) if self._parts is None else self._parts.read1(size)
+        except EOFError as error:
+            raise TruncatedError from error
+        except (OSError, zlib.error, lzma.LZMAError) as error:
+            raise DataError(
+                f"The file {self._path} cannot be read ({self._codec or 'not compressed'}) after byte {self._position} of its "
+                f"content: {error}. Bring the right file, or remove this one; what came before is delivered"
+            ) from error
+        if self._position == 0 and self._codec is not None:
+            self._check_begin(data)
+        self._position += len(data)
+        return data
+
+    def _check_begin(self, data: bytes) -> None:
+        inside = next((codec for magic, codec in _MAGIC.items() if data.startswith(magic)), None)
+        if inside is not None:
+            raise DataError(
+                f"The file {self._path} is compressed twice, as {inside} in {self._codec}. Decompress it once"
+            )
+        check_text(self._path, data, self._encoding)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()

@@ -1,0 +1,156 @@
+"""The frames of zstd and lz4 files. A frame tells where it ends by the sizes of its blocks; pyarrow decompresses it.
+
+https://datatracker.ietf.org/doc/html/rfc8878#section-3
+https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from io import FileIO
+from typing import Any, Final, cast
+
+import pyarrow as pa
+
+from fencepost.connectors.files.content.codecs.compressed_parts import READ_BYTES, FileBytes, Parts, Place
+
+_MAGIC_BYTES: Final = 4
+_MAGIC: Final = {"zstd": 0xFD2FB528, "lz4": 0x184D2204}
+_SKIPPABLE: Final = range(0x184D2A50, 0x184D2A60)
+_LAST_SIZES: Final = (0, 2, 4, 8)
+_DICTIONARY_SIZES: Final = (0, 1, 2, 4)
+
+
+class _Frame:
+    """One frame, as a file for pyarrow. `pieces` are its bytes."""
+
+    closed = False
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._left = b""
+
+    def read(self, size: int) -> bytes:
+        # What ends within the frame is told by pyarrow.
+        with suppress(EOFError):
+            while not self._left and (piece := next(self._pieces, None)) is not None:
+                self._left = piece
+        data, self._left = self._left[:size], self._left[size:]
+        return data
+
+    def close(self) -> None:
+        """The file is closed by its owner."""
+
+
+class Frames(Parts):
+    """The frames of a file. `codec` is pyarrow's name."""
+
+    def __init__(self, file: FileIO, begin: Place, codec: str) -> None:
+        super().__init__(begin)
+        self._file = file
+        self._codec = codec
+        self._bytes = FileBytes(file, begin.byte)
+        self._stream: Any = None
+        self._read = 0
+        self._failure: EOFError | OSError | None = None
+
+    def read1(self, size: int) -> bytes:
+        """Return the next bytes of a frame."""
+        if self._failure is not None:
+            raise self._failure
+        while self._stream is not None or self._begins_next():
+            try:
+                data = cast("bytes", self._stream.read(size))
+            except OSError as error:
+                # After an error pyarrow returns memory that holds no content, so the stream is not read again.
+                self._failure = EOFError() if "Truncated" in str(error) else error
+                if data := self._read_before_error():
+                    return data
+                raise self._failure from None
+            if data:
+                self._read += len(data)
+                return data
+            self._stream = None
+        return b""
+
+    def _begins_next(self) -> bool:
+        """Open the next frame that is not to be skipped; False at the end of the file."""
+        while True:
+            begin = self._bytes.position
+            magic = self._bytes.take(_MAGIC_BYTES)
+            if not magic:
+                return False
+            number = int.from_bytes(magic, "little")
+            if number not in _SKIPPABLE:
+                break
+            self._skip(int.from_bytes(self._bytes.take_all(4), "little"))
+        if len(magic) < _MAGIC_BYTES:
+            raise EOFError
+        if number != _MAGIC[self._codec]:
+            raise OSError(f"no frame begins where one ends, but {magic!r}")
+        self.begin, self._read = Place(begin), 0
+        self._stream = self._opened(magic)
+        return True
+
+    def _skip(self, count: int) -> None:
+        while count:
+            count -= len(self._bytes.take_all(min(count, READ_BYTES)))
+
+    def _opened(self, magic: bytes) -> Any:
+        pieces = self._zstd(magic) if self._codec == "zstd" else self._lz4(magic)
+        return pa.CompressedInputStream(pa.PythonFile(_Frame(pieces), "r"), self._codec)
+
+    def _zstd(self, magic: bytes) -> Iterator[bytes]:
+        descriptor = yield from self._some(1, magic)
+        single = descriptor >> 5 & 1
+        size = _LAST_SIZES[descriptor >> 6] or single
+        yield from self._piece(1 - single + _DICTIONARY_SIZES[descriptor & 3] + size)
+        last = 0
+        while not last:
+            header = yield from self._some(3)
+            last, kind, size = header & 1, header >> 1 & 3, header >> 3
+            yield from self._piece(1 if kind == 1 else size)
+        if descriptor >> 2 & 1:
+            yield from self._piece(4)
+
+    def _lz4(self, magic: bytes) -> Iterator[bytes]:
+        flags = yield from self._some(1, magic)
+        # The maximum size of a block, the size of the content, the dictionary, and a checksum.
+        yield from self._piece(1 + (8 if flags & 8 else 0) + (4 if flags & 1 else 0) + 1)
+        while size := (yield from self._some(4)):
+            yield from self._piece((size & 0x7FFFFFFF) + (4 if flags & 16 else 0))
+        if flags & 4:
+            yield from self._piece(4)
+
+    def _some(self, count: int, before: bytes = b"") -> Any:
+        """Yield the next bytes, and return them as a number. A frame that ends before them has no more pieces."""
+        data = self._bytes.take(count)
+        yield before + data
+        if len(data) < count:
+            raise EOFError
+        return int.from_bytes(data, "little")
+
+    def _piece(self, count: int) -> Iterator[bytes]:
+        while count:
+            data = self._bytes.take(min(count, READ_BYTES))
+            yield data
+            if not data:
+                raise EOFError
+            count -= len(data)
+
+    def _read_before_error(self) -> bytes:
+        """Return what is whole before the end of a truncated frame, or before damage.
+
+        pyarrow drops what a call has decompressed before its error: so read again up to here, and then by the byte.
+        """
+        self._bytes = FileBytes(self._file, self.begin.byte)
+        self._stream = self._opened(self._bytes.take(_MAGIC_BYTES))
+        left = self._read
+        while left:
+            left -= len(self._stream.read(min(left, READ_BYTES)))
+        data = bytearray()
+        with suppress(OSError):
+            while byte := self._stream.read(1):
+                data += byte
+        return bytes(data)

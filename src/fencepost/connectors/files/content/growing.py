@@ -1,0 +1,286 @@
+"""A file that is read while it grows, and the part of it that was not returned yet."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from io import FileIO
+from typing import Any, Final, Protocol, TypeVar, cast
+
+from fencepost.api.allowed_paths import AllowedPaths
+from fencepost.api.errors import ConfigError, DataError
+from fencepost.api.record import SourceOffset, SourcePartition
+from fencepost.connectors.files.content.csv_quotes import Quoting
+from fencepost.connectors.files.content.identity import Stamp, stamp_of
+from fencepost.connectors.files.content.line_numbers import line_number
+from fencepost.connectors.files.content.open_ends import no_end_of_record, warn_of_open_end
+from fencepost.connectors.files.content.ranges import FileRange, last_line_end, open_file, split_lines, unreadable
+from fencepost.connectors.files.stores.objects import read_at
+
+FILENAME_FIELD: Final = "filename"
+POSITION_FIELD: Final = "position"
+
+DEFAULT_BATCH_BYTES: Final = 128 << 20
+"""The maximum size of one poll. Large enough for a Spark job's fixed cost not to matter, small enough to be written
+well within the default transaction.timeout.ms of a minute."""
+
+SPLIT_BYTES: Final = 8 << 20
+"""The amount that one Spark task reads at a time."""
+
+WAIT_SECONDS: Final = 1.0
+"""How long a poll waits for new data before it returns None."""
+
+LOOK_SECONDS: Final = 0.05
+"""The interval at which a waiting poll checks the file."""
+
+_LOG: Final = logging.getLogger(__name__)
+_Split = TypeVar("_Split")
+
+
+class Planner(Protocol):
+    """Finds the complete records at the start of a part of a file."""
+
+    def __call__(self, file: FileIO, part: FileRange, size: int) -> list[FileRange]:
+        """Return them as parts in order, each ending at the end of a record; none if no record is complete."""
+
+
+def plan_lines(file: FileIO, part: FileRange, size: int) -> list[FileRange]:
+    """Find the complete lines of a part, reading only around the cuts."""
+    end = last_line_end(file, part, size)
+    return split_lines(file, FileRange(part.path, part.start, end), SPLIT_BYTES)
+
+
+class _Followed:
+    """A file of `size` bytes, for a planner that is to take a return at the end for the end of a record: a byte follows."""
+
+    def __init__(self, file: FileIO, size: int) -> None:
+        self._file = file
+        self._size = size
+        self._position = 0
+
+    def seek(self, position: int) -> None:
+        self._position = position
+
+    def readinto(self, view: memoryview) -> int:
+        if self._position == self._size:
+            view[:1] = b"\0"
+            return 1
+        self._file.seek(self._position)
+        return self._file.readinto(view[: self._size - self._position])
+
+
+def plan_with_last_return(plan: Planner, file: FileIO, part: FileRange, size: int) -> list[FileRange]:
+    """Find the complete records of a part as `plan` does, and at the end of the file one that ends by a return alone.
+
+    If a line feed follows later, it belongs to the return: see `GrowingFile.advance`.
+    """
+    found = plan(file, part, size)
+    if found or part.end < size or read_at(file, 1, size - 1) != b"\r":
+        return found
+    return plan(cast("FileIO", _Followed(file, size)), part, size + 1)
+
+
+class Awaited:
+    """A file that may not exist yet."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._missing_was_logged = False
+
+    def is_missing(self, *, whole: bool = False) -> bool:
+        """Return whether there is no file at the path, and log it the first time.
+
+        `whole` means that nothing is waited for: raises DataError then.
+        """
+        if os.path.exists(self.path):  # noqa: PTH110 - called often: spares making a Path each time
+            return False
+        if whole:
+            raise DataError(
+                f"The file {self.path} does not exist, but was not read to its end: bring it back, or reset the connector's "
+                "offsets if it is not to be read"
+            )
+        if not self._missing_was_logged:
+            _LOG.warning("The file %s does not exist; waiting for it to be created", self.path)
+            self._missing_was_logged = True
+        return True
+
+
+class GrowingFile(Awaited):
+    """One file and the position up to which it was returned.
+
+    A file may only grow: one that is shorter than the position was truncated or replaced, and reading on would lose or
+    mix up records. If the file does not exist yet, a poll waits for it. `quoting` is what `plan` goes by.
+    """
+
+    def __init__(  # noqa: PLR0917 - as ContentFile
+        self,
+        path: str,
+        position: int,
+        plan: Planner,
+        batch_bytes: int,
+        allowed: AllowedPaths,
+        quoting: Quoting | None = None,
+    ) -> None:
+        super().__init__(path)
+        self._allowed = allowed
+        # The device and inode of the file that last passed the check of allowed paths.
+        self._found_allowed: tuple[int, int] | None = None
+        self.position = position
+        self._plan = plan
+        self._quoting = quoting
+        self._batch_bytes = batch_bytes
+        self.looked_at_size = -1
+        """The size at the last check of the file, -1 before the first."""
+        self.seen: Stamp | None = None
+        """What the last check of the file saw."""
+        self._known_size: int | None = None
+        self.exhausted = False
+        """Whether no complete record was left after the position at the last check of the file."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing at all was left after the position at the last check of the file."""
+        return self.position == self.looked_at_size
+
+    @property
+    def lag(self) -> int:
+        """The number of bytes left after the position at the last check of the file.
+
+        Raises DataError if it was not checked yet, and the check fails.
+        """
+        if self._known_size is None:
+            self._known_size = self.size() or 0
+        return max(0, self._known_size - self.position)
+
+    @property
+    def partition(self) -> dict[str, Any]:
+        """The file's source partition."""
+        return {FILENAME_FIELD: self.path}
+
+    @property
+    def offset(self) -> dict[str, Any]:
+        """The source offset of the position."""
+        return {POSITION_FIELD: self.position}
+
+    def size(self) -> int | None:
+        """Return the file's size in bytes, None if there is no file.
+
+        Raises DataError if it cannot be read, or is not allowed.
+        """
+        try:
+            status = self._status()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+        self.seen = stamp_of(status)
+        if status.st_size < self.position:
+            raise DataError(
+                f"The file {self.path} has {status.st_size} bytes, but was read up to byte {self.position}: it was "
+                "truncated or replaced. Bring the former file back, or reset the connector's offsets to read the "
+                "file that is there from its start"
+            )
+        return status.st_size
+
+    def _status(self) -> os.stat_result:
+        status = os.stat(self.path)  # noqa: PTH116 - called often: spares making a Path each time
+        if stat.S_ISDIR(status.st_mode):
+            raise DataError(f"{self.path} is a directory: name a file")
+        if self._allowed.restricted and (status.st_dev, status.st_ino) != self._found_allowed:
+            with open_file(self.path, self._allowed) as file:
+                status = os.fstat(file.fileno())
+            self._found_allowed = (status.st_dev, status.st_ino)
+        return status
+
+    def advance(self, *, whole: bool = False) -> list[FileRange]:
+        """Return the next complete records and move the position after them; nothing if there are none.
+
+        `whole` means that the file is complete, so that its end is the end of a record. A line feed after a record that ended
+        by a return is passed over.
+        """
+        size = self.size()
+        if size is None:
+            self.is_missing(whole=whole and not self.finished)
+            return []
+        unchanged = size == self.looked_at_size and self.exhausted
+        splits = [] if size == self.position or (unchanged and not whole) else self._next(size, whole=whole)
+        if splits:
+            self.position = splits[-1].end
+        self.looked_at_size = self._known_size = size
+        self.exhausted = not splits or self.position == size
+        return splits
+
+    def _next(self, size: int, *, whole: bool) -> list[FileRange]:
+        with open_file(self.path, self._allowed) as file:
+            if self.position and read_at(file, 2, self.position - 1) == b"\r\n":
+                # The record before ended by the return, which was the last byte then.
+                self.position += 1
+            part = FileRange(self.path, self.position, min(size, self.position + self._batch_bytes))
+            splits = self._plan(file, part, size) if part.size else []
+        if splits or not part.size or (part.end == size and not whole):
+            return splits
+        line, data = 1, b""
+        if self._quoting is not None:
+            line = line_number(self.path, part.start, self._allowed)
+            data = self._bytes_of(part)
+        if part.end == size:
+            warn_of_open_end(part, data, self._quoting, line)
+            return [part]
+        raise no_end_of_record(part, data, self._quoting, line)
+
+    def _bytes_of(self, part: FileRange) -> bytes:
+        with open_file(self.path, self._allowed) as file:
+            return read_at(file, part.size, part.start)
+
+
+def wait_for(look: Callable[[], Sequence[_Split]], stopping: threading.Event) -> Sequence[_Split]:
+    """Call `look` until it returns something, at most for WAIT_SECONDS or until `stopping` is set."""
+    for _ in range(round(WAIT_SECONDS / LOOK_SECONDS)):
+        if found := look():
+            return found
+        if stopping.wait(LOOK_SECONDS):
+            break
+    return ()
+
+
+def check_file(path: str, property_name: str, allowed: AllowedPaths) -> None:
+    """Raise ConfigError for the property unless the path that it names may be read."""
+    try:
+        allowed.check(path)
+    except ConfigError as error:
+        raise ConfigError(f"The property {property_name} is refused. {error}", name=property_name) from None
+
+
+def check_offsets(
+    offsets: Iterable[tuple[SourcePartition | None, SourceOffset | None]],
+    check: Callable[[str, SourceOffset], object] | None = None,
+) -> None:
+    """Raise DataError unless all of these are source partitions and offsets of files. A removal always is.
+
+    `check` raises it for an offset of a file; by default that must be a position in bytes.
+    """
+    for partition, offset in offsets:
+        if offset is None:
+            continue
+        if partition is None or set(partition) != {FILENAME_FIELD}:
+            raise DataError(f"The source partition {partition} is not of the form {{'{FILENAME_FIELD}': <path>}}")
+        (check or position_of)(str(partition[FILENAME_FIELD]), offset)
+
+
+def position_of(path: str, offset: Mapping[str, Any] | None) -> int:
+    """Return the position in a committed source offset of a file, 0 if there is none.
+
+    Raises DataError for an offset that no file source wrote.
+    """
+    if offset is None:
+        return 0
+    position = offset.get(POSITION_FIELD)
+    if isinstance(position, bool) or not isinstance(position, int) or position < 0:
+        raise DataError(
+            f"The offset {dict(offset)} of the file {path} is not of the form {{'{POSITION_FIELD}': <bytes>}} "
+            "with a whole number of at least 0: correct it, or reset the connector's offsets"
+        )
+    return position

@@ -1,0 +1,174 @@
+"""Which file it is: what tells a file that only grew from another one in its place, and finds it under a new name.
+
+    {"filename": path} -> {"position": ..., "identity": "{inode, modified, end, head, tail}"}
+
+`head` and `tail` are hashes of the first bytes and of those before byte `end`, up to which the file was known when the
+offset was made. A file may only grow, so both stay what they were.
+
+    same head and tail                      the file, whatever its inode: it may have been copied back
+    same head and tail, inode of the offset of a name that has another file now, or none      it was renamed
+    another head or tail                    it was replaced
+
+A new file may get the inode of a deleted one. If it also has the same bytes, it is still another one unless it is longer
+or was last changed at the same time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from io import FileIO
+from typing import Any, Final, Self
+
+from fencepost.api.allowed_paths import AllowedPaths
+from fencepost.api.errors import DataError
+from fencepost.connectors.files.content.ranges import open_file, unreadable
+from fencepost.connectors.files.stores.objects import is_object, read_at
+
+IDENTITY_FIELD: Final = "identity"
+
+SAMPLE_BYTES: Final = 1_024
+"""The bytes that a hash is of, at most."""
+
+Stamp = tuple[int, int, int]
+"""A file at a look: inode, time of the last change in nanoseconds since 1970, size in bytes."""
+
+
+def stamp_of(status: os.stat_result) -> Stamp:
+    """Return the stamp of a file's status."""
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+@dataclass(frozen=True, slots=True)
+class FileIdentity:
+    """A file up to byte `end`. `modified` is in nanoseconds since 1970."""
+
+    inode: int
+    modified: int
+    end: int
+    head: str
+    tail: str
+
+    @classmethod
+    def of(cls, file: FileIO, end: int) -> Self:
+        """Return the identity of an open file up to byte `end`. Raises OSError."""
+        status = os.fstat(file.fileno())
+        return cls(status.st_ino, status.st_mtime_ns, end, *_hashes(file, end))
+
+    @classmethod
+    def in_offset(cls, path: str, offset: Mapping[str, Any] | None) -> Self | None:
+        """Return the identity in a committed source offset, None if it has none. Raises DataError if it is not one."""
+        text = (offset or {}).get(IDENTITY_FIELD)
+        if text is None:
+            return None
+        try:
+            found = cls(**json.loads(text))
+        except (TypeError, ValueError):
+            found = None
+        if found is None or not found._is_valid():  # noqa: SLF001 - of this class
+            raise DataError(
+                f"The offset of the file {path} has the {IDENTITY_FIELD} {text!r}, which is not one: remove the field, so that "
+                "whatever file is there is read on from the position"
+            )
+        return found
+
+    def _is_valid(self) -> bool:
+        numbers = (self.inode, self.modified, self.end)
+        return all(type(number) is int for number in numbers) and self.end >= 0
+
+    def in_json(self) -> str:
+        """Return this as JSON, for an offset, whose values cannot be nested."""
+        return json.dumps(asdict(self))
+
+    def begins(self, file: FileIO) -> bool:
+        """Return whether an open file has the bytes of this one up to `end`, as far as samples tell. Raises OSError."""
+        return _hashes(file, self.end) == (self.head, self.tail)
+
+    def is_in(self, file: FileIO) -> bool:
+        """Return whether an open file is this one, whose inode may be another one on another machine. Raises OSError."""
+        return os.fstat(file.fileno()).st_ino == self.inode or self.begins(file)
+
+    def is_at(self, path: str, allowed: AllowedPaths) -> bool:
+        """Return whether the file at a path is this one. Raises DataError if it cannot be read."""
+        try:
+            with open_file(path, allowed) as file:
+                inode, modified, size = stamp_of(os.fstat(file.fileno()))
+                same = inode == self.inode and (size > self.end or (size == self.end and modified == self.modified))
+                return same and self.begins(file)
+        except DataError:
+            if inode_at(path) is None:
+                # Renamed or deleted since.
+                return False
+            raise
+        except OSError as error:
+            raise unreadable(path, error) from error
+
+
+def _hashes(file: FileIO, end: int) -> tuple[str, str]:
+    size = min(SAMPLE_BYTES, end)
+    samples = (read_at(file, size, 0), read_at(file, size, end - size))
+    head, tail = (blake2b(sample, digest_size=8).hexdigest() for sample in samples)
+    return head, tail
+
+
+def inode_at(path: str) -> int | None:
+    """Return the inode of the file at a path, None if there is none or it is an object."""
+    try:
+        return None if is_object(path) else os.stat(path).st_ino  # noqa: PTH116 - spares making a Path for each file
+    except OSError:
+        return None
+
+
+class FileTrack:
+    """Follows which file is at a path. `identity` is that of the file up to what was returned, None before that."""
+
+    def __init__(self, path: str, identity: FileIdentity | None, allowed: AllowedPaths) -> None:
+        self.path = path
+        self.identity = identity
+        self._allowed = allowed
+        self.seen: Stamp | None = None
+        """The last look at which it was the file."""
+
+    @property
+    def offset(self) -> dict[str, Any]:
+        """The field of the source offset."""
+        return {IDENTITY_FIELD: self.identity.in_json()} if self.identity is not None else {}
+
+    @property
+    def was_moved(self) -> bool:
+        """Whether the path has another file than that of the identity, or none."""
+        return self.identity is not None and inode_at(self.path) != self.identity.inode
+
+    def follow(self, seen: Stamp | None, end: int | None) -> None:
+        """Check the file that a look saw, and if there is an `end`, take its identity up to there.
+
+        Raises DataError if it is another one.
+        """
+        if seen is None or (seen == self.seen and end is None):
+            return
+        try:
+            with open_file(self.path, self._allowed) as file:
+                if self.identity is not None and not self.identity.begins(file):
+                    raise self._replaced()
+                if end is not None:
+                    self._take(FileIdentity.of(file, end), seen)
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+        self.seen = seen
+
+    def _take(self, found: FileIdentity, seen: Stamp) -> None:
+        if found.inode != seen[0]:
+            # It was replaced between the look and now, so nobody knows which one was read.
+            raise self._replaced()
+        self.identity = found
+
+    def _replaced(self) -> DataError:
+        end = self.identity.end if self.identity is not None else 0
+        return DataError(
+            f"The file {self.path} was replaced by another one after it was read up to byte {end}. Give new content a new "
+            "name. Bring the former file back, or reset the connector's offsets to read the file that is there from its "
+            f"start. To have it read on from the position, remove {IDENTITY_FIELD} from its offset"
+        )

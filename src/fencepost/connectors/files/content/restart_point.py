@@ -1,0 +1,99 @@
+"""Restart points of compressed files: where a part begins that can be decompressed without what is before it.
+
+The last one before the position is in the source offset: `{"position": ..., "restart": "{...}"}`. A start from there
+checks that the file is the same by a hash of what is before the part, and goes on from it; the decompressor compares the
+part's checksum. An offset without one, or of a position before it, is read from the begin of the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Self
+
+from fencepost.api.allowed_paths import AllowedPaths
+from fencepost.api.errors import DataError
+from fencepost.connectors.files.content.codecs.compressed_parts import Place
+from fencepost.connectors.files.content.codecs.compression import ContentStream, Form
+from fencepost.connectors.files.content.codecs.foreign_content import UTF_8
+from fencepost.connectors.files.content.growing import position_of
+from fencepost.connectors.files.content.identity import IDENTITY_FIELD
+
+RESTART_FIELD: Final = "restart"
+
+
+@dataclass(frozen=True, slots=True)
+class RestartPoint:
+    """A part, the position of its content in that of the file, and the number of the line that is there.
+
+    `fingerprint` is a hash of bytes of the file before the part.
+    """
+
+    place: Place
+    position: int
+    line: int
+    fingerprint: str
+
+    @classmethod
+    def of(cls, path: str, offset: Mapping[str, Any] | None) -> Self | None:
+        """Return the point in a committed source offset, None if it has none. Raises DataError if it is not one."""
+        text = (offset or {}).get(RESTART_FIELD)
+        if text is None:
+            return None
+        try:
+            fields = json.loads(text)
+            point = cls(Place(**fields.pop("place")), **fields)
+            bytes.fromhex(point.place.header)
+        except (TypeError, ValueError, AttributeError, KeyError):
+            point = None
+        if point is None or not point._is_valid():  # noqa: SLF001 - of this class
+            raise DataError(
+                f"The offset of the file {path} has the restart point {text!r}, which is not one: remove the field "
+                f"{RESTART_FIELD}, so that the file is read from its begin up to the position"
+            )
+        return point
+
+    def _is_valid(self) -> bool:
+        numbers = (self.place.byte, self.place.bit, self.place.check, self.position, self.line)
+        return all(type(number) is int and number >= 0 for number in numbers) and isinstance(self.fingerprint, str)
+
+    def in_offset(self) -> dict[str, str]:
+        """Return this as a field of a source offset, whose values cannot be nested."""
+        return {RESTART_FIELD: json.dumps(asdict(self))}
+
+
+def check_content_offset(path: str, offset: Mapping[str, Any]) -> None:
+    """Raise DataError unless this is a source offset of a file of text, compressed or not."""
+    position_of(path, offset)
+    RestartPoint.of(path, offset)
+
+
+def usable(point: RestartPoint | None, position: int, form: Form) -> RestartPoint | None:
+    """Return the point if a file of this form can be read from it on up to a position."""
+    compressed = form.codec is not None and form.encoding == UTF_8
+    return point if point is not None and compressed and point.position <= position else None
+
+
+def opened(path: str, form: Form, allowed: AllowedPaths, point: RestartPoint | None) -> ContentStream:
+    """Open a file at a restart point, or at its begin.
+
+    Raises DataError if what is before the point is not what it was.
+    """
+    if point is None:
+        return ContentStream(path, form, allowed)
+    stream = ContentStream(path, form, allowed, point.place, point.position)
+    if stream.fingerprint(point.place) != point.fingerprint:
+        stream.close()
+        raise replaced(path, point)
+    return stream
+
+
+def replaced(path: str, point: RestartPoint) -> DataError:
+    """Return the error for a file that is not the one of a restart point."""
+    return DataError(
+        f"The file {path} was replaced by another one, or truncated, after it was read up to byte {point.position} of its "
+        "content. Give new content a new name. Bring the former file back, or reset the connector's offsets to read the "
+        f"file that is there from its start. If it is the same content, compressed again, remove {RESTART_FIELD} and "
+        f"{IDENTITY_FIELD} from its offset"
+    )

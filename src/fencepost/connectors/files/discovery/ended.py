@@ -1,0 +1,108 @@
+"""What becomes of files that were read to their end: they are left, deleted or moved, never before the commit.
+
+    read to the end --(has settled)--> offset {"position": ..., "ended": mark} --(commit)--> deleted or moved
+                                                    |
+                                                    +-- a crash before that: the next start finds the mark, and goes on
+
+The mark tells the file from one that takes its name later: inode, time of the last change, size, and a hash of the first
+bytes. A file of that name with another mark is a new one, and read from its start; one that only grew was not complete,
+which is an error, because its first part is delivered and would be gone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+
+from fencepost.api.allowed_paths import AllowedPaths
+from fencepost.api.errors import DataError
+from fencepost.connectors.files.content.ranges import open_file, unreadable
+
+ENDED_FIELD: Final = "ended"
+_HEAD_BYTES: Final = 4_096
+
+
+class AfterEnd(StrEnum):
+    """The values of the property `files.after.end`."""
+
+    LEAVE = "leave"
+    DELETE = "delete"
+    MOVE = "move"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Which file it is, and in which state. `modified` is in nanoseconds since 1970, `head` a hash."""
+
+    inode: int
+    modified: int
+    size: int
+    head: str
+
+    @classmethod
+    def of(cls, path: str, allowed: AllowedPaths, head_bytes: int = _HEAD_BYTES) -> Mark | None:
+        """Return the mark of the file at a path, None if there is none. Raises DataError if it cannot be read."""
+        if not os.path.exists(path):  # noqa: PTH110 - as the other functions on paths here
+            return None
+        with open_file(path, allowed) as file:
+            status = os.fstat(file.fileno())
+            try:
+                head = file.read(head_bytes)
+            except OSError as error:
+                raise unreadable(path, error) from error
+        return cls(status.st_ino, status.st_mtime_ns, status.st_size, blake2b(head, digest_size=8).hexdigest())
+
+    @classmethod
+    def in_offset(cls, offset: Mapping[str, Any] | None) -> Mark | None:
+        """Return the mark in a committed source offset, None if its file was not at its end."""
+        text = (offset or {}).get(ENDED_FIELD)
+        return None if text is None else cls(**json.loads(text))
+
+    def in_json(self) -> str:
+        """Return this as JSON, for an offset, whose values cannot be nested."""
+        return json.dumps(asdict(self))
+
+    def is_at(self, path: str, allowed: AllowedPaths) -> bool:
+        """Return whether the file is still at its path; False if there is none, or a new one.
+
+        Raises DataError if it is, but has grown.
+        """
+        found = Mark.of(path, allowed, min(_HEAD_BYTES, self.size))
+        if found is None or found == self:
+            return found is not None
+        if found.size > self.size and found.head == self.head:
+            raise DataError(
+                f"The file {path} has grown after it was read to its end, as files.after.end was to take it away: let "
+                "writers put whole files there, or set files.settle.ms higher. It is left alone. To have it read from "
+                "its start, remove its offset; to have the rest read, set its offset to "
+                f'{{"position": {self.size}}} if it is not compressed'
+            )
+        return False
+
+
+def take_away(path: str, after_end: AfterEnd, folder: str | None) -> None:
+    """Delete a file, or move it to a folder, under a name that is free there. Raises DataError if that fails."""
+    try:
+        if after_end is AfterEnd.DELETE or folder is None:
+            os.unlink(path)  # noqa: PTH108 - as the other functions on paths here
+        else:
+            shutil.move(path, _free_name(Path(folder), Path(path).name))
+    except OSError as error:
+        raise DataError(
+            f"The file {path} was read to its end, but cannot be {'moved' if folder else 'deleted'}: {error}. Give the "
+            "worker's operating system user the right to, or set files.after.end=leave"
+        ) from error
+
+
+def _free_name(folder: Path, name: str) -> Path:
+    number = 0
+    while (target := folder / (f"{name}.{number}" if number else name)).exists():
+        number += 1
+    return target

@@ -1,0 +1,123 @@
+"""Renamed files go on where they were: their new names adopt the source offsets of the former ones.
+
+    connector    finds the identity of a file in the offset of another name, and gives both names to one task
+    task         reads both offsets when no other task can commit them any more, and commits before anything else
+                     the file's   <- the furthest offset of the file
+                     the former   <- none: another file of that name is read from its start (log rotation)
+
+The offset of a file that was to be taken away is that of a file of the same state alone: if it was deleted, another one
+may have its inode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fencepost.api.allowed_paths import AllowedPaths
+from fencepost.api.record import SourceOffset, SourcePartition
+from fencepost.connectors.files.content.growing import FILENAME_FIELD, POSITION_FIELD
+from fencepost.connectors.files.content.identity import FileIdentity, inode_at
+from fencepost.connectors.files.discovery.ended import ENDED_FIELD, Mark
+from fencepost.connectors.files.formats.tables.table_file import GROUP_FIELD, ROW_FIELD
+
+_PROGRESS_FIELDS: Final = (POSITION_FIELD, GROUP_FIELD, ROW_FIELD)
+
+
+def former_names(
+    files: Iterable[str],
+    offsets: Iterable[tuple[SourcePartition | None, SourceOffset]],
+    allowed: AllowedPaths,
+) -> dict[str, list[str]]:
+    """Return the former names of each file that was renamed, by the identities in a connector's committed offsets.
+
+    Raises DataError for an offset that no file source wrote, and for a renamed file that cannot be read.
+    """
+    known: dict[int, list[tuple[str, SourceOffset]]] = {}
+    for partition, offset in offsets:
+        path = str((partition or {}).get(FILENAME_FIELD))
+        if (identity := FileIdentity.in_offset(path, offset)) is not None:
+            known.setdefault(identity.inode, []).append((path, offset))
+    found: dict[str, list[str]] = {}
+    for file in files if known else ():
+        inode = inode_at(file)
+        candidates = known.get(inode, []) if inode is not None else []
+        for path, offset in candidates:
+            # A name that still has the file is a link to it.
+            if path != file and inode_at(path) != inode and _is_at(offset, path, file, allowed):
+                found.setdefault(file, []).append(path)
+    return found
+
+
+def together(files: Sequence[str], formers: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Return the files that one task must have, by a name that stays the same as long as they are joined."""
+    joined: dict[str, list[str]] = {file: [file] for file in files}
+    for file in files:
+        for former in formers.get(file, ()):
+            if former in joined and joined[former] is not joined[file]:
+                joined[former] += joined[file]
+                for member in joined[file]:
+                    joined[member] = joined[former]
+    return {members[0]: [file for file in files if file in members] for members in joined.values()}
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """Where files start: their offsets, None for the start. `changed` are the offsets to commit first.
+
+    `abandoned` are names whose file has another name now.
+    """
+
+    offsets: dict[str, SourceOffset | None]
+    changed: list[tuple[SourcePartition, SourceOffset | None]]
+    abandoned: frozenset[str]
+
+
+def resume(
+    files: Sequence[str],
+    formers: Mapping[str, Sequence[str]],
+    committed: Mapping[str, SourceOffset | None],
+    allowed: AllowedPaths,
+) -> Resumed:
+    """Decide where files start, by the committed offsets of their names and of the former ones.
+
+    Raises DataError for an offset that no file source wrote, and for a renamed file that cannot be read.
+    """
+    identities = {path: FileIdentity.in_offset(path, offset) for path, offset in committed.items()}
+    offsets = {file: committed.get(file) for file in files}
+    adopted: dict[str, SourceOffset] = {}
+    abandoned: set[str] = set()
+    for file in files:
+        inode = inode_at(file)
+        moved = [former for former in formers.get(file, ()) if _is_at(committed.get(former), former, file, allowed)]
+        abandoned.update(moved)
+        names = [file, *moved] if _has(identities.get(file), inode) else moved
+        if moved:
+            best = max(names, key=lambda name: _progress(identities[name], committed[name]))
+            if best != file:
+                adopted[file] = {name: v for name, v in (committed[best] or {}).items() if name != ENDED_FIELD}
+    for name in abandoned & offsets.keys():
+        offsets[name] = None
+    offsets |= adopted
+    changed = dict.fromkeys(sorted(abandoned)) | adopted
+    return Resumed(
+        offsets, [({FILENAME_FIELD: name}, offset) for name, offset in changed.items()], frozenset(abandoned)
+    )
+
+
+def _is_at(offset: SourceOffset | None, name: str, file: str, allowed: AllowedPaths) -> bool:
+    """Return whether a file is that of the offset of another name."""
+    identity, mark = FileIdentity.in_offset(name, offset), Mark.in_offset(offset)
+    if identity is None or not identity.is_at(file, allowed):
+        return False
+    return mark is None or mark == Mark.of(file, allowed)
+
+
+def _has(identity: FileIdentity | None, inode: int | None) -> bool:
+    return identity is not None and identity.inode == inode
+
+
+def _progress(identity: FileIdentity | None, offset: Mapping[str, Any] | None) -> tuple[int, ...]:
+    numbers = (offset or {}).get
+    return (identity.end if identity is not None else 0, *(int(numbers(field) or 0) for field in _PROGRESS_FIELDS))

@@ -1,0 +1,180 @@
+"""The base class of the readers of typed rows: from blocks of a file to records, with errors that name the row."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql.types import StructField, StructType
+
+from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
+from fencepost.api.errors import DataError
+from fencepost.api.record import RefusedRow
+from fencepost.connectors.files.content.compressed import line_at, open_range
+from fencepost.connectors.files.content.csv_quotes import Quoting
+from fencepost.connectors.files.content.ranges import Block, FileRange, read_blocks
+from fencepost.connectors.rows.record_mapping import RecordColumns
+from fencepost.connectors.rows.row_types import MisfitError, arrow_type
+
+
+@dataclass(frozen=True)
+class RowReader:
+    """A TolerantReader of typed rows. Its splits are FileRanges that end where a record does.
+
+    `columns` are the rows' columns in the order of the value's fields, `record` says which of them make what of the
+    record. `allowed` restricts which files are read.
+
+    NOT NULL is checked for columns, not for the fields inside them.
+    """
+
+    columns: StructType
+    record: RecordColumns = RecordColumns()  # noqa: RUF009 - it is immutable
+    allowed: AllowedPaths = ANYWHERE
+
+    @property
+    def quoting(self) -> Quoting | None:
+        """How a line end may be part of a record."""
+        return None
+
+    @property
+    def schema(self) -> str:
+        """A struct `value`, and the columns that `record` makes."""
+        return self.record.ddl(self.columns)
+
+    def read(self, split: FileRange) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a part of a file.
+
+        Raises DataError with the file, line and column of a value that does not fit.
+        """
+        with open_range(split, self.allowed) as file:
+            for block in read_blocks(file, split, quoting=self.quoting, finished=True):
+                yield self._records(split, self.without_header(block))
+
+    def read_tolerant(self, split: FileRange) -> Iterator[pa.RecordBatch | list[RefusedRow]]:
+        """Yield the rows of a part of a file, and the records of it that are not rows, with file, position and line."""
+        with open_range(split, self.allowed) as file:
+            for block in read_blocks(file, split, quoting=self.quoting, finished=True):
+                batch, refused = self._sorted(split, self.without_header(block))
+                if refused:
+                    yield refused
+                yield batch
+
+    def without_header(self, block: Block) -> Block:
+        """Return the block without records that are not rows."""
+        return block
+
+    @abstractmethod
+    def parse(self, block: Block, columns: Sequence[StructField]) -> list[pa.Array]:
+        """Return the rows' values in some of the columns.
+
+        Raises MisfitError or pyarrow.ArrowInvalid if a row does not fit. Must not keep memory of the block.
+        """
+
+    @abstractmethod
+    def explain(self, record: bytes, error: Exception, line: int) -> str:
+        """Describe what is wrong with a record that does not fit, beginning with the column if it is one column.
+
+        `error` is what reading the record alone raised, `line` the number of the line that it begins on.
+        """
+
+    def _records(self, split: FileRange, block: Block) -> pa.RecordBatch:
+        try:
+            return self._of(block)
+        except (MisfitError, pa.ArrowInvalid):
+            raise self._misfit(split, block) from None
+
+    def _sorted(self, split: FileRange, block: Block) -> tuple[pa.RecordBatch, list[RefusedRow]]:
+        good: list[pa.RecordBatch] = []
+        refused: list[RefusedRow] = []
+        for first, _, found in self._passing(block, 0, len(block.ends)):
+            if isinstance(found, Exception):
+                refused.append(self._refused(split, block, first, found))
+            else:
+                good.append(found)
+        if len(good) == 1:
+            return good[0], refused
+        joined = pa.Table.from_batches(good, good[0].schema if good else self._no_rows().schema)
+        return next(iter(joined.combine_chunks().to_batches()), self._no_rows()), refused
+
+    def _passing(
+        self, block: Block, first: int, last: int, *, known: bool = False
+    ) -> Iterator[tuple[int, int, pa.RecordBatch | Exception]]:
+        """Yield ranges of a block's records, in order, as rows; or one record that is no row, with its error.
+
+        `known` says that some of the records are not.
+        """
+        if not known or last - first == 1:
+            try:
+                rows = self._of(some_records(block, first, last))
+            except (MisfitError, pa.ArrowInvalid) as error:
+                if last - first == 1:
+                    yield first, last, error
+                    return
+            else:
+                yield first, last, rows
+                return
+        middle = (first + last) // 2
+        left_passed = False
+        for part in self._passing(block, first, middle):
+            left_passed = part[1] - part[0] == middle - first and not isinstance(part[2], Exception)
+            yield part
+        yield from self._passing(block, middle, last, known=left_passed)
+
+    def _refused(self, split: FileRange, block: Block, index: int, error: Exception) -> RefusedRow:
+        start, end = int(block.starts[index]), int(block.ends[index])
+        raw = bytes(block.data[start:end])
+        line = line_at(split, block.offset + start, self.allowed)
+        place = {"file": split.path, "position": str(block.offset + start), "line": str(line)}
+        return RefusedRow(raw, self.explain(raw, error, line), place)
+
+    def _no_rows(self) -> pa.RecordBatch:
+        columns = [pa.array([], arrow_type(field.dataType)) for field in self.columns.fields]
+        return self.record.records(self.columns, columns)
+
+    def _of(self, block: Block) -> pa.RecordBatch:
+        arrays = self.parse(block, self.columns.fields)
+        for field, array in zip(self.columns.fields, arrays, strict=True):
+            if not field.nullable and array.null_count:
+                raise MisfitError
+        return self.record.records(self.columns, arrays)
+
+    def fits(self, block: Block) -> bool:
+        """Return whether all records of a block are rows of the schema."""
+        try:
+            self._of(block)
+        except (MisfitError, pa.ArrowInvalid):
+            return False
+        return True
+
+    def _misfit(self, split: FileRange, block: Block) -> DataError:
+        parts = self._passing(block, 0, len(block.ends))
+        index, error = next((part[0], part[2]) for part in parts if isinstance(part[2], Exception))
+        start, end = int(block.starts[index]), int(block.ends[index])
+        line = line_at(split, block.offset + start, self.allowed)
+        problem = self.explain(bytes(block.data[start:end]), error, line)
+        return DataError(
+            f"The file {split.path}, line {line}, does not fit the schema: {problem}. Correct the file or the property schema, "
+            "or skip such rows with errors.tolerance=all; nothing of this batch was written"
+        )
+
+
+def some_records(block: Block, first: int, last: int) -> Block:
+    """Return a block's records from `first` up to `last`, at least one unless the block has none."""
+    if first == last:
+        return block
+    starts, ends = block.starts[first:last], block.ends[first:last]
+    return replace(block, starts=starts, ends=ends, length=int(ends[-1]))
+
+
+def contents(block: Block) -> pa.BufferReader:
+    """Return a block's records as a file for pyarrow's parsers."""
+    begin = int(block.starts[0]) if len(block.starts) else block.length
+    return pa.BufferReader(pa.py_buffer(memoryview(block.data)[begin : block.length]))
+
+
+def shown(value: object, limit: int = 60) -> str:
+    """Return a value as text for a message, shortened if it is long."""
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[:limit]}..."

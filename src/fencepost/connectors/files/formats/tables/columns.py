@@ -1,0 +1,171 @@
+"""The Spark types of the columns of files in Arrow types, and the values in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+from pyspark.sql import types as t
+
+from fencepost.api.errors import DataError
+from fencepost.connectors.rows.row_types import MisfitError, arrow_type
+
+_MOST_DIGITS: Final = 38
+_MOST_OF_256_BITS: Final = 76
+
+_SIMPLE: Final[tuple[tuple[Callable[[Any], bool], t.DataType], ...]] = (
+    (pt.is_boolean, t.BooleanType()),
+    (pt.is_int8, t.ByteType()),
+    (lambda kind: pt.is_int16(kind) or pt.is_uint8(kind), t.ShortType()),
+    (lambda kind: pt.is_int32(kind) or pt.is_uint16(kind), t.IntegerType()),
+    (lambda kind: pt.is_int64(kind) or pt.is_uint32(kind), t.LongType()),
+    (pt.is_uint64, t.DecimalType(20, 0)),
+    (lambda kind: pt.is_float16(kind) or pt.is_float32(kind), t.FloatType()),
+    (pt.is_float64, t.DoubleType()),
+    (lambda kind: pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind), t.StringType()),
+    (lambda kind: pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_binary_view(kind), t.BinaryType()),
+    (pt.is_fixed_size_binary, t.BinaryType()),
+    (pt.is_date, t.DateType()),
+    # A column that is null in all rows.
+    (pt.is_null, t.StringType()),
+)
+
+
+def spark_columns(path: str, schema: pa.Schema) -> t.StructType:
+    """Return a file's columns. Raises DataError that names the column for a type without a form, a name twice, or none."""
+    if "" in schema.names:
+        raise DataError(
+            f"The column number {schema.names.index('') + 1} of the file {path} has no name: give each column a name of its own"
+        )
+    for name in schema.names:
+        if schema.names.count(name) > 1:
+            raise DataError(f"The file {path} has the column {name} twice: give each column a name of its own")
+    try:
+        return t.StructType(
+            [t.StructField(field.name, _spark(field.type, field.name), field.nullable) for field in schema]
+        )
+    except _UnsupportedError as error:
+        raise DataError(
+            f"The column {error.args[1]} of the file {path} is of the type {error.args[0]}, which has no form in Kafka "
+            "Connect's data: write the file without it, or in another type"
+        ) from None
+
+
+def cast_columns(batch: pa.RecordBatch, columns: t.StructType) -> list[pa.Array]:
+    """Return the values in the types of the columns. What is finer than a microsecond is cut off.
+
+    Raises MisfitError, with the column, for a value that does not fit.
+    """
+    return [_cast(array, field) for field, array in zip(columns.fields, batch.columns, strict=True)]
+
+
+def _cast(array: pa.Array, field: t.StructField) -> pa.Array:
+    values, kind = _storage(array), arrow_type(field.dataType)
+    try:
+        if _has(values.type, _is_nanoseconds):
+            values = _microseconds(values)
+        if _has(values.type, _is_unchecked):
+            # A cast to the same type checks nothing, and readers neither check UTF-8 nor the digits of decimals.
+            values = values.cast(_unchecked(values.type))
+        return values.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise MisfitError(f"column {field.name}: {error}") from None
+
+
+def _microseconds(array: pa.Array) -> pa.Array:
+    """Return values with microseconds in place of nanoseconds, rounded down also before 1970."""
+    kind = array.type
+    if _is_nanoseconds(kind):
+        return _floored(array.cast(pa.timestamp("ns")).view(pa.int64())).view(pa.timestamp("us", kind.tz))
+    if not _has(kind, _is_nanoseconds):
+        return array
+    if pt.is_struct(kind):
+        fields = [_microseconds(inner) for inner in array.flatten()]
+        return pa.StructArray.from_arrays(fields, names=[field.name for field in kind], mask=array.is_null())
+    lists = _as_lists(array) if pt.is_map(kind) else array
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
+    ends, null = pa.array(np.append(0, np.cumsum(lengths)), pa.int32()), array.is_null()
+    if pt.is_map(kind):
+        keys, items = lists.flatten().flatten()
+        return pa.MapArray.from_arrays(ends, _microseconds(keys), _microseconds(items), mask=null)
+    return pa.ListArray.from_arrays(ends, _microseconds(lists.flatten()), mask=null)
+
+
+def _floored(nanoseconds: pa.Array) -> pa.Array:
+    # Arrow's floor_temporal wraps around at the first nanoseconds.
+    towards_zero = pc.divide(nanoseconds, 1_000)
+    return pc.subtract(towards_zero, pc.greater(pc.multiply(towards_zero, 1_000), nanoseconds).cast(pa.int64()))
+
+
+def _as_lists(maps: pa.Array) -> pa.Array:
+    entries = pa.StructArray.from_arrays([maps.keys, maps.items], names=["key", "value"])
+    buffers = maps.buffers()[:2]
+    return pa.Array.from_buffers(pa.list_(entries.type), len(maps), buffers, offset=maps.offset, children=[entries])
+
+
+def _is_unchecked(kind: pa.DataType) -> bool:
+    return bool(pt.is_decimal(kind) or pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind))
+
+
+def _unchecked(kind: pa.DataType) -> pa.DataType:
+    """Return a type that holds more than texts and decimals do, of which a cast to the type itself checks them."""
+    if pt.is_decimal(kind):
+        return pa.decimal256(_MOST_OF_256_BITS, kind.scale)
+    if pt.is_struct(kind):
+        return pa.struct([field.with_type(_unchecked(field.type)) for field in kind])
+    if pt.is_map(kind):
+        return pa.map_(
+            kind.key_field.with_type(_unchecked(kind.key_type)), kind.item_field.with_type(_unchecked(kind.item_type))
+        )
+    if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
+        return pa.list_(kind.value_field.with_type(_unchecked(kind.value_type)))
+    return pa.binary() if _is_unchecked(kind) else kind
+
+
+class _UnsupportedError(Exception):
+    """A type, and the place of its column."""
+
+
+def _spark(kind: pa.DataType, place: str) -> t.DataType:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _spark(kind.storage_type, place)
+    if pt.is_dictionary(kind):
+        return _spark(kind.value_type, place)
+    return _simple(kind) or _nested(kind, place)
+
+
+def _simple(kind: pa.DataType) -> t.DataType | None:
+    for matches, simple in _SIMPLE:
+        if matches(kind):
+            return simple
+    if pt.is_timestamp(kind):
+        return t.TimestampType() if kind.tz else t.TimestampNTZType()
+    if pt.is_decimal(kind) and kind.precision <= _MOST_DIGITS and 0 <= kind.scale <= kind.precision:
+        return t.DecimalType(kind.precision, kind.scale)
+    return None
+
+
+def _nested(kind: pa.DataType, place: str) -> t.DataType:
+    if pt.is_struct(kind) and kind.num_fields:
+        return t.StructType([t.StructField(field.name, _spark(field.type, f"{place}.{field.name}")) for field in kind])
+    if pt.is_map(kind):
+        return t.MapType(_spark(kind.key_type, f"{place}[key]"), _spark(kind.item_type, f"{place}[value]"))
+    if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
+        return t.ArrayType(_spark(kind.value_type, f"{place}[]"))
+    raise _UnsupportedError(str(kind), place)
+
+
+def _storage(array: pa.Array) -> pa.Array:
+    return array.storage if isinstance(array, pa.ExtensionArray) else array
+
+
+def _has(kind: pa.DataType, found: Callable[[pa.DataType], bool]) -> bool:
+    return found(kind) or any(_has(kind.field(number).type, found) for number in range(kind.num_fields))
+
+
+def _is_nanoseconds(kind: pa.DataType) -> bool:
+    return bool(pt.is_timestamp(kind) and kind.unit == "ns")

@@ -1,0 +1,72 @@
+"""Parquet files. https://parquet.apache.org/docs/file-format/."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import FileIO
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from fencepost.connectors.files.formats.tables.table import (
+    BATCH_BYTES,
+    Group,
+    IncompleteTableError,
+    Table,
+    identity_of_tail,
+)
+
+_MOST_ROWS: Final = 1 << 16
+
+
+class ParquetTable(Table):
+    """A Parquet file. A group is a row group; its size is that of its values before they were compressed.
+
+    Raises IncompleteTableError for a file without a footer.
+    """
+
+    def __init__(self, path: str, file: FileIO) -> None:
+        super().__init__(path, file)
+        try:
+            # Old writers' INT96 may be a time that nanoseconds cannot hold.
+            self._table = parquet.ParquetFile(file, coerce_int96_timestamp_unit="us")
+        except pa.ArrowInvalid as error:
+            raise IncompleteTableError(str(error)) from error
+        except (OSError, pa.ArrowException) as error:
+            raise self._damaged(error) from error
+        self._metadata = self._table.metadata
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        return self._table.schema_arrow
+
+    @property
+    def identity(self) -> str:
+        """A hash of the footer."""
+        return identity_of_tail(self._file, self._metadata.serialized_size + 8)
+
+    @property
+    def first_key(self) -> int:
+        """0."""
+        return 0
+
+    def groups(self, key: int) -> Iterator[Group]:
+        """Yield the row groups."""
+        if not 0 <= key <= self._metadata.num_row_groups:
+            raise self._no_group(key)
+        for number in range(key, self._metadata.num_row_groups):
+            group = self._metadata.row_group(number)
+            yield Group(number, number + 1, group.num_rows, group.total_byte_size)
+
+    def batches(self, key: int, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in batches of about a MiB."""
+        del rows
+        for group in self.groups(key):
+            together = max(1, min(_MOST_ROWS, BATCH_BYTES * group.rows // max(1, group.size)))
+            yield from self._table.iter_batches(batch_size=together, row_groups=[group.key], use_threads=False)
+
+    def left(self, key: int) -> int:
+        """Return the size of the row groups from one on."""
+        return sum(group.size for group in self.groups(key))

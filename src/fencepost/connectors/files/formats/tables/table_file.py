@@ -1,0 +1,227 @@
+"""A Parquet, ORC or Avro file and the position up to which its rows were returned.
+
+The position is in the source offset with the file's identity, so that another file in its place is told, whatever its
+size. A file is read when it is whole: that of an Avro file is its header, and then each block.
+
+    READ --the file changed--> checked: same identity, more rows or none --> READ
+      |                                         |
+      |                                         +--another identity, or fewer rows--> DataError
+      +--not whole--> waited for --did not grow for a minute, or files are complete--> DataError
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
+
+from pyspark.sql.types import StructType
+
+from fencepost.api.allowed_paths import AllowedPaths
+from fencepost.api.errors import DataError
+from fencepost.connectors.files.content.compressed import TRUNCATED_SECONDS
+from fencepost.connectors.files.content.growing import FILENAME_FIELD, SPLIT_BYTES, Awaited
+from fencepost.connectors.files.content.identity import Stamp, stamp_of
+from fencepost.connectors.files.content.ranges import open_file, unreadable
+from fencepost.connectors.files.formats.tables.columns import spark_columns
+from fencepost.connectors.files.formats.tables.table import Group, IncompleteTableError, Table, TableFormat
+from fencepost.connectors.files.formats.tables.table_reader import RowRange, open_table
+
+GROUP_FIELD: Final = "group"
+ROW_FIELD: Final = "row"
+IDENTITY_FIELD: Final = "file"
+
+_MAGIC: Final = {TableFormat.PARQUET: b"PAR1", TableFormat.ORC: b"ORC", TableFormat.AVRO: b"Obj\x01"}
+
+
+@dataclass(frozen=True, slots=True)
+class TablePosition:
+    """The next row is number `row`, from 0, after the begin of a group. Without `group` it is the file's first one.
+
+    `identity` is None if it is not known: before the first look, or if somebody has set the offset without it.
+    """
+
+    group: int | None = None
+    row: int = 0
+    identity: str | None = None
+
+    @classmethod
+    def of(cls, path: str, offset: Mapping[str, Any] | None) -> Self:
+        """Read a committed source offset. Raises DataError for one that was not written for these formats."""
+        if offset is None:
+            return cls()
+        group, row, identity = offset.get(GROUP_FIELD), offset.get(ROW_FIELD, 0), offset.get(IDENTITY_FIELD)
+        whole = all(type(number) is int and number >= 0 for number in (group, row))
+        if not whole or not isinstance(identity, str | None):
+            raise DataError(
+                f"The offset {dict(offset)} of the file {path} is not of the form {{'{GROUP_FIELD}': <number>, "
+                f"'{ROW_FIELD}': <number>}} with whole numbers of at least 0: correct it, or reset the connector's offsets"
+            )
+        return cls(group, row, identity)
+
+
+class TableFile(Awaited):
+    """One file and its position. `clock` returns seconds."""
+
+    def __init__(  # noqa: PLR0917 - as GrowingFile, with what is more
+        self,
+        path: str,
+        form: TableFormat,
+        position: TablePosition,
+        batch_bytes: int,
+        allowed: AllowedPaths,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(path)
+        self.form = form
+        self._position = position
+        self._batch_bytes = batch_bytes
+        self._allowed = allowed
+        self._clock = clock
+        self._grew_at = clock()
+        self.seen: Stamp | None = None
+        """What the last look at the file saw."""
+        self._incomplete: str | None = None
+        self._left: int | None = None
+        self.columns = StructType()
+        """The columns at the last look."""
+        self.looked_at_size = -1
+        """The size at the last look, -1 before the first."""
+        self.finished = False
+        """Whether no row is left after the position, and the file was whole at the last look."""
+
+    @property
+    def lag(self) -> int:
+        """About how many bytes are left. Raises DataError if there was no look yet, and the file cannot be read."""
+        return self._file_size() if self._left is None else self._left
+
+    @property
+    def partition(self) -> dict[str, Any]:
+        """The file's source partition."""
+        return {FILENAME_FIELD: self.path}
+
+    @property
+    def offset(self) -> dict[str, Any]:
+        """The source offset of the position."""
+        known = {GROUP_FIELD: self._position.group or 0, ROW_FIELD: self._position.row}
+        return known | ({IDENTITY_FIELD: self._position.identity} if self._position.identity else {})
+
+    def advance(self, *, whole: bool = False) -> list[RowRange]:
+        """Return the next rows and move the position after them; nothing if there are none.
+
+        `whole` means that the file is complete. Raises DataError for a file that is damaged, truncated or replaced, once
+        all that is whole before was returned.
+        """
+        if self.is_missing(whole=whole and not self.finished):
+            return []
+        seen = self._status()
+        if seen != self.seen:
+            self.seen, self._grew_at, self.looked_at_size = seen, self._clock(), seen[2]
+            self._incomplete, self.finished = None, False
+        if self.finished:
+            return []
+        if self._incomplete is None and (splits := self._look()):
+            return splits
+        if self._incomplete is not None and (whole or self._clock() - self._grew_at >= TRUNCATED_SECONDS):
+            raise DataError(
+                f"The file {self.path} is truncated, or no {self.form} file: {self._incomplete}. Bring the whole file and "
+                "restart the task; the rows before are delivered"
+            )
+        return []
+
+    def _look(self) -> list[RowRange]:
+        self._check_magic()
+        try:
+            with open_table(self.path, self.form, self._allowed) as table:
+                self._check_identity(table)
+                self.columns = spark_columns(self.path, table.schema)
+                return self._next(table)
+        except IncompleteTableError as error:
+            self._incomplete = str(error)
+            return []
+
+    def _check_magic(self) -> None:
+        with open_file(self.path, self._allowed) as file:
+            try:
+                head = file.read(len(_MAGIC[self.form]))
+            except OSError as error:
+                raise unreadable(self.path, error) from error
+        if not _MAGIC[self.form].startswith(head):
+            raise DataError(
+                f"The file {self.path} is no {self.form} file: it begins with {head!r}. Set the property format to what it "
+                "is, or let the property files leave it out"
+            )
+
+    def _check_identity(self, table: Table) -> None:
+        known = self._position
+        if known.identity is not None and known.identity != table.identity:
+            raise DataError(
+                f"The file {self.path} was replaced by another one, after it was read up to row {known.row} of the group "
+                f"{known.group}. Give new rows a file of their own name. Bring the former file back, or reset the "
+                "connector's offsets to read the file that is there from its start"
+            )
+        group = table.first_key if known.group is None else known.group
+        self._position = TablePosition(group, known.row, table.identity)
+
+    def _next(self, table: Table) -> list[RowRange]:
+        splits: list[RowRange] = []
+        left = self._batch_bytes
+        key, row = self._position.group or 0, self._position.row
+        groups = table.groups(key)
+        while left > 0 and (group := self._whole_group(groups)) is not None:
+            part = self._rest(group, row, table.identity)
+            if part.size > left and splits:
+                break
+            if part.size > left:
+                part = replace(part, rows=max(1, part.rows * left // part.size), size=left)
+            if part.rows:
+                self._add(splits, part)
+            left -= part.size
+            key, row = group.next, 0
+            if part.skip + part.rows < group.rows:
+                key, row = group.key, part.skip + part.rows
+                break
+        else:
+            self.finished = left > 0 and self._incomplete is None
+        self._position = TablePosition(key, row, table.identity)
+        self._left = table.left(key)
+        return splits
+
+    def _rest(self, group: Group, row: int, identity: str) -> RowRange:
+        rows = group.rows - row
+        if rows < 0:
+            raise DataError(
+                f"The file {self.path} has {group.rows} rows in its group {group.key}, but was read up to row {row}: it was "
+                "truncated or replaced, or the offset is wrong. Correct it, or reset the connector's offsets"
+            )
+        return RowRange(self.path, group.key, row, rows, group.size * rows // max(1, group.rows), identity)
+
+    def _whole_group(self, groups: Any) -> Group | None:
+        """Return the next group, None at the end of the groups that are whole."""
+        try:
+            group: Group | None = next(groups, None)
+        except IncompleteTableError as error:
+            self._incomplete = str(error)
+            return None
+        return group
+
+    @staticmethod
+    def _add(splits: list[RowRange], added: RowRange) -> None:
+        """Add rows to the last split if that is small: each split costs opening the file."""
+        last = splits[-1] if splits else None
+        if last is not None and last.size + added.size <= SPLIT_BYTES:
+            splits[-1] = replace(last, rows=last.rows + added.rows, size=last.size + added.size)
+        else:
+            splits.append(added)
+
+    def _status(self) -> Stamp:
+        try:
+            status = os.stat(self.path)  # noqa: PTH116 - called often: spares making a Path each time
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+        return stamp_of(status)
+
+    def _file_size(self) -> int:
+        return 0 if self.is_missing() else self._status()[2]

@@ -1,0 +1,109 @@
+"""Reads rows of Parquet, ORC and Avro files where they are converted: in the worker, or on Spark's executors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import FileIO
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
+from fencepost.api.errors import DataError
+from fencepost.api.record import RefusedRow
+from fencepost.connectors.files.content.ranges import open_file
+from fencepost.connectors.files.formats.tables.avro_table import AvroTable
+from fencepost.connectors.files.formats.tables.columns import cast_columns
+from fencepost.connectors.files.formats.tables.orc_table import OrcTable
+from fencepost.connectors.files.formats.tables.parquet_table import ParquetTable
+from fencepost.connectors.files.formats.tables.table import IncompleteTableError, Table, TableFormat
+from fencepost.connectors.files.stores.objects import check_unchanged
+from fencepost.connectors.rows.record_mapping import RecordColumns
+from fencepost.connectors.rows.row_types import MisfitError, plain_row, row_as_json
+
+_TABLES: Final[dict[TableFormat, Callable[[str, FileIO], Table]]] = {
+    TableFormat.PARQUET: ParquetTable,
+    TableFormat.ORC: OrcTable,
+    TableFormat.AVRO: AvroTable,
+}
+
+
+@contextmanager
+def open_table(path: str, form: TableFormat, allowed: AllowedPaths) -> Iterator[Table]:
+    """Open a file. Raises DataError if it cannot be read, and IncompleteTableError if it is not whole."""
+    with open_file(path, allowed) as file:
+        yield _TABLES[form](path, file)
+        check_unchanged(file)
+
+
+@dataclass(frozen=True, slots=True)
+class RowRange:
+    """A split: `rows` rows of a file, after the first `skip` ones from the begin of a group on.
+
+    `size` is about how many bytes they have, `identity` that of the file.
+    """
+
+    path: str
+    group: int
+    skip: int
+    rows: int
+    size: int
+    identity: str
+
+
+@dataclass(frozen=True)
+class TableReader:
+    """A TolerantReader of rows. Its splits are RowRanges.
+
+    `columns` are those of the file, `record` says which of them make what of the record.
+    """
+
+    form: TableFormat
+    columns: StructType
+    record: RecordColumns = RecordColumns()  # noqa: RUF009 - it is immutable
+    allowed: AllowedPaths = ANYWHERE
+
+    @property
+    def schema(self) -> str:
+        """A struct `value`, and the columns that `record` makes."""
+        return self.record.ddl(self.columns)
+
+    def read(self, split: RowRange) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a split. Raises DataError for a row that makes no record."""
+        for part in self.read_tolerant(split):
+            if isinstance(part, list):
+                place = part[0].place
+                raise DataError(
+                    f"The file {split.path}, row {place['row']} of the group {place['group']}, makes no record: "
+                    f"{part[0].reason}. Correct the file, or skip such rows with errors.tolerance=all; nothing of this "
+                    "batch was written"
+                )
+            yield part
+
+    def read_tolerant(self, split: RowRange) -> Iterator[pa.RecordBatch | list[RefusedRow]]:
+        """Yield the rows of a split, and as JSON those that name no topic or timestamp, or have a value that does not fit."""
+        row = split.skip
+        try:
+            with open_table(split.path, self.form, self.allowed) as table:
+                if table.identity != split.identity:
+                    raise DataError(f"The file {split.path} was replaced while it was read: restart the task")
+                for batch in table.rows(split.group, split.skip, split.rows):
+                    yield from self._records(split, batch, row)
+                    row += batch.num_rows
+        except IncompleteTableError as error:
+            raise DataError(f"The file {split.path} was truncated while it was read: {error}") from error
+
+    def _records(self, split: RowRange, batch: pa.RecordBatch, row: int) -> Iterator[pa.RecordBatch | list[RefusedRow]]:
+        try:
+            yield self.record.records(self.columns, cast_columns(batch, self.columns))
+        except MisfitError as error:
+            if batch.num_rows == 1:
+                place = {"file": split.path, "group": str(split.group), "row": str(row)}
+                yield [RefusedRow(row_as_json(plain_row(batch)), str(error), place)]
+                return
+            middle = batch.num_rows // 2
+            yield from self._records(split, batch.slice(0, middle), row)
+            yield from self._records(split, batch.slice(middle), row + middle)

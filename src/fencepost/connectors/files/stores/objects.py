@@ -1,0 +1,235 @@
+"""Objects of S3, of servers that speak its protocol, of Google Cloud Storage and Azure, and files of HDFS, by URL.
+
+    s3://bucket/key    s3a://bucket/key    gs://bucket/key    abfss://container@account.dfs.core.windows.net/key
+    hdfs://host:port/path
+
+Credentials and the address of the server come from the environment of the process, and so on each Spark executor: see
+`arrow_stores` and `hadoop_store`.
+
+An object is never changed, but it may be replaced: `check_unchanged` compares its ETag, generation or time of change before
+anything that was read of it is returned.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from fencepost.api.allowed_paths import AllowedPaths
+from fencepost.api.errors import ConfigError, DataError, RetriableError
+from fencepost.connectors.files.stores.arrow import AzureStore, GoogleStore, S3Store, azure_parts
+from fencepost.connectors.files.stores.hadoop import HadoopStore
+from fencepost.connectors.files.stores.store import Store
+
+_STORES: Final[dict[str, Callable[[str], Store]]] = {
+    "s3": S3Store,
+    "s3a": S3Store,
+    "gs": GoogleStore,
+    "abfs": AzureStore,
+    "abfss": AzureStore,
+    "hdfs": HadoopStore,
+}
+
+_URL: Final = re.compile(rf"({'|'.join(_STORES)})://([^/]*)(?:/(.*))?", re.DOTALL | re.IGNORECASE)
+_READ_AHEAD: Final = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectUrl:
+    """The parts of a URL. The host is that of a server, or the name of a bucket; `path` begins after the / behind it."""
+
+    scheme: str
+    host: str
+    path: str
+
+    @classmethod
+    def of(cls, url: str) -> ObjectUrl:
+        """Return the parts. Raises ValueError for what is not the URL of an object."""
+        match = _URL.fullmatch(url)
+        if match is None:
+            raise ValueError(url)
+        return cls(match[1], match[2], match[3] or "")
+
+    def at(self, path: str) -> str:
+        """Return the URL of another path."""
+        return f"{self.scheme}://{self.host}/{path}"
+
+    def store(self) -> Store:
+        """Return what reads it. Raises ConfigError as `check`."""
+        return _STORES[self.scheme.lower()](self.host)
+
+    def check(self) -> None:
+        """Raise ConfigError if it names nothing, or what reads it is not installed."""
+        scheme = self.scheme.lower()
+        if scheme == "hdfs":
+            self.store()
+        elif scheme.startswith("abfs"):
+            azure_parts(self.host)
+        elif not self.host:
+            raise ConfigError(f"{self.at(self.path)} names no bucket: write for example {scheme}://my-bucket/in/*.csv")
+
+
+def is_object(path: str) -> bool:
+    """Return whether a path is the URL of an object, or a pattern of them."""
+    return _URL.fullmatch(path) is not None
+
+
+@contextmanager
+def _told(url: str, store: Store) -> Iterator[None]:
+    """Raise RetriableError for what may pass, DataError for other errors, and FileNotFoundError as it is."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    # RuntimeError is of hdfs-native.
+    except (OSError, RuntimeError, pa.ArrowException) as error:
+        if store.passing.search(str(error)):
+            raise RetriableError(f"The server of {url} does not answer as it should: {_told_in(error)}") from error
+        raise DataError(
+            f"{url} cannot be read: {_told_in(error)}. Give the worker and each Spark executor the right to, by {store.rights}"
+        ) from error
+
+
+def _told_in(error: Exception) -> str:
+    """Return what an error says, without the stack of a server or the number of a request behind it."""
+    return re.split(r"\\n|\n", str(error))[0]
+
+
+def check_allowed(url: str, allowed: AllowedPaths) -> None:
+    """Raise ConfigError if the worker restricts files to directories, of which no object is in one."""
+    if allowed.restricted:
+        raise ConfigError(
+            f"{url} may not be read: the property {allowed.property_name} allows directories alone. Ask the worker's owner"
+        )
+
+
+def size_and_time(url: str) -> tuple[int, float] | None:
+    """Return an object's size, and the time of its last change in seconds since 1970; None if there is no such object.
+
+    Raises DataError, or RetriableError if the server does not answer.
+    """
+    parts = ObjectUrl.of(url)
+    store = parts.store()
+    with _told(url, store):
+        return store.status(parts.path)
+
+
+def objects_below(prefix: str, *, recursive: bool) -> dict[str, float]:
+    """Return the URLs of the objects in a directory, with the times of their last changes.
+
+    Raises as `size_and_time`, and DataError if there is no such bucket: a look finds nothing in it, as in an empty one.
+    """
+    parts = ObjectUrl.of(prefix)
+    store = parts.store()
+    with _told(prefix, store):
+        found = {parts.at(path): at for path, at in store.below(parts.path, recursive=recursive)}
+        missing = not found and store.is_missing()
+    if missing:
+        raise DataError(f"There is no {parts.scheme}://{parts.host}: create it, or correct the URL")
+    return found
+
+
+class ObjectFile(io.RawIOBase):
+    """An object, open for reading: what readers use of a FileIO. Raises FileNotFoundError, and else as `size_and_time`."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self.url = url
+        parts = ObjectUrl.of(url)
+        self._path = parts.path
+        self._store = parts.store()
+        with _told(url, self._store):
+            self._file = self._store.open(self._path)
+        self.size = self._file.size
+        self.identity = self._file.identity
+        self._position = 0
+        self._ahead = b""
+        self._ahead_at = 0
+
+    def readable(self) -> bool:
+        """Say yes."""
+        return True
+
+    def seekable(self) -> bool:
+        """Say yes."""
+        return True
+
+    def seek(self, position: int, whence: int = io.SEEK_SET, /) -> int:
+        """Move to a position."""
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[whence]
+        self._position = max(0, origin + position)
+        return self._position
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._position
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Read at the position; 0 at the end."""
+        view = memoryview(buffer).cast("B")
+        data = self.read_at(len(view), self._position)
+        view[: len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+    def read_at(self, count: int, position: int) -> bytes:
+        """Return the bytes at a position, fewer at the end. A request asks for some MiB, which are kept."""
+        count = max(0, min(count, self.size - position))
+        begin = position - self._ahead_at
+        if count and (begin < 0 or begin + count > len(self._ahead)):
+            self._ahead, self._ahead_at = self._read_at(max(count, _READ_AHEAD), position), position
+            begin = 0
+        return self._ahead[begin : begin + count] if count else b""
+
+    def _read_at(self, count: int, position: int) -> bytes:
+        try:
+            with _told(self.url, self._store):
+                return self._file.read_at(count, position)
+        except FileNotFoundError:
+            raise self._replaced() from None
+
+    def close(self) -> None:
+        """Let go of the object."""
+        self._ahead = b""
+        super().close()
+
+    def check_unchanged(self) -> None:
+        """Raise DataError if another object has taken the place of this one."""
+        # The environment may name another server by now.
+        store = ObjectUrl.of(self.url).store()
+        with _told(self.url, store):
+            try:
+                found = store.identity(self._path)
+            except FileNotFoundError:
+                found = ""
+        if found != self.identity:
+            raise self._replaced()
+
+    def _replaced(self) -> DataError:
+        return DataError(
+            f"The object {self.url} was replaced or removed while it was read. Give new content a new name. Bring the "
+            "former object back, or reset the connector's offsets to read the one that is there from its start"
+        )
+
+
+def check_unchanged(file: Any) -> None:
+    """Raise DataError if an open file is of an object, and another one has taken its place."""
+    if isinstance(file, ObjectFile):
+        file.check_unchanged()
+
+
+def size_of(file: Any) -> int:
+    """Return the size of an open file in bytes."""
+    return file.size if isinstance(file, ObjectFile) else os.fstat(file.fileno()).st_size
+
+
+def read_at(file: Any, count: int, position: int) -> bytes:
+    """Return the bytes at a position of an open file, whose own position stays."""
+    return file.read_at(count, position) if isinstance(file, ObjectFile) else os.pread(file.fileno(), count, position)

@@ -1,0 +1,191 @@
+"""FileStreamSource: follows one text file, line by line, as Kafka's own connector of this name does.
+
+It takes the same configuration and keeps the same source offsets, `{"filename": file}` -> `{"position": bytes}`, so
+that a connector can move from a Java worker and back. The differences, and their reasons:
+
+- `batch.size` limits the lines of one poll only if it is set. With Kafka's default of 2,000 lines a large file would
+  need many transactions of 2,000 records; without the property a poll is limited by `batch.bytes`.
+- Without `file`, Kafka's connector reads the standard input. That cannot be read again from a position, so it cannot be
+  delivered exactly once, and it is refused.
+- A file that is shorter than the committed position fails the task; Kafka's connector waits silently.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from functools import partial
+from io import FileIO
+from pathlib import Path
+
+from fencepost import __version__
+from fencepost.api.config_def import ConfigDef, ConfigValue
+from fencepost.api.context import ExactlyOnceSupport
+from fencepost.api.errors import ConfigError, DataError
+from fencepost.api.record import PollResult, SourceBatch, SourceOffset, SourcePartition
+from fencepost.api.source import Config, SourceConnector, SourceTask
+from fencepost.api.topic_names import topic_name
+from fencepost.config.validators import at_least, blame, not_blank
+from fencepost.connectors.files.content.growing import (
+    DEFAULT_BATCH_BYTES,
+    FILENAME_FIELD,
+    SPLIT_BYTES,
+    GrowingFile,
+    Planner,
+    check_file,
+    check_offsets,
+    plan_lines,
+    position_of,
+    wait_for,
+)
+from fencepost.connectors.files.content.ranges import FileRange, scan_records
+from fencepost.connectors.files.formats.line_reader import LineReader
+
+_LOG = logging.getLogger(__name__)
+
+FILE = "file"
+TOPIC = "topic"
+BATCH_SIZE = "batch.size"
+BATCH_BYTES = "batch.bytes"
+
+_JAVA_TASK = "org.apache.kafka.connect.file.FileStreamSourceTask"
+
+_Importance = ConfigDef.Importance
+_CONFIG = (
+    ConfigDef()
+    .define(FILE, ConfigDef.Type.STRING, None, _Importance.HIGH, "The file to read.", validator=not_blank)
+    .define(
+        TOPIC, ConfigDef.Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The topic to write the lines to.",
+        validator=topic_name,
+    )
+    .define(
+        BATCH_SIZE, ConfigDef.Type.INT, 2000, _Importance.LOW,
+        "The maximum number of lines in one poll. If it is not set, only batch.bytes limits a poll.",
+        validator=at_least(1),
+    )
+    .define(
+        BATCH_BYTES, ConfigDef.Type.INT, DEFAULT_BATCH_BYTES, _Importance.LOW,
+        "The maximum number of bytes of the file in one poll. A line must not be longer.",
+        validator=at_least(1),
+    )
+)  # fmt: skip
+
+
+class FileStreamSourceConnector(SourceConnector):
+    """Follows one text file with one task. The records have a null key and the line as a string value."""
+
+    def version(self) -> str:
+        """Return fencepost's version, of which this connector is part."""
+        return __version__
+
+    def config(self) -> ConfigDef:
+        """Return the definitions of `file`, `topic`, `batch.size` and `batch.bytes`."""
+        return _CONFIG
+
+    def validate(self, config: Config) -> list[ConfigValue]:
+        """Check each property, and that the file is one that may be read. It need not be there yet."""
+        values = super().validate(config)
+        if not any(value.errors for value in values if value.name == FILE):
+            blame(values, lambda: self._check_file(config))
+        return values
+
+    def start(self, config: Config) -> None:
+        """Read the configuration. Raises ConfigError without a file."""
+        # Its links may have changed since it was checked.
+        self._check_file(config)
+        super().start(config)
+
+    def _check_file(self, config: Config) -> None:
+        if not config.get(FILE):
+            raise ConfigError(
+                f"The property {FILE} is not set. Reading the standard input is not supported, since no position in "
+                f"it can be resumed: write to a file, and set {FILE} to its path",
+                name=FILE,
+            )
+        check_file(config[FILE], FILE, self.context.allowed_paths)
+        if Path(config[FILE]).is_dir():
+            raise ConfigError(
+                f"The property {FILE} names {config[FILE]}, which is a directory: name a file. FileSource reads all files of "
+                "a directory",
+                name=FILE,
+            )
+
+    def task_class(self) -> type[SourceTask]:
+        """Return FileStreamSourceTask."""
+        return FileStreamSourceTask
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        """Return the configuration of one task; `task.class` lets a Java worker of the group run it, too."""
+        return [{**config, "task.class": _JAVA_TASK} for config in super().task_configs(max_tasks)]
+
+    def exactly_once_support(self, config: Config) -> ExactlyOnceSupport:
+        """Return SUPPORTED for a file, UNSUPPORTED for the standard input."""
+        return ExactlyOnceSupport.SUPPORTED if config.get(FILE) else ExactlyOnceSupport.UNSUPPORTED
+
+    def alter_offsets(
+        self, config: Config, offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]]
+    ) -> bool:
+        """Refuse offsets that a task could not start from."""
+        if not config.get(FILE):
+            raise ConfigError(f"Offsets belong to a file: set the property {FILE}", name=FILE)
+        check_offsets(offsets)
+        return True
+
+
+class FileStreamSourceTask(SourceTask):
+    """Returns the complete lines that were added to the file."""
+
+    def __init__(self) -> None:
+        self._stopping = threading.Event()
+
+    def start(self, config: Config) -> None:
+        """Start after the last committed line."""
+        parsed = _CONFIG.parse(config)
+        path = parsed[FILE]
+        offset = self.context.offset_reader.offset({FILENAME_FIELD: path})
+        plan: Planner = partial(_plan_count, most=parsed[BATCH_SIZE]) if BATCH_SIZE in config else plan_lines
+        self._file = GrowingFile(path, position_of(path, offset), plan, parsed[BATCH_BYTES], self.context.allowed_paths)
+
+    def poll(self) -> PollResult:
+        """Return a batch of lines, or None after a second without any."""
+        start = self._file.position
+        splits = wait_for(self._file.advance, self._stopping)
+        if not splits:
+            return None
+        return SourceBatch(
+            reader=LineReader(allowed=self.context.allowed_paths),
+            splits=splits,
+            offsets=[(self._file.partition, self._file.offset)],
+            bytes=self._file.position - start,
+        )
+
+    def lag(self) -> float:
+        """Return how many bytes of the file are left to poll."""
+        return self._file.lag
+
+    def stop(self) -> None:
+        """Wake a blocked poll."""
+        self._stopping.set()
+
+    def at_end(self) -> bool:
+        """Return whether every complete line was returned; bytes after the last of them are not a line yet.
+
+        Raises DataError if there is no file, because it has no end to read to.
+        """
+        if self._file.size() is None:
+            raise DataError(
+                f"The file {self._file.path} does not exist, so there is no end to read to: create it first"
+            )
+        if self._file.exhausted and not self._file.finished:
+            _LOG.warning(
+                "The file %s ends in a line without a line end, from byte %d on, which is not read: whether the line "
+                "is whole cannot be known",
+                self._file.path,
+                self._file.position,
+            )
+        return self._file.exhausted
+
+
+def _plan_count(file: FileIO, part: FileRange, size: int, *, most: int) -> list[FileRange]:
+    return scan_records(file, part, size, quoting=None, split_bytes=SPLIT_BYTES, most=most)

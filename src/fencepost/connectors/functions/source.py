@@ -1,0 +1,126 @@
+"""A source that is one function: it yields rows, each with the cursor after it.
+
+    @source(key="id")
+    def issues(config, cursor):
+        for issue in fetch(config["url"], after=cursor or 0):
+            yield issue, issue["id"]
+
+The decorated name is a connector's class: `connector.class=my_module.issues`. The function is called with the last
+committed cursor, None at first, and again with the last yielded one after it has ended and `poll.interval.ms` is over.
+
+The package imports this module, so what works on columns is imported where it is used: Arrow takes a fifth of a second,
+which commands that need no connector would wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import isasyncgenfunction, iscoroutinefunction, isfunction, signature
+from typing import Any, ClassVar, overload
+
+from fencepost.api.config_def import ConfigDef, ConfigValue
+from fencepost.api.context import ExactlyOnceSupport
+from fencepost.api.errors import ConfigError
+from fencepost.api.plugin_calls import kind_of
+from fencepost.api.record import SourceOffset, SourcePartition
+from fencepost.api.source import Config, SourceConnector, SourceTask
+
+Cursor = str | int | float | bool | Mapping[str, Any]
+"""A position in the source: a simple value, or a dict of them."""
+
+SourceFunction = Callable[[Config, Any], Iterable[tuple[Any, Cursor]]]
+"""`function(config, cursor)` yields `(row, cursor after the row)` pairs."""
+
+
+@overload
+def source(function: SourceFunction, /) -> type[SourceConnector]: ...
+@overload
+def source(*, key: str | None = None) -> Callable[[SourceFunction], type[SourceConnector]]: ...
+def source(function: Any = None, /, *, key: str | None = None) -> Any:
+    """Make a connector of a function `function(config, cursor)` that yields `(row, cursor)` pairs.
+
+    A row is the record's value, in any form that `SourceRecord.value` may have. The cursor is the position after the row:
+    called with it, the function yields the next row first. `key` is the name of a column of the rows, which are then
+    dicts, for the records' key: the default of the property `key.columns`. Without a key, `@source` needs no parentheses.
+    The configuration has the properties of every source of rows (`topic`, `key.columns`, `topic.column`,
+    `timestamp.column`, `headers.columns`), `batch.rows` and `poll.interval.ms`, and any others for the function. The
+    connector has one task.
+
+    Raises TypeError for what is no such function.
+    """
+
+    def made(function: SourceFunction) -> type[SourceConnector]:
+        _check_function(function)
+        attributes = {
+            "__module__": function.__module__,
+            "__qualname__": function.__qualname__,
+            "__doc__": function.__doc__,
+            "function": staticmethod(function),
+            "made_of": staticmethod(function),
+            "key": key,
+        }
+        return type(function.__name__, (FunctionSourceConnector,), attributes)
+
+    return made if function is None else made(function)
+
+
+def _check_function(function: Any) -> None:
+    expected = "it takes a function(config, cursor) that yields (row, cursor) pairs"
+    if isinstance(function, str):
+        raise TypeError(f"source({function!r}): {expected}. The key is given by its name: source(key={function!r})")
+    if not isfunction(function):
+        raise TypeError(f"source() was given {kind_of(function)}: {expected}")
+    if iscoroutinefunction(function) or isasyncgenfunction(function):
+        raise TypeError(f"source() was given the async function {function.__qualname__}: {expected}, without async")
+    try:
+        signature(function).bind({}, None)
+    except TypeError as error:
+        raise TypeError(
+            f"source() was given {function.__qualname__}{signature(function)}: {expected} ({error})"
+        ) from None
+
+
+class FunctionSourceConnector(SourceConnector):
+    """The base of the connectors that `source` makes."""
+
+    # A SourceFunction, as a static method.
+    function: ClassVar[Any]
+    key: ClassVar[str | None]
+
+    def config(self) -> ConfigDef:
+        """Return the definitions of the properties of every function's source; the others are the function's own."""
+        from fencepost.connectors.functions.task import definitions  # noqa: PLC0415 - see the module
+
+        return definitions(self.key)
+
+    def validate(self, config: Config) -> list[ConfigValue]:
+        """Check each property, and those that depend on others."""
+        from fencepost.connectors.rows.record_mapping import validate_columns  # noqa: PLC0415 - see the module
+
+        return validate_columns(super().validate(config))
+
+    def task_class(self) -> type[SourceTask]:
+        """Return a task that calls the function."""
+        from fencepost.connectors.functions.task import FunctionSourceTask  # noqa: PLC0415 - see the module
+
+        function = staticmethod(self.function)
+        attributes = {"__module__": __name__, "function": function, "made_of": function, "key": self.key}
+        return type(f"{type(self).__name__}Task", (FunctionSourceTask,), attributes)
+
+    def exactly_once_support(self, config: Config) -> ExactlyOnceSupport:
+        """Say yes: the function resumes at its cursor."""
+        del config
+        return ExactlyOnceSupport.SUPPORTED
+
+    def alter_offsets(
+        self,
+        config: Config,
+        offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]],
+    ) -> bool:
+        """Refuse offsets that the function would not get. Those of any source partition may be removed."""
+        del config
+        own = {"source": self.function.__qualname__}
+        for partition, offset in offsets:
+            if offset is not None and partition != own:
+                raise ConfigError(f"The source function has no source partition {partition}. Its only one is {own}")
+        return True

@@ -1,0 +1,230 @@
+"""What reads a table or query, poll by poll: the base of the readers of each mode."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from fencepost.api.errors import ConfigError, DataError
+from fencepost.api.record import SourceBatch
+from fencepost.connectors.jdbc.connection import PostgresAddress
+from fencepost.connectors.jdbc.offsets import QUERY_PARTITION, Offset, table_partition
+from fencepost.connectors.jdbc.postgres.binary import BinaryForm
+from fencepost.connectors.jdbc.postgres.ranges import (
+    NO_NUMBER,
+    SMALL_BYTES,
+    ExportedSnapshot,
+    RangeReader,
+    csv_of,
+    range_conditions,
+    table_bytes,
+)
+from fencepost.connectors.jdbc.postgres.row_shape import WHOLE, RowShape, RowsInMemory
+from fencepost.connectors.jdbc.properties import QUERY_SUFFIX, JdbcConfig
+from fencepost.connectors.jdbc.tables import Catalog, JdbcColumn, TableId
+from fencepost.connectors.postgres.server.connect import load_driver
+from fencepost.connectors.postgres.server.copy_blocks import copy_rows
+from fencepost.connectors.postgres.server.quoting import quoted
+
+if TYPE_CHECKING:
+    from fencepost.connectors.jdbc.connection import Connection
+    from fencepost.connectors.jdbc.postgres.server import OpenServer
+
+_log: Final = logging.getLogger(__name__)
+
+
+class QuerySource:
+    """A table, or the query: its name, columns and topic. It notices changes of the columns."""
+
+    def __init__(self, table: TableId | None, config: JdbcConfig, address: PostgresAddress) -> None:
+        self.table = table
+        self.config = config
+        self._address = address
+        self._record = config.record
+        self.title = "the query" if table is None else f"the table {table}"
+        self.topic = config.topic("" if table is None else table.name)
+        self.partition: Mapping[str, str] = QUERY_PARTITION if table is None else table_partition(table)
+        self._catalog = Catalog(config.numeric_mapping)
+        self._known: tuple[JdbcColumn, ...] | None = None
+
+    @property
+    def sql(self) -> str:
+        """The table's name in SQL, or the query in brackets."""
+        return f"({self.config.query})" if self.table is None else self.table.sql()
+
+    def describe(self, connection: Connection) -> RowShape:
+        """Return the columns as they are until the end of the connection's transaction, which protects them.
+
+        Raises DataError if the type of a column has changed since the last call.
+        """
+        if self.table is not None:
+            connection.execute(f"select from {self.sql} limit 0".encode())
+        return self._describe(connection)
+
+    def _describe(self, connection: Connection) -> RowShape:
+        if self.table is None:
+            columns = self._catalog.columns_of_query(connection, self.config.query)
+        else:
+            columns = self._catalog.columns(connection, self.table)
+        self._compare(columns)
+        self._known = columns
+        shape = RowShape(self.title, columns, self._record)
+        try:
+            self._record.check(shape.struct)
+        except ConfigError as error:
+            raise ConfigError(f"{self.title[0].upper()}{self.title[1:]}: {error}", name=error.name) from None
+        return shape
+
+    def _compare(self, columns: tuple[JdbcColumn, ...]) -> None:
+        if self._known is None or columns == self._known:
+            return
+        before = {column.name: column for column in self._known}
+        after = {column.name: column for column in columns}
+        for name in before.keys() & after.keys():
+            if before[name].type != after[name].type:
+                raise DataError(
+                    f"The column {before[name].label} of {self.title} has become {after[name].type.text}. Check that the "
+                    f"consumers of the topic {self.topic} accept that, and restart the task to go on with the new type"
+                )
+        added, dropped = after.keys() - before.keys(), before.keys() - after.keys()
+        if added or dropped:
+            _log.info(
+                "The columns of %s have changed: new %s, dropped %s",
+                self.title,
+                ", ".join(sorted(added)) or "none",
+                ", ".join(sorted(dropped)) or "none",
+            )
+
+    def select(self, first: str, shape: RowShape, rest: str = "", *, forms: Sequence[BinaryForm] | None = None) -> str:
+        """Return a SELECT of the columns after `first`, which is SQL or NO_NUMBER. The rows' alias is `t`.
+
+        `forms` are those of the binary format, None for a text.
+        """
+        expressions = [self._expression(column) for column in shape.columns]
+        if forms is not None:
+            expressions = [
+                f"{text}::text" if form.cast else text for text, form in zip(expressions, forms, strict=True)
+            ]
+        columns = ", ".join(expressions)
+        return f"select {first}, {columns} from {self.sql} t {rest} {self.config.values[QUERY_SUFFIX]}"  # noqa: S608 - see above
+
+    def _expression(self, column: JdbcColumn) -> str:
+        name = f"t.{quoted(column.name)}"
+        if column.type.name == "timestamp" and column.type.built_in:
+            return f"{name} at time zone '{self.config.time_zone}'"
+        return name
+
+    def copy(
+        self,
+        connection: Connection,
+        select: str,
+        shape: RowShape,
+        *,
+        most_bytes: int | None = None,
+        first: pa.DataType = WHOLE,
+    ) -> tuple[pa.Array, pa.RecordBatch]:
+        """Return the first column, which is of the type `first`, and the rows of a SELECT.
+
+        Raises DataError for values that cannot be represented, and TooMuchError for more than `most_bytes` of text.
+        """
+        rows, size = [], 0
+        found = copy_rows(connection, csv_of(select))
+        for row in found:
+            rows.append(row)
+            size += len(row)
+            if most_bytes is not None and size > most_bytes:
+                connection.cancel_safe()
+                with suppress(load_driver().errors.QueryCanceled):
+                    for _ in found:
+                        pass
+                raise TooMuchError
+        return shape.parse(b"".join(rows), first)
+
+    def is_large(self, server: OpenServer) -> bool:
+        """Whether it is a table that a Spark job reads faster than the task."""
+        return self.table is not None and table_bytes(server, self.table) > SMALL_BYTES
+
+    def read_in_ranges(self, condition: str, offset: Offset, *, ranges: bool = True) -> LargeRows:
+        """Return all rows on which a condition holds, to be read by Spark, in one new snapshot.
+
+        With `ranges` the table is cut into some. Raises DataError and psycopg's errors.
+        """
+        export = ExportedSnapshot(self._address)
+        try:
+            if self.table is not None:
+                # Unlike a SELECT it waits for the table before the transaction gets its snapshot of the catalogs.
+                export.lock(self.sql)
+            shape = self._describe(export.server.connection)
+            parts = range_conditions(export.server, self.table) if self.table is not None and ranges else ["true"]
+            selects = [
+                self.select(NO_NUMBER, shape, f"where {part} and ({condition})", forms=shape.forms) for part in parts
+            ]
+            reader = RangeReader(shape, self._address, export.export())
+        except BaseException:
+            export.close()
+            raise
+        return LargeRows(self.topic, reader, selects, offset, export)
+
+
+class TooMuchError(Exception):
+    """There is more to read than fits into the task's memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolledRows:
+    """Rows for a topic that a poll read, with the offset after them."""
+
+    topic: str
+    shape: RowShape
+    rows: pa.RecordBatch
+    offset: Offset
+
+    def batch(self, partition: Mapping[str, str]) -> SourceBatch:
+        """Return the rows as a batch for Kafka."""
+        return SourceBatch(
+            reader=RowsInMemory(self.shape.schema),
+            splits=[self.rows],
+            offsets=[(partition, self.offset)],
+            bytes=self.rows.nbytes,
+            topic=self.topic,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LargeRows:
+    """Rows for a topic that Spark will read, with the offset after them. `export` must stay open until then."""
+
+    topic: str
+    reader: RangeReader
+    selects: Sequence[str]
+    offset: Offset
+    export: ExportedSnapshot
+
+    def batch(self, partition: Mapping[str, str]) -> SourceBatch:
+        """Return the rows as a batch for Kafka."""
+        return SourceBatch(
+            reader=self.reader, splits=self.selects, offsets=[(partition, self.offset)], topic=self.topic
+        )
+
+
+class Reader(ABC):
+    """Reads one source, from an offset on."""
+
+    def __init__(self, source: QuerySource, partition: Mapping[str, str]) -> None:
+        self.source = source
+        self.partition = partition
+        self.whole = True
+        """Whether the last read returned all that there was, and not only as much as `batch.max.rows`."""
+
+    @abstractmethod
+    def read(self, server: OpenServer) -> PolledRows | LargeRows | None:
+        """Return what is new, None if nothing is.
+
+        Raises DataError, and psycopg's errors: then the same is read at the next call.
+        """

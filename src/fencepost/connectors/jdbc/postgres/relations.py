@@ -1,0 +1,81 @@
+"""The tables that a table's rows lie in: itself, its partitions and the tables that inherit from it.
+
+A snapshot of transactions tells which rows were delivered only of tables that were read with it. One that comes later
+may have rows of transactions that ended long before: a partition that was loaded and then attached, or another table
+that was given the name. So an offset lists the tables by their numbers (oid), and the rows of others are all new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from fencepost.api.errors import DataError
+from fencepost.connectors.postgres.server.quoting import quoted
+
+if TYPE_CHECKING:
+    from fencepost.connectors.jdbc.postgres.server import OpenServer
+
+# A view has no tables of its own, nor the column tableoid.
+_RELATIONS: Final = """
+with recursive r(id) as (
+    select %s::regclass::oid union select i.inhrelid from pg_inherits i join r on i.inhparent = r.id)
+select c.oid::bigint, c.relkind = 'f', c.oid::regclass::text
+from r join pg_class c on c.oid = r.id where c.relkind <> 'v' order by 1
+"""
+
+# The condition of a partition lets the server skip all others.
+_NAMES: Final = """
+select c.oid::bigint, c.oid::regclass::text, coalesce(pg_get_partition_constraintdef(c.oid), 'true')
+from pg_class c where c.oid = any(%s::oid[]) and c.relkind <> 'p' order by 2
+"""
+
+_UNSTAMPED: Final = """
+select a.attrelid::regclass::text
+from pg_attribute a left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+where a.attrelid = any(%s::oid[]) and a.attname = %s
+  and coalesce(pg_get_expr(d.adbin, d.adrelid), '') not like '%%pg_current_xact_id()%%' order by 1
+"""
+
+
+def relations(server: OpenServer, table: str) -> tuple[int, ...]:
+    """Return the numbers of the tables of the rows of `table`, a name for SQL; none for a view.
+
+    Raises DataError if some are foreign tables.
+    """
+    found = server.connection.execute(_RELATIONS.encode(), (table,)).fetchall()
+    if foreign := [name for _, is_foreign, name in found if is_foreign]:
+        raise DataError(
+            f"Rows of {table} lie on another server, in the foreign table {', '.join(foreign)}, and have no transactions "
+            "of this one: mode=snapshot would not see new ones. Detach it, and read it there, or choose another mode"
+        )
+    return tuple(oid for oid, _, _ in found)
+
+
+def check_stamped(server: OpenServer, table: str, tables: Sequence[int], column: str) -> None:
+    """Raise DataError if rows that are inserted into one of the `tables` of `table` get no transaction in a column."""
+    names = [name for (name,) in server.connection.execute(_UNSTAMPED.encode(), (list(tables), column)).fetchall()]
+    if names:
+        raise DataError(
+            f"The column {column} of {', '.join(names)}, where rows of {table} lie, does not have the default "
+            "pg_current_xact_id(): rows that are inserted there directly would not be found. Run ALTER TABLE "
+            f"{table} ALTER COLUMN {quoted(column)} SET DEFAULT pg_current_xact_id(), which sets it there as well"
+        )
+
+
+def lie_in(tables: Sequence[int]) -> str:
+    """Return the condition for the rows `t` of these tables."""
+    return f"t.tableoid = any('{{{','.join(map(str, tables))}}}'::oid[])"
+
+
+def with_rows(server: OpenServer, table: str, among: Sequence[int], condition: str) -> dict[int, str]:
+    """Return those of the tables `among` that have rows `t` on which a condition holds, with their names.
+
+    They are asked through `table`, as its user may have no rights for a partition itself.
+    """
+    found = {}
+    for oid, name, bounds in server.connection.execute(_NAMES.encode(), (list(among),)).fetchall():
+        statement = f"select exists (select from {table} t where {lie_in([oid])} and ({bounds}) and ({condition}))"  # noqa: S608 - of the catalogs
+        if server.one(statement):
+            found[oid] = name
+    return found

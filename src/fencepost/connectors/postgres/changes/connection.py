@@ -1,0 +1,208 @@
+"""Connections to PostgreSQL, by libpq (psycopg), and the errors that they raise.
+
+Sessions have fixed forms for dates, numbers and bytes, whatever the settings of the server, database or role are.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from fencepost.api.errors import FencepostError, RetriableError
+from fencepost.connectors.postgres.server.connect import VALUE_FORMS, WITHOUT_TIMEOUTS, connect, load_driver
+
+if TYPE_CHECKING:
+    import psycopg
+    from psycopg.pq.abc import PGconn, PGresult
+
+_SESSION: Final = VALUE_FORMS | {
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "search_path": "pg_catalog",
+    # The stream has all rows: a snapshot without those that policies hide from the user is refused.
+    "row_security": "off",
+}
+_REMEDY: Final = (
+    "It is tried again. If the server refuses the login, correct the connector's database.* properties, or the server"
+)
+_WAITING_MS: Final = 1000
+_CANCEL_S: Final = 5.0
+_LOCK_NOT_AVAILABLE: Final = "55P03"
+_CHECK_OF_POLICIES: Final = "check_enable_rls"
+_OTHER: Final = {"client_encoding": "UTF8", "application_name": "fencepost"}
+# libpq sends PGDATESTYLE and PGTZ of the process's environment as well, and the server prefers them to `options`.
+_SETTINGS: Final = "; ".join(
+    [
+        *(f"SET {name} = '{_SESSION[name]}'" for name in ("DateStyle", "TimeZone")),
+        WITHOUT_TIMEOUTS,
+    ]
+)
+# Classes of SQLSTATE that a later attempt may not meet: connection, transaction rollback, resources, operator
+# intervention, system error, objects in use, and locks. https://www.postgresql.org/docs/current/errcodes-appendix.html
+_TEMPORARY: Final = ("08", "40", "53", "57", "58", "55006", "55P03")
+
+
+class PostgresError(FencepostError):
+    """PostgreSQL refused something, and will do so again."""
+
+
+class PositionLostError(PostgresError):
+    """The server cannot continue where the connector's offset is: changes would be missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionSettings:
+    """How to reach a database. `options` are libpq's, for example `sslmode`."""
+
+    host: str
+    port: int
+    user: str
+    database: str
+    password: str | None = field(default=None, repr=False)
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}/{self.database}"
+
+    def parameters(self, **more: str) -> dict[str, str]:
+        """Return libpq's connection parameters."""
+        session = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
+        given = {"host": self.host, "port": str(self.port), "user": self.user, "dbname": self.database}
+        if self.password is not None:
+            given["password"] = self.password
+        return {**given, "options": session, **_OTHER, **self.options, **more}
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """Return a connection for statements, in autocommit mode. Raises RetriableError or PostgresError."""
+        return self._connected(f"The connection to PostgreSQL at {self} failed")
+
+    def connect_for_replication(self) -> psycopg.Connection[Any]:
+        """Return a connection for commands of replication. Raises RetriableError or PostgresError."""
+        return self._connected(f"The connection to PostgreSQL at {self} for replication failed", replication="database")
+
+    def _connected(self, failure: str, **more: str) -> psycopg.Connection[Any]:
+        try:
+            connection = connect(self.parameters(**more), failure, _REMEDY)
+        except driver_error() as error:
+            raise translated(error, failure) from error
+        try:
+            command(connection, _SETTINGS)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def command(
+    connection: psycopg.Connection[Any], text: str, waiting: Callable[[], object] = lambda: None
+) -> list[list[str | None]]:
+    """Run a command on a replication connection and return its rows. Raises RetriableError or PostgresError.
+
+    `waiting` is called each second until the server answers. What it raises cancels the command.
+    """
+    from psycopg import pq  # noqa: PLC0415 - an optional package
+
+    try:
+        result = _answer(connection.pgconn, text, waiting)
+    except load_driver().Error as error:
+        raise translated(error, f"PostgreSQL did not answer {text.split(maxsplit=1)[0]}") from error
+    except FencepostError:
+        with suppress(load_driver().Error):
+            connection.cancel_safe(timeout=_CANCEL_S)
+        raise
+    if result.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
+        state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"08000").decode()
+        message = _line(result.error_message.decode(errors="replace"))
+        raise _of_state(state, f"PostgreSQL refused {text.split(maxsplit=1)[0]}: {message}")
+    return [
+        [
+            None if (value := result.get_value(row, column)) is None else value.decode()
+            for column in range(result.nfields)
+        ]
+        for row in range(result.ntuples)
+    ]
+
+
+def _answer(connection: PGconn, text: str, waiting: Callable[[], object]) -> PGresult:
+    """Return the first result. Raises psycopg's errors."""
+    # Not PGconn.exec_, which keeps all threads of the process waiting for the server.
+    connection.send_query(text.encode())
+    poller = select.poll()
+    poller.register(connection.socket, select.POLLIN)
+    first: PGresult | None = None
+    while True:
+        while connection.is_busy():
+            if poller.poll(_WAITING_MS):
+                connection.consume_input()
+            else:
+                waiting()
+        result = connection.get_result()
+        if result is None:
+            break
+        first = result if first is None else first
+    if first is None:
+        raise RetriableError("PostgreSQL gave no answer: the connection broke")
+    return first
+
+
+def query(connection: psycopg.Connection[Any], text: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    """Run a statement and return its rows. Raises RetriableError or PostgresError."""
+    driver = load_driver()
+    try:
+        cursor = connection.execute(text.encode(), parameters or None)
+        return cursor.fetchall() if cursor.description else []
+    except driver.Error as error:
+        raise translated(error, f"A statement failed ({' '.join(text.split())[:80]})") from error
+
+
+def run_together(connection: psycopg.Connection[Any], *statements: str) -> None:
+    """Run statements in one round trip. Raises RetriableError or PostgresError."""
+    text = "; ".join(statements)
+    try:
+        # Several statements cannot be prepared, which the driver would do after some repetitions.
+        connection.execute(text.encode(), prepare=False)
+    except load_driver().Error as error:
+        raise translated(error, f"A statement failed ({' '.join(text.split())[:80]})") from error
+
+
+def check_statement(connection: psycopg.Connection[Any], text: str) -> None:
+    """Have the server check that a text is one statement, and that it can run. Raises RetriableError or PostgresError."""
+    try:
+        # As a prepared statement, since a simple query may have several.
+        connection.execute(text.encode(), prepare=True)
+    except load_driver().Error as error:
+        raise translated(error, f"A statement failed ({' '.join(text.split())[:80]})") from error
+
+
+def driver_error() -> type[psycopg.Error]:
+    """Return the class of the errors that the driver itself raises."""
+    return cast("type[psycopg.Error]", load_driver().Error)
+
+
+def translated(error: psycopg.Error, what: str) -> FencepostError:
+    """Return the error to raise: a RetriableError if a later attempt may succeed."""
+    message = f"{what}: {_line(str(error))}"
+    if error.sqlstate is None:
+        # Of libpq itself: the connection broke.
+        return RetriableError(message)
+    if error.sqlstate == _LOCK_NOT_AVAILABLE:
+        message += ". Another transaction has locked a table (pg_locks tells which): it is tried again"
+    # The state is that of any right that is missing, and the message is in the server's language.
+    if error.diag.source_function == _CHECK_OF_POLICIES:
+        message += (
+            ". The stream has the rows that policies hide from the user as well: let the user read all of them (ALTER ROLE "
+            "... BYPASSRLS), or leave the table out"
+        )
+    return _of_state(error.sqlstate, message)
+
+
+def _of_state(state: str, message: str) -> FencepostError:
+    return RetriableError(message) if state.startswith(_TEMPORARY) else PostgresError(message)
+
+
+def _line(message: str) -> str:
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return lines[0] if lines else "no reason given"

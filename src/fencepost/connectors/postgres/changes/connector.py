@@ -1,0 +1,121 @@
+"""PostgresSource: the changes of a PostgreSQL database, with its transactions whole."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from fencepost import __version__
+from fencepost.api.config_def import ConfigDef, ConfigValue
+from fencepost.api.context import ConnectorTransactionBoundaries, ExactlyOnceSupport
+from fencepost.api.errors import ConfigError, FencepostError, RetriableError
+from fencepost.api.record import SourceOffset, SourcePartition
+from fencepost.api.source import Config, SourceConnector, SourceTask
+from fencepost.connectors.postgres.changes.config import PostgresConfig
+from fencepost.connectors.postgres.changes.connection import query
+from fencepost.connectors.postgres.changes.definitions import DEFINITIONS
+from fencepost.connectors.postgres.changes.left_out import left_out, refusal
+from fencepost.connectors.postgres.changes.position import SourceState
+from fencepost.connectors.postgres.changes.slot.slot import check_primary
+from fencepost.connectors.postgres.changes.task import PostgresSourceTask
+from fencepost.connectors.postgres.server.connect import LoginRefusedError
+
+_BOUNDARY: Final = "transaction.boundary"
+
+_log: Final = logging.getLogger(__name__)
+
+
+class PostgresSourceConnector(SourceConnector):
+    """Captures the tables of one database, by one task."""
+
+    default_transaction_boundary: ClassVar[str] = "connector"
+
+    def version(self) -> str:
+        """Return fencepost's version, of which this connector is part."""
+        return __version__
+
+    def config(self) -> ConfigDef:
+        """Return the definitions of the connector's properties."""
+        return DEFINITIONS
+
+    def validate(self, config: Config) -> list[ConfigValue]:
+        """Check each property, those that depend on others, and that the server can be captured.
+
+        A server that is not available does not make a configuration invalid: the task waits for it.
+        """
+        values = super().validate(config)
+        if not any(value.errors for value in values):
+            boundary = config.get(_BOUNDARY, "connector").strip().lower()
+            if boundary != "connector":
+                why = (
+                    f"{_BOUNDARY}={boundary} would tear the database's transactions apart: remove the property, or set "
+                    f"it to connector"
+                )
+                values.append(ConfigValue(_BOUNDARY, boundary, errors=[why]))
+            try:
+                parsed = PostgresConfig.parse(config)
+                parsed.check_files(self.context.allowed_paths)
+                _check_server(parsed)
+            except FencepostError as error:
+                name = (error.name if isinstance(error, ConfigError) else None) or "database.hostname"
+                found = next((value for value in values if value.name == name), None)
+                if found is None:
+                    # A property that is refused because the connector does not have it.
+                    found = ConfigValue(name, config.get(name))
+                    values.append(found)
+                found.errors.append(str(error))
+        return values
+
+    def start(self, config: Config) -> None:
+        """Check the configuration. Raises ConfigError."""
+        PostgresConfig.parse(config)
+
+    def task_class(self) -> type[SourceTask]:
+        """Return PostgresSourceTask."""
+        return PostgresSourceTask
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:  # noqa: ARG002 - a slot has one reader
+        """Return the connector's configuration for its one task."""
+        return [dict(self.context.configs())]
+
+    def exactly_once_support(self, config: Config) -> ExactlyOnceSupport:
+        """Say yes, unless transactions end elsewhere than the database's."""
+        boundary = config.get(_BOUNDARY, "connector").strip().lower()
+        return ExactlyOnceSupport.SUPPORTED if boundary == "connector" else ExactlyOnceSupport.UNSUPPORTED
+
+    def can_define_transaction_boundaries(self, config: Config) -> ConnectorTransactionBoundaries:  # noqa: ARG002
+        """Say yes: they are those of the database."""
+        return ConnectorTransactionBoundaries.SUPPORTED
+
+    def alter_offsets(
+        self,
+        config: Config,  # noqa: ARG002 - positions mean the same in all configurations
+        offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]],
+    ) -> bool:
+        """Refuse offsets that are not of the form that the connector writes. The slot is checked at the start."""
+        for _, offset in offsets:
+            if offset is not None:
+                SourceState.of(offset)
+        return True
+
+
+def _check_server(config: PostgresConfig) -> None:
+    """Raise ConfigError or PostgresError if the server is there but cannot be captured."""
+    try:
+        with config.connection.connect() as connection:
+            check_primary(connection, config.connection)
+            ((level,),) = query(connection, "SELECT current_setting('wal_level')")
+            refused = refusal(left_out(connection, config))
+    except LoginRefusedError as error:
+        raise ConfigError(str(error), name="database.password") from error
+    except RetriableError as error:
+        _log.warning("The server of the connector could not be asked whether it can be captured: %s", error)
+        return
+    if level != "logical":
+        raise ConfigError(
+            f"The server at {config.connection} has wal_level={level}: set wal_level=logical and restart it",
+            name="database.hostname",
+        )
+    if refused is not None:
+        raise ConfigError(refused, name="table.include.list")

@@ -1,0 +1,85 @@
+"""Turns decoded changes into batches for `poll`: one for each table of a block."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from fencepost.api.record import SourceBatch, SourceOffset, SourcePartition
+from fencepost.connectors.postgres.changes.events.envelope import Draft, TableEvents
+from fencepost.connectors.postgres.changes.stream.decoder import Changes
+from fencepost.connectors.postgres.changes.stream.relation import Relation
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyRows:
+    """Rows that are in memory already: each split is a batch of them. An ArrowReader."""
+
+    schema: str
+
+    def read(self, split: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yield the batch."""
+        yield split
+
+
+class TableBatches:
+    """Makes batches of the changes of captured tables. `find` returns what makes the events of a relation."""
+
+    def __init__(self, find: Callable[[Relation], TableEvents | None]) -> None:
+        self._find = find
+        self._tables: dict[Relation, TableEvents | None] = {}
+        self._keys: dict[int, tuple[str, ...]] = {}
+        """The columns of the last key of each table."""
+
+    def learn(self, relation: Relation) -> None:
+        """Look a relation up, when the stream first has it, or has it again and its key may be another one."""
+        if relation not in self._tables or relation.primary_key_counts:
+            self._tables[relation] = self._find(relation)
+        events = self._tables[relation]
+        if events is None:
+            return
+        former, key = self._keys.get(relation.oid), events.key_names
+        self._keys[relation.oid] = key
+        if former is not None and former != key:
+            _log.warning(
+                "The key of %s was (%s), and is (%s) from now on: its primary key or replica identity was altered. Records "
+                "with former keys stay in the topic %s, and no delete removes them; for a clean one, read the table into "
+                "another topic",
+                relation.name, ", ".join(former), ", ".join(key), events.topic,
+            )  # fmt: skip
+
+    def drafts(self, changes: Iterable[Changes]) -> list[Draft]:
+        """Return the events of changes, before they are put together."""
+        tables = [(self._tables[part.relation], part) for part in changes]
+        found = [events.draft(part) for events, part in tables if events is not None]
+        return [draft for draft in found if draft is not None]
+
+
+def batches_of(drafts: Sequence[Draft], now_ms: int, transactions: Sequence[pa.Array | None]) -> list[SourceBatch]:
+    """Return the batches of events, without offsets; `transactions` are the `transaction` of each draft's events."""
+    return [
+        ready(draft.table.schema, [draft.events(now_ms, transaction)])
+        for draft, transaction in zip(drafts, transactions, strict=True)
+    ]
+
+
+_HEARTBEAT: Final = "topic STRING, key STRUCT<serverName: STRING NOT NULL>, value STRUCT<ts_ms: BIGINT NOT NULL>"
+
+
+def heartbeat(topic: str, server: str, now_ms: int) -> SourceBatch:
+    """Return a record that tells that the connector is alive, in Debezium's form."""
+    row = {"topic": topic, "key": {"serverName": server}, "value": {"ts_ms": now_ms}}
+    return ready(_HEARTBEAT, [pa.RecordBatch.from_pylist([row])])
+
+
+def ready(
+    schema: str, rows: Sequence[pa.RecordBatch], offsets: Sequence[tuple[SourcePartition, SourceOffset]] = ()
+) -> SourceBatch:
+    """Return a batch of rows that are in memory."""
+    return SourceBatch(reader=ReadyRows(schema), splits=rows, offsets=offsets, bytes=0)

@@ -1,0 +1,383 @@
+"""Change events: keys and values of Kafka records in Debezium's form, built column by column.
+
+A value is `before`, `after`, `source`, `op`, `ts_ms` and `transaction`; `op` is c, u, d, r (read by a snapshot) or t
+(truncate). A delete is followed by a tombstone. An update that changes the key becomes a delete of the old key and a
+create of the new one, so that each key's last record tells its state.
+
+https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-events
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from fencepost import __version__
+from fencepost.api.errors import DataError
+from fencepost.api.schema_name import named_field
+from fencepost.api.spark_names import backticked
+from fencepost.connectors.postgres.changes.stream.decoder import (
+    DELETE,
+    INSERT,
+    TRUNCATE,
+    UPDATE,
+    Changes,
+    Rows,
+    TextColumn,
+)
+from fencepost.connectors.postgres.changes.stream.relation import Relation
+from fencepost.connectors.postgres.types.value_types import ValueType, read_column
+
+SOURCE_DDL: Final = (
+    "STRUCT<version: STRING NOT NULL, connector: STRING NOT NULL, name: STRING NOT NULL, ts_ms: BIGINT NOT NULL, "
+    "snapshot: STRING, db: STRING NOT NULL, sequence: STRING, ts_us: BIGINT, ts_ns: BIGINT, schema: STRING NOT NULL, "
+    "table: STRING NOT NULL, txId: BIGINT, lsn: BIGINT, xmin: BIGINT>"
+)
+TRANSACTION_DDL: Final = (
+    "STRUCT<id: STRING NOT NULL, total_order: BIGINT NOT NULL, data_collection_order: BIGINT NOT NULL>"
+)
+_TRANSACTION: Final = pa.struct(
+    [("id", pa.string()), ("total_order", pa.int64()), ("data_collection_order", pa.int64())]
+)
+_OPERATIONS: Final = {INSERT: "c", UPDATE: "u", DELETE: "d", TRUNCATE: "t"}
+# What becomes of a change: its place in this list is the code of an event.
+_CREATE, _UPDATE, _DELETE, _TOMBSTONE, _TRUNCATE = range(5)
+_LETTERS: Final = pa.array(["c", "u", "d", "d", "t"])
+
+KEY_REMEDY: Final = (
+    "With REPLICA IDENTITY FULL the log does not have former primary keys: name the columns of the key with "
+    "message.key.columns, until the changes before the alteration are read"
+)
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeSettings:
+    """What all events of a connector share. `skipped` are letters of operations that give no events."""
+
+    prefix: str
+    database: str
+    tombstones: bool = True
+    skipped: Collection[str] = ()
+    placeholder: str = "__debezium_unavailable_value"
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """A column that events have; `position` is its place in the relation. A chosen key may be null.
+
+    `key_type` is how keys represent values, None if they do as rows do.
+    """
+
+    name: str
+    position: int
+    type: ValueType
+    key: bool
+    nullable_key: bool = False
+    key_type: ValueType | None = None
+
+    def ddl(self) -> str:
+        """Return the field of a row, with its name in schemas if Debezium gives such values one."""
+        return _field(self.name, self.type, nullable=True)
+
+    def key_ddl(self) -> str:
+        """Return the field of a key."""
+        return _field(self.name, self.key_type or self.type, nullable=self.nullable_key)
+
+
+@dataclass(frozen=True, slots=True)
+class TableEvents:
+    """Makes the events of one table's changes."""
+
+    settings: EnvelopeSettings
+    relation: Relation
+    columns: Sequence[TableColumn]
+    topic: str = field(default="")
+
+    @property
+    def _keys(self) -> list[TableColumn]:
+        return [column for column in self.columns if column.key]
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """The columns of the key."""
+        return tuple(column.name for column in self._keys)
+
+    @property
+    def schema(self) -> str:
+        """The columns `key` (if the table has one) and `value` in DDL."""
+        row = ", ".join(column.ddl() for column in self.columns)
+        key = ", ".join(column.key_ddl() for column in self._keys)
+        value = (
+            f"STRUCT<before: STRUCT<{row}>, after: STRUCT<{row}>, source: {SOURCE_DDL} NOT NULL, op: STRING NOT NULL, "
+            f"ts_ms: BIGINT, transaction: {TRANSACTION_DDL}>"
+        )
+        topic = "topic STRING, "
+        return f"{topic}key STRUCT<{key}>, value {value}" if key else f"{topic}value {value}"
+
+    def events(self, changes: Changes, now_ms: int) -> pa.RecordBatch | None:
+        """Return the events of changes, None if there are none. Raises DataError for values without representation."""
+        draft = self.draft(changes)
+        return None if draft is None else draft.events(now_ms)
+
+    def draft(self, changes: Changes) -> Draft | None:
+        """Return what the events of changes are, None if there are none. Raises DataError like `events`."""
+        new, old = self._read(changes.new, changes), self._read(changes.old, None)
+        rows, codes = self._events(changes)
+        return Draft(self, changes, new, old, rows, codes) if len(rows) else None
+
+    def drafted(self, draft: Draft, now_ms: int, transaction: pa.Array | None) -> pa.RecordBatch:
+        """Return the events of a draft."""
+        changes, rows, codes = draft.changes, draft.rows, draft.codes
+        after = np.where(codes <= _UPDATE, changes.new.index[rows], -1)
+        before = np.where((codes == _UPDATE) | (codes == _DELETE), changes.old.index[rows], -1)
+        value = _value(
+            self._struct(draft.old, before), self._struct(draft.new, after), self._source(changes, rows),
+            _LETTERS.take(pa.array(codes)), now_ms, codes == _TOMBSTONE, transaction,
+        )  # fmt: skip
+        return self._batch(value, self._key(changes, draft.new, draft.old, rows, codes))
+
+    def snapshot(self, texts: Sequence[pa.Array], lsn: int, now_ms: int, kind: str = "true") -> pa.RecordBatch:
+        """Return the events of rows that a snapshot read, with their texts column by column.
+
+        `kind` is `source.snapshot`: true, or incremental.
+        """
+        count = len(texts[0]) if texts else 0
+        read = [
+            self._column(column, TextColumn(text), column.type)
+            for column, text in zip(self.columns, texts, strict=True)
+        ]
+        names = [column.name for column in self.columns]
+        after = pa.StructArray.from_arrays(read, names)
+        source = self._source_struct(
+            count, pa.repeat(pa.scalar(now_ms * 1000, pa.int64()), count), kind, _no_text(count), _none(count),
+            pa.repeat(pa.scalar(lsn, pa.int64()), count),
+        )  # fmt: skip
+        op = pa.repeat("r", count)
+        value = _value(pa.nulls(count, after.type), after, source, op, now_ms, np.zeros(count, bool))
+        keys = [
+            array if column.key_type is None else self._column(column, TextColumn(text), column.key_type)
+            for column, array, text in zip(self.columns, read, texts, strict=True)
+            if column.key
+        ]
+        key = pa.StructArray.from_arrays(keys, [column.name for column in self._keys]) if keys else None
+        return self._batch(value, key)
+
+    def _batch(self, value: pa.Array, key: pa.Array | None) -> pa.RecordBatch:
+        topic = pa.repeat(self.topic, len(value))
+        arrays = [topic, value] if key is None else [topic, key, value]
+        return pa.RecordBatch.from_arrays(
+            arrays, names=["topic", "value"] if key is None else ["topic", "key", "value"]
+        )
+
+    def _read(self, rows: Rows, changes: Changes | None) -> list[pa.Array]:
+        """Return the columns of rows; `changes` are given for new rows, whose unchanged values may stand in the old."""
+        return [
+            self._column(column, _completed(rows.columns[column.position], column.position, changes), column.type)
+            for column in self.columns
+        ]
+
+    def _column(self, column: TableColumn, found: TextColumn, kind: ValueType) -> pa.Array:
+        where = f"{self.relation.name}.{column.name}"
+        texts = found.values
+        if found.unchanged is not None:
+            if kind.marker is None:
+                raise DataError(
+                    f"The server did not send a large value of the column {where} that an update left unchanged, and a "
+                    f"{kind.ddl} cannot say so. Run ALTER TABLE {self.relation.name} REPLICA IDENTITY FULL "
+                    "before such updates, or leave the column out with column.exclude.list"
+                )
+            marker = kind.marker(self.settings.placeholder)
+            texts = pc.if_else(pa.array(found.unchanged), marker, texts)
+        return read_column(kind, texts, where)
+
+    def _events(self, changes: Changes) -> tuple[Array, Array]:
+        """Return the change of each event, by its position, and what the event says of it."""
+        operation = changes.operation
+        moved = self._moved(changes)
+        skipped = np.isin(operation, [code for code, letter in _OPERATIONS.items() if letter in self.settings.skipped])
+        # Up to three events for a change: a delete, its tombstone, and what is there afterwards.
+        deleted = ((operation == DELETE) | moved) & ~skipped
+        buried = deleted & self.settings.tombstones & bool(self._keys)
+        left = (operation != DELETE) & ~skipped
+        last = np.select([operation == TRUNCATE, (operation == UPDATE) & ~moved], [_TRUNCATE, _UPDATE], _CREATE)
+        present = np.stack((deleted, buried, left), axis=1)
+        codes = np.stack((np.full(len(operation), _DELETE), np.full(len(operation), _TOMBSTONE), last), axis=1)
+        rows = np.repeat(np.arange(len(operation)), present.sum(axis=1))
+        return rows, codes[present]
+
+    def _moved(self, changes: Changes) -> Array:
+        """Return which changes are updates of a row's key, by PostgreSQL's texts: Arrow cannot compare values of all types."""
+        moved = np.zeros(len(changes), bool)
+        rows = np.flatnonzero((changes.operation == UPDATE) & (changes.old.index >= 0))
+        if not len(rows):
+            return moved
+        for column in self.columns:
+            if column.key:
+                place = column.position
+                now = _completed(changes.new.columns[place], place, changes).values
+                after = now.take(pa.array(changes.new.index[rows]))
+                before = changes.old.columns[place].values.take(pa.array(changes.old.index[rows]))
+                same = pc.fill_null(pc.equal(after, before), False).to_numpy(zero_copy_only=False)
+                both_null = (after.is_null().to_numpy(zero_copy_only=False)) & before.is_null().to_numpy(
+                    zero_copy_only=False
+                )
+                moved[rows] |= ~(same | both_null)
+        return moved
+
+    def _struct(self, columns: list[pa.Array], index: Array) -> pa.Array:
+        """Return rows as structs, null where `index` is negative."""
+        missing = index < 0
+        names = [column.name for column in self.columns]
+        if missing.all():
+            return pa.nulls(len(index), pa.struct([(column.name, column.type.arrow) for column in self.columns]))
+        if not missing.any():
+            if len(index) == len(columns[0]) and (index == np.arange(len(index))).all():
+                return pa.StructArray.from_arrays(columns, names)
+            return pa.StructArray.from_arrays([column.take(pa.array(index)) for column in columns], names)
+        take = pa.array(index, mask=missing)
+        return pa.StructArray.from_arrays([column.take(take) for column in columns], names, mask=pa.array(missing))
+
+    def _key(
+        self, changes: Changes, new: list[pa.Array], old: list[pa.Array], rows: Array, codes: Array
+    ) -> pa.Array | None:
+        if not self._keys:
+            return None
+        from_new = codes <= _UPDATE
+        index = np.where(from_new, changes.new.index[rows], changes.old.index[rows] + changes.new.count)
+        index = np.where(codes == _TRUNCATE, -1, index)
+        both = [
+            pa.concat_arrays([now, then] if column.key_type is None else self._key_column(column, changes))
+            for column, now, then in zip(self.columns, new, old, strict=True)
+            if column.key
+        ]
+        missing = index < 0
+        take = pa.array(index, mask=missing) if missing.any() else pa.array(index)
+        mask = pa.array(missing) if missing.any() else None
+        parts = [part.take(take) for part in both]
+        for column, part in zip(self._keys, parts, strict=True):
+            if not column.nullable_key and part.null_count > int(missing.sum()):
+                raise DataError(
+                    f"A row of {self.relation.name} has no {column.name}, which is a column of its primary key now: the "
+                    f"key was altered after that row was written. {KEY_REMEDY}"
+                )
+        return pa.StructArray.from_arrays(parts, [column.name for column in self._keys], mask=mask)
+
+    def _key_column(self, column: TableColumn, changes: Changes) -> list[pa.Array]:
+        """Return what the new and the old rows have of a key that represents values unlike rows."""
+        assert column.key_type is not None  # noqa: S101 - see above
+        new, old = (rows.columns[column.position] for rows in (changes.new, changes.old))
+        found = (_completed(new, column.position, changes), old)
+        return [self._column(column, texts, column.key_type) for texts in found]
+
+    def _source(self, changes: Changes, rows: Array) -> pa.Array:
+        commit, number = pa.array(changes.commit_lsn[rows]), pa.array(changes.number[rows])
+        sequence = pc.binary_join_element_wise(
+            '["', commit.cast(pa.string()), '","', number.cast(pa.string()), '"]', ""
+        )
+        return self._source_struct(
+            len(rows), pa.array(changes.commit_us[rows]), "false", sequence, pa.array(changes.xid[rows]),
+            pa.array(changes.lsn[rows]),
+        )  # fmt: skip
+
+    def _source_struct(  # noqa: PLR0917 - columns of the same rows
+        self, count: int, us: pa.Array, snapshot: str, sequence: pa.Array, xid: pa.Array, lsn: pa.Array
+    ) -> pa.Array:
+        fields: dict[str, pa.Array] = {
+            "version": pa.repeat(__version__, count),
+            "connector": pa.repeat("postgresql", count),
+            "name": pa.repeat(self.settings.prefix, count),
+            "ts_ms": pc.divide(us, 1000),
+            "snapshot": pa.repeat(snapshot, count),
+            "db": pa.repeat(self.settings.database, count),
+            "sequence": sequence,
+            "ts_us": us,
+            "ts_ns": pc.multiply(us, 1000),
+            "schema": pa.repeat(self.relation.schema, count),
+            "table": pa.repeat(self.relation.table, count),
+            "txId": xid,
+            "lsn": lsn,
+            "xmin": _none(count),
+        }
+        return pa.StructArray.from_arrays(list(fields.values()), list(fields))
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The events of one table's changes before they are put together.
+
+    `new` and `old` are the values of the rows, column by column. `rows` has the change of each event by its position,
+    `codes` what the event says of it.
+    """
+
+    table: TableEvents
+    changes: Changes
+    new: list[pa.Array]
+    old: list[pa.Array]
+    rows: Array
+    codes: Array
+
+    @property
+    def counted(self) -> Array:
+        """Which events are no tombstones."""
+        counted: Array = self.codes != _TOMBSTONE
+        return counted
+
+    def events(self, now_ms: int, transaction: pa.Array | None = None) -> pa.RecordBatch:
+        """Return the events; `transaction` says where each stands in its transaction."""
+        return self.table.drafted(self, now_ms, transaction)
+
+
+def _value(  # noqa: PLR0917 - columns of the same rows
+    before: pa.Array,
+    after: pa.Array,
+    source: pa.Array,
+    op: pa.Array,
+    now_ms: int,
+    tombstones: Array,
+    transaction: pa.Array | None = None,
+) -> pa.Array:
+    count = len(op)
+    fields = {
+        "before": before,
+        "after": after,
+        "source": source,
+        "op": op,
+        "ts_ms": pa.repeat(pa.scalar(now_ms, pa.int64()), count),
+        "transaction": pa.nulls(count, _TRANSACTION) if transaction is None else transaction,
+    }
+    mask = pa.array(tombstones) if tombstones.any() else None
+    return pa.StructArray.from_arrays(list(fields.values()), list(fields), mask=mask)
+
+
+def _completed(column: TextColumn, position: int, changes: Changes | None) -> TextColumn:
+    """Fill in values that were not sent because they did not change, where the old row has them."""
+    if column.unchanged is None or changes is None or not changes.old.count:
+        return column
+    old = np.full(changes.new.count, -1)
+    with_new = changes.new.index >= 0
+    old[changes.new.index[with_new]] = changes.old.index[with_new]
+    former = changes.old.columns[position].values.take(pa.array(old, mask=old < 0))
+    unchanged = column.unchanged & ~former.is_valid().to_numpy(zero_copy_only=False)
+    values = pc.if_else(pa.array(column.unchanged), former, column.values)
+    return TextColumn(values, unchanged if unchanged.any() else None)
+
+
+def _field(name: str, kind: ValueType, *, nullable: bool) -> str:
+    comment = "" if kind.semantic is None else f" {named_field(kind.semantic)}"
+    return f"{backticked(name)}: {kind.ddl}{'' if nullable else ' NOT NULL'}{comment}"
+
+
+def _none(count: int) -> pa.Array:
+    return pa.nulls(count, pa.int64())
+
+
+def _no_text(count: int) -> pa.Array:
+    return pa.nulls(count, pa.string())

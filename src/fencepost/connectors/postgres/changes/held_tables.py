@@ -1,0 +1,110 @@
+"""Keeps tables as they are while the first snapshot reads them.
+
+A command that rewrites a table, such as TRUNCATE or a change of a column's type, leaves it empty for all older
+snapshots: a read after it would find no rows, and the stream does not have them either. So a transaction locks the tables
+until their rows are committed, and what was rewritten before it had the locks is found by the number of the table's file.
+
+https://www.postgresql.org/docs/current/mvcc-caveats.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from fencepost.api.errors import RetriableError
+from fencepost.connectors.postgres.changes.connection import ConnectionSettings, PostgresError, query
+from fencepost.connectors.postgres.changes.slot.slot import PublishedTable
+
+if TYPE_CHECKING:
+    import psycopg
+
+# A command that waits for a table keeps later readers of the table waiting as well. If it waits for the snapshot itself,
+# neither would ever end.
+_LOCK_TIMEOUT: Final = "5s"
+
+
+def adopt(connection: psycopg.Connection[Any], snapshot: str) -> None:
+    """Begin a transaction that reads an exported snapshot. Raises RetriableError if the snapshot is gone."""
+    query(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    try:
+        query(connection, f"SET TRANSACTION SNAPSHOT '{snapshot}'")
+    except PostgresError as error:
+        raise RetriableError(
+            f"The snapshot {snapshot} is gone, since the connection that exported it broke: the task begins with another one"
+        ) from error
+    limit_lock_waits(connection, local=True)
+
+
+class SnapshotSession:
+    """Reads of an exported snapshot.
+
+    Where the tables are held they go over the connection that holds them, one at a time. It is not pickled: elsewhere,
+    each has a connection of its own.
+    """
+
+    def __init__(
+        self, settings: ConnectionSettings, snapshot: str, holder: psycopg.Connection[Any] | None = None
+    ) -> None:
+        """`holder` has adopted the snapshot."""
+        self._settings = settings
+        self._snapshot = snapshot
+        self._holder = holder
+
+    def __reduce__(self) -> tuple[type[SnapshotSession], tuple[ConnectionSettings, str]]:
+        return SnapshotSession, (self._settings, self._snapshot)
+
+    @contextmanager
+    def connection(self) -> Iterator[psycopg.Connection[Any]]:
+        """Lend a connection that has adopted the snapshot. Raises RetriableError if the snapshot is gone."""
+        if self._holder is not None:
+            yield self._holder
+            return
+        with self._settings.connect() as connection:
+            adopt(connection, self._snapshot)
+            yield connection
+
+
+def limit_lock_waits(connection: psycopg.Connection[Any], *, local: bool = False) -> None:
+    """Let statements of a connection, or of its transaction alone, fail with a RetriableError if they wait for long.
+
+    The server cannot know that a command which has to wait for one connection of a task is what another one waits for.
+    """
+    query(connection, f"SET {'LOCAL ' if local else ''}lock_timeout = '{_LOCK_TIMEOUT}'")
+
+
+def hold(
+    connection: psycopg.Connection[Any], snapshot: str, tables: Sequence[PublishedTable]
+) -> Sequence[PublishedTable]:
+    """Lock tables until the connection is closed. Return those that existed at the snapshot; others had no rows.
+
+    Raises RetriableError if one cannot be locked for long, or was rewritten after the snapshot, and PostgresError.
+    """
+    adopt(connection, snapshot)
+    return lock_unaltered(connection, tables)
+
+
+def lock_unaltered(connection: psycopg.Connection[Any], tables: Sequence[PublishedTable]) -> Sequence[PublishedTable]:
+    """Lock tables until the transaction ends, which reads a snapshot. Return those that existed at the snapshot.
+
+    Raises RetriableError if one cannot be locked for long, or was rewritten after the snapshot, and PostgresError.
+    """
+    if tables:
+        # Not LOCK TABLE, which needs SELECT on all columns.
+        query(connection, "; ".join(f"SELECT FROM {table.sql()} LIMIT 0" for table in tables))
+    # A column of the catalog is as the snapshot has it, and pg_relation_filenode tells what is so at present.
+    rows = query(
+        connection,
+        "WITH held AS (SELECT t.oid, coalesce(p.relid, t.oid) AS part FROM unnest(%s::oid[]) t(oid) "
+        "LEFT JOIN LATERAL pg_partition_tree(t.oid) p ON true) "
+        "SELECT h.oid, bool_and(c.relkind = 'p' OR c.relfilenode = pg_relation_filenode(c.oid)) "
+        "FROM held h JOIN pg_class c ON c.oid = h.part GROUP BY h.oid",
+        [[table.oid for table in tables]],
+    )
+    same = dict(rows)
+    if rewritten := [table.name for table in tables if same.get(table.oid) is False]:
+        raise RetriableError(
+            f"{', '.join(rewritten)} was rewritten or truncated while its snapshot began: another one is taken"
+        )
+    return [table for table in tables if table.oid in same]

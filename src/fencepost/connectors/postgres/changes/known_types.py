@@ -1,0 +1,52 @@
+"""The types that users made, as the source offset keeps them: a change may be read after its types were dropped.
+
+The stream gives the type of a column as a number (OID), and the server's catalog says what the number stands for, but only at
+present. So the offset has what the types of all captured tables are made of. Types of PostgreSQL itself are not kept:
+they cannot be dropped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from fencepost.connectors.postgres.types.types import TypeInfo
+
+FIRST_USER_OID: Final = 16384
+"""Types with a lower OID are part of PostgreSQL."""
+
+KnownTypes = Mapping[int, TypeInfo]
+"""Types by their OIDs."""
+
+NO_TYPES: Final[KnownTypes] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class SeenTypes:
+    """The user-made types of captured tables. Changes that end after `lsn` have these types, or newer ones."""
+
+    types: KnownTypes
+    lsn: int
+
+
+def types_text(types: KnownTypes) -> str:
+    """Return the JSON that a source offset keeps: `{OID: [base, modifier of the base, element]}`."""
+    kept = {str(oid): [info.base, info.base_modifier, info.element] for oid, info in sorted(types.items())}
+    return json.dumps(kept, separators=(",", ":"))
+
+
+def parse_types(text: str) -> dict[int, TypeInfo]:
+    """Return the types of a text. Raises ValueError if it has none."""
+    try:
+        return {int(oid): _info(*parts) for oid, parts in json.loads(text).items()}
+    except (TypeError, AttributeError) as error:
+        raise ValueError(f"{text!r} has no types") from error
+
+
+def _info(base: int, base_modifier: int, element: int) -> TypeInfo:
+    if not all(type(number) is int for number in (base, base_modifier, element)):
+        raise ValueError("the parts of a type are whole numbers")
+    return TypeInfo(base, base_modifier, element)

@@ -1,0 +1,179 @@
+"""Positions in a server's write-ahead log, and the source offsets that keep them.
+
+A position is the end of the last transaction that was read whole, and, if a part of the next transaction was read too,
+its commit LSN and the number of changes read. An LSN alone does not identify a change: all rows of one COPY share one.
+The server always sends whole transactions again, in the order of their commits, so counting finds the change.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from fencepost.api.errors import DataError
+from fencepost.connectors.postgres.changes.incremental import NOTHING, SnapshotProgress
+from fencepost.connectors.postgres.changes.known_types import KnownTypes, parse_types, types_text
+from fencepost.connectors.postgres.server.lsn import lsn_text, parse_lsn
+
+LSN: Final = "lsn"
+COMMIT_LSN: Final = "lsn_commit"
+CHANGES: Final = "changes"
+SYSTEM: Final = "system_identifier"
+TIMELINE: Final = "timeline"
+PUBLICATION: Final = "publication"
+SNAPSHOT: Final = "snapshot"
+SLOT: Final = "slot"
+TRANSACTION: Final = "transaction"
+INCREMENTAL: Final = "incremental_snapshot"
+TYPES: Final = "types"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """All transactions that end at or before `lsn`, and `changes` changes of the one that commits at `commit_lsn`.
+
+    `commit_lsn` and `changes` are 0 between transactions. The order of positions is that of the log.
+    """
+
+    lsn: int
+    commit_lsn: int = 0
+    changes: int = 0
+
+    def __str__(self) -> str:
+        part = f" and {self.changes} changes of the transaction at {lsn_text(self.commit_lsn)}" if self.changes else ""
+        return lsn_text(self.lsn) + part
+
+
+@dataclass(frozen=True, slots=True)
+class PartialTransaction:
+    """A transaction that was read in part: how many events of each table it has so far.
+
+    `commit_us` is when it was committed, in microseconds since 1970.
+    """
+
+    commit_lsn: int
+    xid: int
+    commit_us: int
+    events: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """The content of a source offset: a position, and the server, slot and publication that it belongs to.
+
+    `position` is None while the first snapshot is not committed: the slot is then the connector's own, and is replaced.
+    `publication` are the parts of the publication, with a mark of each (see `slot.publication_parts`); None accepts
+    whatever is published at the next start. `transaction` is that of a position within one, if its events are counted.
+    `incremental` is how far incremental snapshots are. `types` are those that users made, of the columns of captured tables.
+    """
+
+    slot: str
+    system: str
+    timeline: int
+    position: Position | None
+    publication: Mapping[str, str] | None = None
+    transaction: PartialTransaction | None = None
+    incremental: SnapshotProgress = NOTHING
+    types: KnownTypes = field(default_factory=dict)
+
+    def at(self, position: Position) -> SourceState:
+        """Return the state at another position of the same log."""
+        return replace(self, position=position)
+
+    def offset(self) -> dict[str, Any]:
+        """Return the source offset."""
+        offset: dict[str, Any] = {SLOT: self.slot, SYSTEM: self.system, TIMELINE: self.timeline}
+        if self.publication is not None:
+            offset[PUBLICATION] = json.dumps(self.publication, sort_keys=True, separators=(",", ":"))
+        if self.position is None:
+            return offset | {SNAPSHOT: "started"}
+        offset[LSN] = lsn_text(self.position.lsn)
+        if (progress := self.incremental.text()) is not None:
+            offset[INCREMENTAL] = progress
+        if self.types:
+            offset[TYPES] = types_text(self.types)
+        if self.position.changes:
+            offset |= {COMMIT_LSN: lsn_text(self.position.commit_lsn), CHANGES: self.position.changes}
+            if (open_ := self.transaction) is not None:
+                counted = {"txId": open_.xid, "ts_us": open_.commit_us, "events": open_.events}
+                offset[TRANSACTION] = json.dumps(counted, separators=(",", ":"))
+        return offset
+
+    @classmethod
+    def of(cls, offset: Mapping[str, Any]) -> SourceState:
+        """Return the state that a source offset keeps. Raises DataError if it is none."""
+        for name, kind in ((SLOT, str), (SYSTEM, str), (TIMELINE, int)):
+            _require(offset, name, kind)
+        publication = None if offset.get(PUBLICATION) is None else _parts(offset)
+        state = cls(offset[SLOT], offset[SYSTEM], offset[TIMELINE], None, publication)
+        if offset.get(SNAPSHOT) == "started":
+            return state
+        _require(offset, LSN, str)
+        if offset.get(INCREMENTAL) is not None:
+            state = replace(state, incremental=_progress(offset))
+        if offset.get(TYPES) is not None:
+            state = replace(state, types=_types(offset))
+        if CHANGES not in offset:
+            return state.at(Position(parse_lsn(offset[LSN])))
+        _require(offset, COMMIT_LSN, str)
+        _require(offset, CHANGES, int)
+        position = Position(parse_lsn(offset[LSN]), parse_lsn(offset[COMMIT_LSN]), offset[CHANGES])
+        return replace(state, position=position, transaction=_transaction(offset, position.commit_lsn))
+
+
+def _parts(offset: Mapping[str, Any]) -> dict[str, str]:
+    """Return the parts of a publication. Offsets have no nested values, so they are JSON in a text."""
+    try:
+        parts = json.loads(offset[PUBLICATION])
+    except (TypeError, ValueError):
+        parts = None
+    if not isinstance(parts, dict):
+        raise DataError(
+            f"The field {PUBLICATION} of the source offset {dict(offset)} is not as the connector writes it: remove it to "
+            "accept the publication as it is"
+        )
+    return parts
+
+
+def _progress(offset: Mapping[str, Any]) -> SnapshotProgress:
+    try:
+        return SnapshotProgress.parse(offset[INCREMENTAL])
+    except (TypeError, ValueError):
+        raise DataError(
+            f"The field {INCREMENTAL} of the source offset {dict(offset)} is not as the connector writes it: remove it to "
+            "end all incremental snapshots"
+        ) from None
+
+
+def _types(offset: Mapping[str, Any]) -> KnownTypes:
+    try:
+        return parse_types(offset[TYPES])
+    except (TypeError, ValueError):
+        raise DataError(
+            f"The field {TYPES} of the source offset {dict(offset)} is not as the connector writes it: remove it, if no type "
+            "was dropped since"
+        ) from None
+
+
+def _transaction(offset: Mapping[str, Any], commit_lsn: int) -> PartialTransaction | None:
+    if offset.get(TRANSACTION) is None:
+        return None
+    try:
+        counted = json.loads(offset[TRANSACTION])
+        events = {str(table): int(count) for table, count in counted["events"].items()}
+        return PartialTransaction(commit_lsn, int(counted["txId"]), int(counted["ts_us"]), events)
+    except (TypeError, ValueError, KeyError, AttributeError):
+        raise DataError(
+            f"The field {TRANSACTION} of the source offset {dict(offset)} is not as the connector writes it: remove it to "
+            "count the transaction's events from there on"
+        ) from None
+
+
+def _require(offset: Mapping[str, Any], name: str, kind: type) -> None:
+    if not isinstance(offset.get(name), kind) or isinstance(offset.get(name), bool):
+        raise DataError(
+            f"The source offset {dict(offset)} has no {name} that is a {kind.__name__}: "
+            "set an offset as the connector writes it, or remove it to begin with a new snapshot"
+        )

@@ -1,0 +1,370 @@
+"""The server's side of the stream: its identity, the slot and the publication.
+
+A replication slot makes the server keep its log from the slot's position on, and a publication says which tables the
+stream has. Both are checked before a stream starts, because the server itself does not tell what is missing: it moves a
+start before the slot's position forward without a word, and a table that was taken out of a publication and put back
+has a gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from fencepost.api.errors import RetriableError
+from fencepost.connectors.postgres.changes.connection import PositionLostError, PostgresError, command, query
+from fencepost.connectors.postgres.changes.position import (
+    Position,
+    SourceState,
+)
+from fencepost.connectors.postgres.server.lsn import lsn_text, parse_lsn, timeline_ends
+from fencepost.connectors.postgres.server.quoting import quoted
+
+if TYPE_CHECKING:
+    import psycopg
+
+PLUGIN: Final = "pgoutput"
+_WITH_COLUMN_LISTS: Final = 150_000
+_WITH_INVALIDATION_REASON: Final = 170_000
+_WITH_GENERATED_COLUMNS: Final = 180_000
+# By pg_replication_slots.invalidation_reason: what happened, and what keeps it from happening again.
+_INVALIDATIONS: Final = {
+    "wal_removed": "the server removed log that it needs. Raise max_slot_wal_keep_size",
+    "idle_timeout": "nobody read it for longer than idle_replication_slot_timeout. Raise that, or let the connector run",
+    "rows_removed": "the primary removed rows of the catalog that the standby's slot needs. Set hot_standby_feedback=on on "
+    "the standby, with a physical slot on the primary",
+    "wal_level_insufficient": "the primary's wal_level was less than logical. Set wal_level=logical there, and keep it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The identity of a database cluster, and the end of its log at some moment."""
+
+    system: str
+    timeline: int
+    lsn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A row of pg_replication_slots. `wal_status` is None on servers that do not tell it.
+
+    `invalidation_reason` is None for a slot that can be used, and before PostgreSQL 17.
+    """
+
+    name: str
+    plugin: str
+    database: str
+    active_pid: int | None
+    confirmed: int | None
+    wal_status: str | None
+    safe_wal_size: int | None
+    invalidation_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedTable:
+    """A table of a publication, with the columns and the rows (an SQL condition, None for all) that it publishes."""
+
+    oid: int
+    schema: str
+    table: str
+    columns: Sequence[str]
+    row_filter: str | None
+    pages: int
+    partitioned: bool = False
+
+    @property
+    def name(self) -> str:
+        """Schema and table."""
+        return f"{self.schema}.{self.table}"
+
+    def sql(self) -> str:
+        """Return what SELECT takes its rows from: those of the partitions, but not of tables that inherit from it."""
+        only = "" if self.partitioned else "ONLY "
+        return f"{only}{quoted(self.schema)}.{quoted(self.table)}"
+
+
+def identify(connection: psycopg.Connection[Any]) -> Server:
+    """Return the identity of the server at the other end of a replication connection."""
+    ((system, timeline, lsn, *_),) = command(connection, "IDENTIFY_SYSTEM")
+    return Server(str(system), int(timeline or 0), parse_lsn(str(lsn)))
+
+
+def check_primary(connection: psycopg.Connection[Any], address: object) -> None:
+    """Raise PostgresError on a standby, which has no end of the log of its own and cannot write what chunks need."""
+    ((standby,),) = query(connection, "SELECT pg_is_in_recovery()")
+    if standby:
+        raise PostgresError(
+            f"PostgreSQL at {address} is a standby: correct database.hostname to that of the primary; or, if this server "
+            "is to become the primary, promote it and restart the task"
+        )
+
+
+def find_slot(connection: psycopg.Connection[Any], name: str) -> Slot | None:
+    """Return a replication slot, None if there is none of this name."""
+    reason = "invalidation_reason" if connection.info.server_version >= _WITH_INVALIDATION_REASON else "NULL"
+    rows = query(
+        connection,
+        "SELECT slot_name, coalesce(plugin, ''), coalesce(database, ''), active_pid, confirmed_flush_lsn - '0/0'::pg_lsn, "  # noqa: S608 - one of two texts
+        f"wal_status, safe_wal_size, {reason} FROM pg_replication_slots WHERE slot_name = %s",
+        [name],
+    )
+    for slot, plugin, database, pid, confirmed, status, safe, why in rows:
+        return Slot(slot, plugin, database, pid, None if confirmed is None else int(confirmed), status, safe, why)
+    return None
+
+
+def create_slot(
+    connection: psycopg.Connection[Any], name: str, waiting: Callable[[], object], *, failover: bool
+) -> tuple[int, str]:
+    """Create a slot. Return its position, and the name of a snapshot of the database at that position.
+
+    The server waits for transactions to end. Meanwhile `waiting` is called each second; what it raises ends the creation.
+
+    The snapshot can be used as long as nothing else is done on the connection. With `failover`, which PostgreSQL 17
+    brought, the slot is synchronized to standbys.
+    """
+    options = "(SNAPSHOT 'export', FAILOVER true)" if failover else "EXPORT_SNAPSHOT"
+    ((_, point, snapshot, _),) = command(
+        connection, f"CREATE_REPLICATION_SLOT {quoted(name)} LOGICAL {PLUGIN} {options}", waiting
+    )
+    return parse_lsn(str(point)), str(snapshot)
+
+
+def drop_slot(connection: psycopg.Connection[Any], found: Slot) -> None:
+    """Drop a slot that nobody uses. Raises RetriableError while it is in use, and if it is not as it was found.
+
+    Each new slot has a position of its own: its creation writes to the log.
+    """
+    dropped = query(
+        connection,
+        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots "
+        "WHERE slot_name = %s AND confirmed_flush_lsn - '0/0'::pg_lsn IS NOT DISTINCT FROM %s::numeric",
+        [found.name, found.confirmed],
+    )
+    if not dropped:
+        raise RetriableError(
+            f"The replication slot {found.name} was replaced or dropped by somebody else: it is looked at again"
+        )
+
+
+def check_slot(slot: Slot | None, name: str, database: str) -> Slot:
+    """Return a slot that a stream can start from. Raises PositionLostError or PostgresError."""
+    if slot is None:
+        raise PositionLostError(
+            f"The replication slot {name} does not exist, so the server did not keep the changes since the connector's "
+            f"offset. {RESYNC}"
+        )
+    if slot.plugin != PLUGIN or slot.database != database:
+        raise PostgresError(
+            f"The replication slot {name} is for the database {slot.database!r} and the plugin {slot.plugin!r}, not for "
+            f"{database!r} and {PLUGIN}: choose another slot.name"
+        )
+    if slot.wal_status == "lost" or slot.confirmed is None or slot.invalidation_reason is not None:
+        reason = slot.invalidation_reason or "wal_removed"
+        happened = _INVALIDATIONS.get(reason, f"pg_replication_slots has {reason} as the reason. Remove its cause")
+        raise PositionLostError(f"The replication slot {name} was invalidated: {happened}. {RESYNC}")
+    return slot
+
+
+def check_state(state: SourceState, slot: Slot, server: Server, history: str | None) -> None:
+    """Check that the slot and the server continue where an offset is. Raises PositionLostError.
+
+    `history` is that of the server's timeline, None if it is the one of the offset.
+    """
+    position = state.position or Position(0)
+    if server.system != state.system:
+        raise PositionLostError(
+            f"The offset is of the database system {state.system}, but the server is {server.system}: it was restored "
+            f"or is another one. Correct database.hostname; or, if it is to replace the former one: {RESYNC}"
+        )
+    if history is not None and timeline_ends(history).get(state.timeline, -1) < position.lsn:
+        raise PositionLostError(
+            f"The offset {lsn_text(position.lsn)} of timeline {state.timeline} is not part of the server's timeline "
+            f"{server.timeline}: the server lost changes that are in Kafka, as after a failover to a standby that was "
+            f"behind. {RESYNC}"
+        )
+    if server.lsn < position.lsn:
+        raise PositionLostError(
+            f"The server's log ends at {lsn_text(server.lsn)}, before the connector's offset {lsn_text(position.lsn)} of the "
+            "same timeline: it lost changes that are in Kafka, as where its volume was set back to a former state, and new "
+            f"changes would take their places. {RESYNC}"
+        )
+    if slot.confirmed is not None and slot.confirmed > position.lsn:
+        raise PositionLostError(
+            f"The replication slot {slot.name} is at {lsn_text(slot.confirmed)}, past the connector's offset "
+            f"{lsn_text(position.lsn)}: something else read or moved it, and the changes between are lost. To accept the "
+            f"gap, set lsn in the connector's offset to {lsn_text(slot.confirmed)}. Otherwise: {RESYNC}"
+        )
+
+
+RESYNC: Final = (
+    "To resync, stop the connector, delete its offsets (DELETE /connectors/NAME/offsets) and the slot, and start it: it "
+    "takes a new snapshot"
+)
+
+
+def check_publication(state: SourceState, name: str, now: Mapping[str, str], dropped: Collection[str] = ()) -> None:
+    """Check that the publication still has, unaltered, what it had at an offset. Raises PositionLostError.
+
+    A table that was renamed is still in it. `dropped` are parts of the offset whose tables do not exist any more: they
+    had no changes since.
+    """
+    if altered := sorted(altered_parts(state, now).keys() - dropped):
+        raise PositionLostError(
+            f"The publication {name} was changed ({', '.join(part or 'its settings' for part in altered)}): changes of "
+            "tables that were taken out of it may be missing. To accept that, remove the field publication from the "
+            f"connector's offset. Otherwise: {RESYNC}"
+        )
+
+
+def altered_parts(state: SourceState, now: Mapping[str, str]) -> dict[str, str]:
+    """Return the parts of the publication at an offset, with their marks, that it lacks or has otherwise."""
+    marks = set(now.values())
+    altered = {part: mark for part, mark in (state.publication or {}).items() if mark not in marks}
+    if "" in altered and _same_settings(altered[""], now.get("", "")):
+        del altered[""]
+    return altered
+
+
+def _same_settings(before: str, now: str) -> bool:
+    """Return whether a publication's own marks are those of equal settings, which were not others in between.
+
+    Each change of the settings writes a new row in the catalog, but so does a change of the owner. The marks of old
+    versions have neither.
+    """
+    former, present = before.split("."), now.split(".")
+    if former[:2] != present[:2]:
+        return False
+    return len(former) == 2 or former[2] != present[2] or former[3] == present[3]
+
+
+def dropped_tables(connection: psycopg.Connection[Any], parts: Mapping[str, str]) -> set[str]:
+    """Return those parts of a publication that are tables which do not exist any more, nor others of their names."""
+    tables = {part: int(mark.split(".")[2]) for part, mark in parts.items() if mark.count(".") == 2}
+    rows = query(
+        connection,
+        "SELECT name FROM unnest(%s::text[], %s::oid[]) AS t(name, id) "
+        "WHERE to_regclass(name) IS NULL AND NOT EXISTS (SELECT FROM pg_class WHERE oid = id)",
+        [list(tables), list(tables.values())],
+    )
+    return {part for (part,) in rows}
+
+
+def publication_parts(connection: psycopg.Connection[Any], publication: str) -> dict[str, str] | None:
+    """Return what tells a publication from an altered one, None if there is no such publication.
+
+    The parts are the publication itself, as an empty name (with its owner and the transaction that wrote its row), and
+    each table or schema that it lists, with a mark: the row in the catalog, of tables also a digest of it and the
+    table's own oid. A table that was taken out and put back has another row.
+    """
+    rows = query(
+        connection,
+        "SELECT oid, concat_ws('.', concat(puballtables, pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot), "
+        "pubowner, xmin) FROM pg_publication WHERE pubname = %s",
+        [publication],
+    )
+    if not rows:
+        return None
+    ((oid, settings),) = rows
+    parts = {"": f"{oid}.{settings}"}
+    tables = query(
+        connection,
+        "SELECT prrelid::regclass::text, concat_ws('.', r.oid, left(md5(r::text), 8), prrelid) FROM pg_publication_rel r "
+        "WHERE prpubid = %s ORDER BY r.oid",
+        [oid],
+    )
+    schemas: list[tuple[Any, ...]] = []
+    if connection.info.server_version >= _WITH_COLUMN_LISTS:
+        schemas = query(
+            connection,
+            "SELECT pnnspid::regnamespace::text || '.*', concat(n.oid, '.') FROM pg_publication_namespace n "
+            "WHERE pnpubid = %s",
+            [oid],
+        )
+    return parts | dict([*tables, *schemas])
+
+
+def unpublished_operations(connection: psycopg.Connection[Any], publication: str) -> list[str]:
+    """Return the kinds of changes that a publication leaves out, by their names in its parameter `publish`."""
+    rows = query(
+        connection,
+        "SELECT operation FROM pg_publication, LATERAL (VALUES ('insert', pubinsert), ('update', pubupdate), "
+        "('delete', pubdelete), ('truncate', pubtruncate)) o(operation, published) WHERE pubname = %s AND NOT published",
+        [publication],
+    )
+    return [operation for (operation,) in rows]
+
+
+def published_tables(connection: psycopg.Connection[Any], publication: str) -> list[PublishedTable]:
+    """Return the tables of a publication, by name."""
+    lists = connection.info.server_version >= _WITH_COLUMN_LISTS
+    columns = "t.attnames::text[], t.rowfilter" if lists else "NULL::text[], NULL::text"
+    # Those that are generated may be published too; then they are among attnames.
+    sent = "true" if connection.info.server_version >= _WITH_GENERATED_COLUMNS else "attgenerated = ''"
+    rows = query(
+        connection,
+        f"SELECT c.oid, t.schemaname, t.tablename, {columns}, c.relkind = 'p', "  # noqa: S608 - texts of this function
+        "pg_relation_size(c.oid) / current_setting('block_size')::int, "
+        "(SELECT array_agg(attname::text ORDER BY attnum) FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 "
+        f"AND NOT attisdropped AND {sent}) "
+        "FROM pg_publication_tables t JOIN pg_namespace n ON n.nspname = t.schemaname "
+        "JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename WHERE t.pubname = %s ORDER BY 2, 3",
+        [publication],
+    )
+    return [
+        PublishedTable(
+            oid, schema, table, [c for c in own or () if listed is None or c in listed], condition, pages, partitioned
+        )
+        for oid, schema, table, listed, condition, partitioned, pages, own in rows
+    ]
+
+
+def member_tables(connection: psycopg.Connection[Any], publication: str) -> list[str]:
+    """Return tables of a publication as SCHEMA.TABLE, by name: some that it has as partitions only are among them.
+
+    Unlike `published_tables`, this waits for nobody who has locked a table.
+    """
+    schemas = connection.info.server_version >= _WITH_COLUMN_LISTS
+    in_schema = "EXISTS (SELECT FROM pg_publication_namespace s WHERE s.pnpubid = p.oid AND s.pnnspid = c.relnamespace)"
+    rows = query(
+        connection,
+        "SELECT n.nspname || '.' || c.relname FROM pg_publication p, pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "  # noqa: S608 - one of two texts
+        "WHERE p.pubname = %s AND c.relkind IN ('r', 'p') AND c.relpersistence = 'p' "
+        "AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND (p.puballtables OR EXISTS (SELECT FROM "
+        "pg_publication_rel r WHERE r.prpubid = p.oid AND (r.prrelid = c.oid OR r.prrelid IN "
+        f"(SELECT relid FROM pg_partition_ancestors(c.oid)))) OR {in_schema if schemas else 'false'}) ORDER BY 1",
+        [publication],
+    )
+    return [name for (name,) in rows]
+
+
+def create_publication(
+    connection: psycopg.Connection[Any], name: str, tables: Sequence[tuple[str, str]] | None
+) -> None:
+    """Create a publication of some tables, of all tables if None."""
+    query(connection, f"CREATE PUBLICATION {quoted(name)} FOR {_listed(tables)}")
+
+
+def add_tables(connection: psycopg.Connection[Any], name: str, tables: Sequence[tuple[str, str]]) -> None:
+    """Add tables to a publication."""
+    query(connection, f"ALTER PUBLICATION {quoted(name)} ADD {_listed(tables)}")
+
+
+def user_tables(connection: psycopg.Connection[Any]) -> list[tuple[str, str]]:
+    """Return schema and name of all permanent tables that are not the system's own."""
+    return query(
+        connection,
+        "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND n.nspname NOT IN ('pg_catalog', 'information_schema') "
+        "AND n.nspname NOT LIKE 'pg\\_%' ORDER BY 1, 2",
+    )
+
+
+def _listed(tables: Sequence[tuple[str, str]] | None) -> str:
+    if tables is None:
+        return "ALL TABLES"
+    return "TABLE " + ", ".join(f"{quoted(schema)}.{quoted(table)}" for schema, table in tables)

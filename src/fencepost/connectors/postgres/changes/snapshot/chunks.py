@@ -1,0 +1,165 @@
+"""Which rows of a chunk may be written to Kafka, after the changes that the stream had meanwhile.
+
+A chunk is read by a SELECT, and written at a later place of the stream. Of each row, the place must have all changes
+that the SELECT saw, and no other. The first holds because the place is past all commits before the end of the SELECT.
+For the second, PostgreSQL tells which transactions the SELECT saw (`pg_current_snapshot`), and the stream tells the
+transaction of each change: a row with a change that the SELECT did not see is older than what the stream had, and is
+left out. The commit of a transaction may be in the log a while before others see it, so this also concerns changes that
+came before the SELECT.
+
+    log       commit A ... commit B ........... commit C ..... high
+    SELECT                  sees A, not B
+    written                                                    without the rows of B and C
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from fencepost.connectors.postgres.changes.incremental import Key
+from fencepost.connectors.postgres.changes.stream.decoder import TRUNCATE, UPDATE, Changes
+from fencepost.connectors.postgres.changes.stream.relation import Relation, ReplicaIdentity
+from fencepost.connectors.postgres.server.pg_snapshot import Snapshot
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyChanges:
+    """The keys that changes of a table concern, in parallel arrays; an update of a key has both.
+
+    `xid` has the lower 32 bits of the transaction. A null key is that of any row. `partial` tells that the change lacks a
+    large value, which the server does not send if it did not change.
+    """
+
+    xid: Array
+    key: pa.Array
+    partial: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Consecutive rows of a table, by key.
+
+    `key` and `columns` are columns of texts; `matches` tells which rows are asked for. `high` is an LSN after all commits
+    that `snapshot` has. `complete` tells that no row up to the greatest key follows.
+    """
+
+    snapshot: Snapshot
+    high: int
+    key: Sequence[pa.Array]
+    columns: Sequence[pa.Array]
+    matches: Array
+    complete: bool
+
+    def __len__(self) -> int:
+        return len(self.matches)
+
+    def key_at(self, row: int) -> Key:
+        """Return the key of a row."""
+        return tuple(column[row].as_py() for column in self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The first `count` rows of a chunk are done with; those at `rows` are to be written. The rest is to be read again."""
+
+    count: int
+    rows: Array
+
+
+def settle(chunk: Chunk, changes: Sequence[KeyChanges]) -> Settled:
+    """Return which rows of a chunk may be written where the stream has had `changes`.
+
+    A row is read again if one of its changes that the chunk did not see lacks a value: it would have the placeholder only.
+    """
+    parts = [(part, ~ended(chunk.snapshot, part.xid)) for part in changes]
+    keys = _concatenated([part.key.filter(pa.array(unseen)) for part, unseen in parts])
+    if keys.null_count:
+        return Settled(0, np.zeros(0, np.int64))
+    partial = _concatenated([part.key.filter(pa.array(unseen & part.partial)) for part, unseen in parts])
+    own = joined(chunk.key)
+    again = np.flatnonzero(_is_in(own, partial))
+    count = int(again[0]) if len(again) else len(chunk)
+    return Settled(count, np.flatnonzero(chunk.matches[:count] & ~_is_in(own, keys)[:count]))
+
+
+def unseen_changes(snapshot: Snapshot, changes: Sequence[KeyChanges]) -> list[KeyChanges]:
+    """Return the changes that a snapshot did not see, which a later one may not see either."""
+    left = []
+    for part in changes:
+        unseen = np.flatnonzero(~ended(snapshot, part.xid))
+        if len(unseen):
+            left.append(KeyChanges(part.xid[unseen], part.key.take(pa.array(unseen)), part.partial[unseen]))
+    return left
+
+
+def ended(snapshot: Snapshot, xid: Array) -> Array:
+    """Return which transactions had ended at a snapshot, from the lower 32 bits of their numbers.
+
+    All that the server still knows are less than 2^31 from the newest one.
+    """
+    whole = snapshot.xmax + (xid.astype(np.int64) - snapshot.xmax + (1 << 31)) % (1 << 32) - (1 << 31)
+    found: Array = (whole < snapshot.xmax) & ~np.isin(whole, np.array(snapshot.running, np.int64))
+    return found
+
+
+def key_changes(changes: Changes, key: Sequence[str], table: Relation, wanted: Sequence[str]) -> KeyChanges:
+    """Return the keys that changes concern, by the columns `key` of `table`; `wanted` are the columns of its events.
+
+    Where those columns have become others, any row may be concerned.
+    """
+    relation, count = changes.relation, len(changes)
+    places = {column.name: place for place, column in enumerate(relation.columns)}
+    if _columns(relation, key) != _columns(table, key):
+        return KeyChanges(changes.xid, pa.nulls(count, pa.string()), np.zeros(count, bool))
+    parts = []
+    for rows in (changes.new, changes.old):
+        at = np.flatnonzero(rows.index >= 0)
+        found = joined([rows.columns[places[name]].values for name in key])
+        parts.append((at, found.take(pa.array(rows.index[at]))))
+    emptied = np.flatnonzero(changes.operation == TRUNCATE)
+    parts.append((emptied, pa.nulls(len(emptied), pa.string())))
+    at = np.concatenate([rows for rows, _ in parts])
+    lacking = _lacking(changes, [places[name] for name in wanted if name in places])
+    return KeyChanges(changes.xid[at], pa.concat_arrays([keys for _, keys in parts]), lacking[at])
+
+
+def joined(columns: Sequence[pa.Array]) -> pa.Array:
+    """Return the texts of columns as one text, different for different keys, null if one of them is."""
+    if len(columns) == 1:
+        return columns[0]
+    parts = [part for column in columns for part in (pc.binary_length(column).cast(pa.string()), column)]
+    return pc.binary_join_element_wise(*parts, ":")
+
+
+def _columns(relation: Relation, names: Sequence[str]) -> list[tuple[str, int, int]]:
+    return sorted((c.name, c.type_oid, c.modifier) for c in relation.columns if c.name in names)
+
+
+def _lacking(changes: Changes, wanted: Sequence[int]) -> Array:
+    lacking = np.zeros(len(changes), bool)
+    if changes.relation.identity is ReplicaIdentity.FULL:
+        return lacking
+    updates = np.flatnonzero((changes.operation == UPDATE) & (changes.new.index >= 0))
+    for place in wanted:
+        unchanged = changes.new.columns[place].unchanged
+        if unchanged is not None:
+            lacking[updates] |= unchanged[changes.new.index[updates]]
+    return lacking
+
+
+def _concatenated(parts: Sequence[pa.Array]) -> pa.Array:
+    return pa.concat_arrays([pa.nulls(0, pa.string()), *parts])
+
+
+def _is_in(keys: pa.Array, some: pa.Array) -> Array:
+    found: Array = pc.is_in(keys, value_set=some).to_numpy(zero_copy_only=False)
+    return found

@@ -1,0 +1,227 @@
+"""Incremental snapshots: tables that signals ask for are read in chunks, while the stream goes on.
+
+At any time at most one chunk is between its reading and its writing. It is written where the stream is past the chunk's
+end, between transactions of the database. The stream's changes of the table are kept meanwhile, see `chunks`.
+
+What is kept here belongs to one session of the stream. When that breaks, the table's next chunk is read again, from the
+progress in the source offset on.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from fencepost.api.errors import DataError, RetriableError
+from fencepost.api.record import SourceBatch
+from fencepost.connectors.postgres.changes.config import PostgresConfig
+from fencepost.connectors.postgres.changes.connection import PostgresError
+from fencepost.connectors.postgres.changes.database import SourceDatabase
+from fencepost.connectors.postgres.changes.events.batches import ready
+from fencepost.connectors.postgres.changes.incremental import SnapshotProgress, TableRead
+from fencepost.connectors.postgres.changes.position import Position, SourceState
+from fencepost.connectors.postgres.changes.snapshot.chunk_reader import (
+    NotYetError,
+    TableAlteredError,
+    TableRun,
+    begin_table,
+    greatest_key,
+    read_chunk,
+)
+from fencepost.connectors.postgres.changes.snapshot.chunks import Chunk, KeyChanges, key_changes, settle, unseen_changes
+from fencepost.connectors.postgres.changes.snapshot.signals import (
+    Signal,
+    SignalType,
+    execute_request,
+    log_message,
+    signals_in,
+    stop_request,
+)
+from fencepost.connectors.postgres.changes.stream.decoder import Changes
+
+# After an attempt that came too early, at least this and so many times as long as it took: the stream waits meanwhile.
+_PAUSE_S: Final = 0.05
+_PAUSE_SHARE: Final = 9
+# A wait that is worth a line in the log, and how often.
+_LONG_S: Final = 10.0
+# A chunk whose reading broke so many times in a row, as by a condition that ends its own connection, or takes too long, is
+# not tried again: the stream, and with it a signal to stop, would wait for ever.
+_MOST_BREAKS: Final = 5
+
+_log: Final = logging.getLogger(__name__)
+
+
+class IncrementalSnapshots:
+    """Reads chunks, and follows the stream for signals and changes. For one thread."""
+
+    def __init__(self, config: PostgresConfig, database: SourceDatabase) -> None:
+        self._config = config
+        self._database = database
+        self._run: TableRun | None = None
+        self._changes: list[KeyChanges] = []
+        """Changes of the table since its run began that the last chunk did not see."""
+        self._chunk: Chunk | None = None
+        self._next_attempt = 0.0
+        self._next_notice = 0.0
+        self._breaks = 0
+        """How many readings in a row broke. It outlives the session of the stream."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a chunk waits for the stream to be past its end."""
+        return self._chunk is not None
+
+    def reset(self) -> None:
+        """Forget what was read and not written. To be called when the stream begins, as changes may be missing."""
+        self._run, self._chunk, self._changes = None, None, []
+        self._next_attempt = 0.0
+        self._next_notice = time.monotonic() + _LONG_S
+
+    def read(self, progress: SnapshotProgress, position: Position) -> SnapshotProgress:
+        """Read the next chunk, if one is due, where the stream is at `position`. Return the progress.
+
+        Raises RetriableError. A table that cannot be read is given up, with an error in the log: the stream goes on.
+        """
+        if self._run is not None and progress.tables[:1] != (self._run.read,):
+            self.reset()
+        if self._chunk is not None or not progress.active or time.monotonic() < self._next_attempt:
+            return progress
+        read, started = progress.tables[0], time.monotonic()
+        # Without a server no reading begins, and none broke.
+        self._database.connection()
+        try:
+            return self._read(progress, position)
+        except NotYetError as error:
+            self._wait(read, error, time.monotonic() - started)
+        except TableAlteredError:
+            _log.info("The table %s was altered: its reading goes on with what it is", read.table)
+            self.reset()
+        except (PostgresError, DataError) as error:
+            return self._give_up(progress, error)
+        except RetriableError as error:
+            self._breaks += 1
+            if self._breaks < _MOST_BREAKS:
+                raise
+            return self._give_up(progress, error)
+        return progress
+
+    def follow(
+        self, state: SourceState, changes: Sequence[Changes], position: Position, now_ms: int
+    ) -> tuple[SnapshotProgress, SourceBatch | None]:
+        """Take note of what the stream had up to `position`. Return the progress, and rows to write there.
+
+        Raises RetriableError.
+        """
+        if self._run is not None:
+            self._note(self._run, changes)
+        progress = state.incremental
+        for signal in signals_in(changes, self._config.signal_table or ""):
+            progress = self._apply(signal, replace(state, position=position, incremental=progress))
+        chunk, run = self._chunk, self._run
+        if chunk is None or run is None or progress.tables[:1] != (run.read,):
+            return progress, None
+        if position.changes or position.lsn < chunk.high:
+            return progress, None
+        self._chunk = None
+        try:
+            return self._write(run, chunk, progress, position, now_ms)
+        except DataError as error:
+            return self._give_up(progress, error), None
+
+    def _read(self, progress: SnapshotProgress, position: Position) -> SnapshotProgress:
+        run = self._run
+        if run is None:
+            self._changes = []
+            self._run = run = begin_table(self._database, progress.tables[0])
+        if progress.key != run.key:
+            end = greatest_key(self._database, run)
+            if end is None:
+                return self._done(progress)
+            _log.info("Reading the table %s for the signal %r", run.read.table, run.read.signal)
+            progress = progress.began(run.key, end)
+        self._chunk = chunk = read_chunk(self._database, run, progress, self._config.chunk_size, position.lsn)
+        self._changes = unseen_changes(chunk.snapshot, self._changes)
+        self._next_notice = time.monotonic() + _LONG_S
+        self._breaks = 0
+        return progress
+
+    def _note(self, run: TableRun, changes: Iterable[Changes]) -> None:
+        wanted = [column.name for column in run.events.columns]
+        for part in changes:
+            if part.relation.oid == run.table.oid:
+                noted = key_changes(part, run.key, run.events.relation, wanted)
+                self._changes += [noted] if self._chunk is None else unseen_changes(self._chunk.snapshot, [noted])
+
+    def _write(
+        self, run: TableRun, chunk: Chunk, progress: SnapshotProgress, position: Position, now_ms: int
+    ) -> tuple[SnapshotProgress, SourceBatch | None]:
+        settled = settle(chunk, self._changes)
+        batch = None
+        if len(settled.rows):
+            texts = [column.take(settled.rows) for column in chunk.columns]
+            batch = ready(run.events.schema, [run.events.snapshot(texts, position.lsn, now_ms, "incremental")])
+        if settled.count == len(chunk) and chunk.complete:
+            return self._done(progress), batch
+        if settled.count:
+            progress = progress.advanced(chunk.key_at(settled.count - 1))
+        return progress, batch
+
+    def _done(self, progress: SnapshotProgress) -> SnapshotProgress:
+        read = progress.tables[0]
+        _log.info("The table %s was read to its end for the signal %r", read.table, read.signal)
+        self.reset()
+        return progress.table_done()
+
+    def _give_up(self, progress: SnapshotProgress, error: Exception) -> SnapshotProgress:
+        read = progress.tables[0]
+        _log.error(
+            "The table %s is not read any further for the signal %r: %s. When that is mended, send another signal",
+            read.table, read.signal, error,
+        )  # fmt: skip
+        self.reset()
+        self._breaks = 0
+        return progress.table_done()
+
+    def _wait(self, read: TableRead, error: NotYetError, spent_s: float) -> None:
+        now = time.monotonic()
+        self._next_attempt = now + max(_PAUSE_S, _PAUSE_SHARE * spent_s)
+        if now >= self._next_notice:
+            self._next_notice = now + _LONG_S
+            _log.warning("The reading of the table %s for the signal %r waits: %s", read.table, read.signal, error)
+
+    def _apply(self, signal: Signal, state: SourceState) -> SnapshotProgress:
+        """Return the progress after a signal. One that asks for what is not there is logged, and has no effect."""
+        progress = state.incremental
+        try:
+            match signal.type:
+                case SignalType.EXECUTE:
+                    return progress.requested(self._requested(signal))
+                case SignalType.STOP:
+                    stopped = progress.stopped(stop_request(signal).names)
+                    _log.info("%s stops the reading of %d tables", signal, len(progress.tables) - len(stopped.tables))
+                    return stopped
+                case SignalType.PAUSE | SignalType.RESUME:
+                    if progress.tables:
+                        _log.info("%s is carried out", signal)
+                        return progress.resting(paused=signal.type == SignalType.PAUSE)
+                    _log.warning("%s has no effect: no table is being read", signal)
+                case SignalType.LOG:
+                    _log.info("%s", log_message(signal, state.offset()))
+                case _:
+                    types = ", ".join(SignalType)
+                    _log.warning("%s is ignored: the types that are supported are %s", signal, types)
+        except DataError as error:
+            _log.warning("A signal is ignored: %s", error)
+        return progress
+
+    def _requested(self, signal: Signal) -> list[TableRead]:
+        request = execute_request(signal)
+        names = [name for name in self._database.member_tables() if request.names(name)]
+        if names:
+            _log.info("%s asks for %s", signal, ", ".join(names))
+        else:
+            _log.warning("%s is ignored: it names no table that is captured and in the publication", signal)
+        return [TableRead(name, signal.id, request.condition(name)) for name in names]

@@ -1,0 +1,102 @@
+"""The order in which PostgreSQL sorts the rows of a table by their key, in SQL.
+
+ORDER BY takes the operators of a type's own B-tree class. A comparison finds its operator by name, in the search path,
+which has PostgreSQL's own schema only. For a type of an extension that would be none, or another one: texts of `citext`
+would be compared as `text`, in another order, and rows left out. So its operators are named with their schema.
+
+https://www.postgresql.org/docs/current/xindex.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from fencepost.connectors.postgres.changes.connection import query
+
+if TYPE_CHECKING:
+    import psycopg
+
+# The numbers of the strategies of B-trees.
+_STRATEGIES: Final = {1: "<", 2: "<=", 4: ">=", 5: ">"}
+
+_COLUMNS: Final = """
+WITH RECURSIVE typed AS (
+  SELECT attname, format_type(atttypid, atttypmod) AS name, atttypid AS type
+  FROM pg_attribute WHERE attrelid = %s AND attname = ANY(%s) AND NOT attisdropped
+  UNION ALL
+  SELECT attname, name, typbasetype FROM typed JOIN pg_type t ON t.oid = type WHERE typtype = 'd'
+)
+SELECT attname, name, amopstrategy, quote_ident(nspname), oprname
+FROM typed
+LEFT JOIN (
+  pg_opclass c JOIN pg_am m ON m.oid = c.opcmethod AND m.amname = 'btree'
+  JOIN pg_amop ON amopfamily = opcfamily AND amoplefttype = opcintype AND amoprighttype = opcintype
+  JOIN pg_operator p ON p.oid = amopopr JOIN pg_namespace n ON n.oid = oprnamespace AND nspname <> 'pg_catalog'
+) ON opcintype = type AND opcdefault
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """A column of a key. `type` is its type in SQL, `operators` has those that are not PostgreSQL's own."""
+
+    name: str
+    type: str
+    operators: Mapping[str, str] = field(default_factory=dict)
+
+    def compared(self, operator: str, text: str) -> str:
+        """Return a comparison of the column with a value."""
+        return f"{self.sql()} {self.operators.get(operator, operator)} {self.literal(text)}"
+
+    def sql(self) -> str:
+        """Return the column's name in SQL."""
+        return '"' + self.name.replace('"', '""') + '"'
+
+    def literal(self, text: str) -> str:
+        """Return a value in SQL."""
+        escaped = text.replace("\\", "\\\\").replace("'", "''")
+        return f"E'{escaped}'::{self.type}"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyOrder:
+    """The columns of a key, in the order of its index."""
+
+    columns: Sequence[KeyColumn]
+
+    def names(self, *, descending: bool = False) -> str:
+        """Return the columns for SELECT or ORDER BY."""
+        return ", ".join(column.sql() + " DESC" * descending for column in self.columns)
+
+    def after(self, key: Sequence[str]) -> str:
+        """Return the condition of rows that come after a key."""
+        return self._beyond(">", key)
+
+    def up_to(self, key: Sequence[str]) -> str:
+        """Return the condition of rows that come before a key, or have it."""
+        return self._beyond("<=", key)
+
+    def _beyond(self, last: str, key: Sequence[str]) -> str:
+        if not any(column.operators for column in self.columns):
+            # One comparison of rows, for which an index is used with all of its columns.
+            literals = ", ".join(column.literal(text) for column, text in zip(self.columns, key, strict=True))
+            return f"({self.names()}) {last} ({literals})"
+        strict = last[0]
+        *first, (column, text) = zip(self.columns, key, strict=True)
+        condition = column.compared(last, text)
+        for column, text in reversed(first):
+            condition = f"{column.compared(f'{strict}=', text)} AND ({column.compared(strict, text)} OR {condition})"
+        return f"({condition})"
+
+
+def key_order(connection: psycopg.Connection[Any], table: int, key: Sequence[str]) -> KeyOrder:
+    """Return how the rows of a table are sorted by columns. Raises RetriableError or PostgresError."""
+    types: dict[str, str] = {}
+    operators: dict[str, dict[str, str]] = {name: {} for name in key}
+    for name, kind, strategy, schema, operator in query(connection, _COLUMNS, [table, list(key)]):
+        types[name] = kind
+        if strategy in _STRATEGIES:
+            operators[name][_STRATEGIES[strategy]] = f"OPERATOR({schema}.{operator})"
+    return KeyOrder([KeyColumn(name, types[name], operators[name]) for name in key])

@@ -1,0 +1,131 @@
+"""Finds the messages of a replication stream in a block of bytes, all at once.
+
+The stream is a sequence of CopyData messages: `d`, length (4 bytes), payload; a payload is `w` (XLogData: three 8-byte
+numbers, then a message of pgoutput) or `k` (keepalive). Each `d` that a plausible length and `w` or `k` follow is a
+candidate. If every candidate ends where the next one begins, they are exactly the messages: the first begins at 0, and
+the others follow by induction. If one does not, because row data looks like a message, the block is walked. So it is if
+the server sends a notice, a changed setting or a notification between them, which it may at any time; these are passed
+over.
+
+https://www.postgresql.org/docs/current/protocol-replication.html
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fencepost.api.errors import FencepostError, RetriableError
+from fencepost.connectors.postgres.changes.connection import PostgresError
+from fencepost.connectors.postgres.changes.slot.slot import RESYNC
+
+COPY_DATA: Final = ord("d")
+XLOG_DATA: Final = ord("w")
+KEEPALIVE: Final = ord("k")
+_BEGIN, _COMMIT = b"BC"
+_ANY_TIME: Final = b"NSA"
+"""NoticeResponse, ParameterStatus and NotificationResponse."""
+
+_UNSENDABLE: Final = ("22", "54")
+"""Classes of SQLSTATE that a change itself is the cause of: its data, and limits of the server. The log keeps it so."""
+
+PAYLOAD: Final = 5
+"""Where a CopyData's payload begins: after `d` and the length."""
+
+MESSAGE: Final = 30
+"""Where the message of pgoutput begins: after CopyData's header, `w`, and the positions and time of the server."""
+
+Positions = NDArray[np.int64]
+
+
+def find_frames(data: bytearray, filled: int) -> tuple[Positions, int]:
+    """Return where the complete messages in `data[:filled]` begin, and where the last one ends.
+
+    Raises RetriableError or PostgresError with the server's message if something else follows: the stream has ended.
+    """
+    u8 = np.frombuffer(data, np.uint8, filled)
+    starts = np.flatnonzero(u8[: max(filled - PAYLOAD, 0)] == COPY_DATA)
+    kinds = u8[starts + PAYLOAD]
+    # Messages of 16 MiB and more are no candidates; they are found by the walk.
+    starts = starts[((kinds == XLOG_DATA) | (kinds == KEEPALIVE)) & (u8[starts + 1] == 0)]
+    if not len(starts) or starts[0] != 0:
+        return _walk(data, filled)
+    sizes = np.ndarray((filled - 3,), ">u4", data, 0, (1,))[starts + 1].astype(np.int64)
+    ends = starts + 1 + sizes
+    if not (starts[1:] == ends[:-1]).all():
+        return _walk(data, filled)
+    if ends[-1] > filled:
+        starts, ends = starts[:-1], ends[:-1]
+    end = int(ends[-1]) if len(starts) else 0
+    # What is left must be the beginning of a candidate: otherwise a message was none.
+    if filled - end > PAYLOAD and not _is_candidate(data, end):
+        return _walk(data, filled)
+    return starts, end
+
+
+def whole_transactions(data: bytearray, starts: Positions, end: int, *, full: bool) -> tuple[Positions, int]:
+    """Return the messages up to where a transaction begins that does not end in the block, and where it begins.
+
+    If the block begins with such a transaction, nothing is returned, so that its rest can come; if the block is `full`,
+    all messages are.
+    """
+    u8 = np.frombuffer(data, np.uint8)
+    live = u8[starts + PAYLOAD] == XLOG_DATA
+    tags = np.where(live, u8[np.minimum(starts + MESSAGE, len(u8) - 1)], 0)
+    commits = starts[tags == _COMMIT]
+    begins = starts[tags == _BEGIN]
+    unfinished = begins[begins > commits[-1]] if len(commits) else begins
+    if not len(unfinished):
+        return starts, end
+    cut = int(unfinished[0])
+    if cut == 0 and full:
+        return starts, end
+    return starts[starts < cut], cut
+
+
+def _is_candidate(data: bytearray, at: int) -> bool:
+    return data[at] == COPY_DATA and data[at + 1] == 0 and data[at + PAYLOAD] in (XLOG_DATA, KEEPALIVE)
+
+
+def _walk(data: bytearray, filled: int) -> tuple[Positions, int]:
+    starts, at = [], 0
+    while at + PAYLOAD <= filled:
+        if data[at] != COPY_DATA and data[at] not in _ANY_TIME:
+            raise ended(server_message(data[at:filled]), _fields(data[at:filled]).get(b"C", ""))
+        end = at + 1 + int.from_bytes(data[at + 1 : at + PAYLOAD], "big")
+        if end > filled:
+            break
+        if data[at] == COPY_DATA:
+            starts.append(at)
+        at = end
+    return np.array(starts, np.int64), at
+
+
+def ended(said: str, state: str) -> FencepostError:
+    """Return the error to raise for a stream that the server ended: what it said, and its SQLSTATE."""
+    message = f"PostgreSQL ended the replication stream: {said}"
+    if not state.startswith(_UNSENDABLE):
+        return RetriableError(message)
+    return PostgresError(
+        f"{message}. It cannot send this change, at no later attempt either: correct the value in the database, or leave "
+        f"the table out of the publication. {RESYNC}"
+    )
+
+
+def server_message(answer: bytes | bytearray) -> str:
+    """Return the text of an ErrorResponse, as far as it is there: its severity, message and context."""
+    if answer[:1] != b"E":
+        return f"it sent a message of type {bytes(answer[:1])!r}"
+    fields = _fields(answer)
+    said = ": ".join(fields[kind] for kind in (b"V", b"M") if kind in fields)
+    context = f" ({fields[b'W']})" if b"W" in fields else ""
+    return f"{said or 'it sent an error without text'}{context}"
+
+
+def _fields(answer: bytes | bytearray) -> dict[bytes, str]:
+    """Return the fields of an ErrorResponse that are there whole or in part, by their type."""
+    end = 1 + int.from_bytes(answer[1:PAYLOAD], "big")
+    parts = bytes(answer[PAYLOAD:end]).split(b"\0")
+    return {part[:1]: part[1:].decode(errors="replace") for part in parts if part}

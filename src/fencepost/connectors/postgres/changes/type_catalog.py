@@ -1,0 +1,109 @@
+"""Finds out what the types of columns are made of: from the server's catalog, the source offset, or the stream.
+
+The catalog has no types that were dropped since a change. For these the offset is asked (see known_types). Of types that
+it does not have either, which were made and dropped while no task ran, the stream has a name: of a domain that of its base
+type, but without the precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from fencepost.connectors.postgres.changes.connection import PostgresError, query
+from fencepost.connectors.postgres.changes.known_types import FIRST_USER_OID, KnownTypes, SeenTypes
+from fencepost.connectors.postgres.changes.slot.slot import RESYNC
+from fencepost.connectors.postgres.changes.stream.relation import Column, Relation
+from fencepost.connectors.postgres.types.temporal import TIME, TIMESTAMP
+from fencepost.connectors.postgres.types.type_rows import SELECT_TYPES, type_rows
+from fencepost.connectors.postgres.types.types import NUMERIC, PostgresType, TypeInfo, resolved
+
+if TYPE_CHECKING:
+    import psycopg
+
+_BUILT_IN: Final = "pg_catalog"
+# PostgreSQL names the array of a type so, and nobody can rename it.
+_ARRAY_PREFIX: Final = "_"
+# Their values are represented by their precision and scale, which the name of a type does not have.
+_BY_MODIFIER: Final = frozenset({NUMERIC, TIME, TIMESTAMP})
+
+
+def column_types(
+    connection: psycopg.Connection[Any], relation: Relation, columns: Sequence[Column], remembered: KnownTypes
+) -> list[PostgresType]:
+    """Return the types that the values of a relation's columns have. `remembered` are those of the source offset.
+
+    Raises PostgresError for a type that nothing tells.
+    """
+    known = type_infos(connection, {column.type_oid for column in columns}, remembered)
+    kinds = []
+    for column in columns:
+        if column.type_oid not in known:
+            known |= _named_by_stream(connection, column)
+        try:
+            kinds.append(resolved(column.type_oid, column.modifier, known))
+        except KeyError as error:
+            name = f"{'.'.join(column.type_name)}, " if column.type_name else ""
+            raise PostgresError(
+                f"The column {relation.name}.{column.name} had a type ({name}OID {error}) that was dropped before the change "
+                "was read, and the source offset does not have it: nobody knows what its values are. If you do, add it to "
+                "the field types of the connector's offset. If the column is not needed, leave it out with "
+                f"column.exclude.list. Otherwise: {RESYNC}"
+            ) from None
+    return kinds
+
+
+def type_infos(connection: psycopg.Connection[Any], oids: Iterable[int], remembered: KnownTypes) -> dict[int, TypeInfo]:
+    """Return what pg_type has of types and of the types that they are made of, or else what is remembered of them.
+
+    Raises PostgresError if the two contradict each other.
+    """
+    known: dict[int, TypeInfo] = {}
+    wanted = set(oids)
+    while wanted:
+        rows = type_rows(lambda asked: query(connection, SELECT_TYPES, [asked]), wanted, {})
+        found = {
+            oid: TypeInfo(row.base, row.base_modifier, 0 if row.base else row.element) for oid, row in rows.items()
+        }
+        if reused := [oid for oid, info in found.items() if remembered.get(oid, info) != info]:
+            raise PostgresError(
+                f"The OID {reused[0]} was that of another type at the connector's offset than it is now, so changes may be of "
+                "either. To read all as of the present type, remove the field types from the connector's offset. "
+                f"Otherwise: {RESYNC}"
+            )
+        # A type that was dropped may be made of types that the catalog still has.
+        dropped = {oid: remembered[oid] for oid in wanted & remembered.keys() - found.keys()}
+        known |= found | dropped
+        wanted = {part for info in dropped.values() for part in (info.base, info.element) if part} - known.keys()
+    return known
+
+
+def user_types(connection: psycopg.Connection[Any], captures: Callable[[str], bool]) -> SeenTypes:
+    """Return the user-made types of the columns of captured tables, and the types that they are made of."""
+    rows = query(
+        connection,
+        "SELECT DISTINCT n.nspname || '.' || c.relname, a.atttypid FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid "
+        "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE a.atttypid >= %s AND a.attnum > 0 AND c.relkind IN ('r', 'p')",
+        [FIRST_USER_OID],
+    )
+    known = type_infos(connection, {oid for table, oid in rows if captures(table)}, {})
+    # After the types were looked at. What is committed is visible before it is flushed, if the server does not wait for that.
+    ((lsn,),) = query(connection, "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
+    return SeenTypes({oid: info for oid, info in known.items() if oid >= FIRST_USER_OID}, int(lsn))
+
+
+def _named_by_stream(connection: psycopg.Connection[Any], column: Column) -> dict[int, TypeInfo]:
+    """Return what the stream's name of a type tells of it, nothing if that is not enough."""
+    if column.type_name is None:
+        return {}
+    schema, name = column.type_name
+    if schema != _BUILT_IN:
+        # A domain has the name of its base type.
+        return {} if name.startswith(_ARRAY_PREFIX) else {column.type_oid: TypeInfo()}
+    rows = query(
+        connection, "SELECT oid FROM pg_type WHERE typnamespace = 'pg_catalog'::regnamespace AND typname = %s", [name]
+    )
+    known = type_infos(connection, {oid for (oid,) in rows}, {})
+    if not rows or known.keys() & _BY_MODIFIER:
+        return {}
+    return known | {column.type_oid: TypeInfo(base=rows[0][0])}

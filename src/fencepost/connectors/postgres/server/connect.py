@@ -1,0 +1,82 @@
+"""Connects to PostgreSQL by psycopg, an optional package, for both sources.
+
+libpq tells why a connection was not made in words alone: it has no SQLSTATE for that, and the server's words are in its own
+language. A second login that asks for the SQLSTATE would count as a second wrong password towards a lock-out. So the words
+are passed on, and a later attempt is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from fencepost.api.errors import ConfigError, RetriableError
+
+if TYPE_CHECKING:
+    import psycopg
+
+_PARAMETERS: Final = {
+    # A server that is gone without a word is noticed after 20 s, also while something that was sent is not acknowledged.
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "2",
+    "tcp_user_timeout": "20000",
+    "connect_timeout": "10",
+    # An empty address is taken from the host, where none would be PGHOSTADDR of the process's environment.
+    "hostaddr": "",
+}
+
+VALUE_FORMS: Final = {
+    "DateStyle": "ISO",
+    "TimeZone": "UTC",
+    "IntervalStyle": "iso_8601",
+    "extra_float_digits": "3",
+    "bytea_output": "hex",
+}
+"""Settings of each session: the server writes values in these forms, whatever the settings of a database or role are."""
+
+# Sessions hold a snapshot until its rows are in Kafka, and wait between polls. By the catalog, as older servers do not
+# have all of these.
+WITHOUT_TIMEOUTS: Final = (
+    "SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name IN "
+    "('idle_in_transaction_session_timeout', 'idle_session_timeout', 'transaction_timeout')"
+)
+
+
+class LoginRefusedError(RetriableError):
+    """The server was reached, asked for a password, and then refused the connection."""
+
+
+def load_driver() -> Any:
+    """Return the module psycopg. Raises ConfigError where it is not installed."""
+    try:
+        import psycopg  # noqa: PLC0415 - an optional package
+    except ImportError as error:
+        raise ConfigError(
+            f"Reading PostgreSQL needs the package psycopg on each worker ({error}): run: pip install 'fencepost[postgres]'"
+        ) from error
+    return psycopg
+
+
+def connect(parameters: Mapping[str, str], failure: str, remedy: str) -> psycopg.Connection[Any]:
+    """Return a connection in autocommit mode with libpq's `parameters`, which go before the defaults.
+
+    `failure` begins the message of an error, and `remedy` ends it. Raises RetriableError for a connection that was not
+    made, as LoginRefusedError if a password was involved; ConfigError without the driver; and psycopg's other errors.
+    """
+    driver = load_driver()
+    try:
+        # Not PGconn.connect, which keeps all threads of the process waiting for the server.
+        return cast("psycopg.Connection[Any]", driver.connect(autocommit=True, **_PARAMETERS | dict(parameters)))
+    except driver.OperationalError as error:
+        kind = LoginRefusedError if _with_password(error) else RetriableError
+        raise kind(f"{failure}: {_line(str(error))}. {remedy}") from error
+
+
+def _with_password(error: psycopg.OperationalError) -> bool:
+    connection = error.pgconn
+    return connection is not None and bool(connection.used_password or connection.needs_password)
+
+
+def _line(message: str) -> str:
+    return " ".join(message.split()).rstrip(".") or "no reason given"

@@ -1,0 +1,56 @@
+"""The server's catalog of types: what the OIDs of columns' types stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+# Types such as int2vector have an element but are not arrays, and box[] has semicolons between its items: these are texts.
+SELECT_TYPES: Final = """
+select t.oid, t.typname, t.typtype::text, t.typbasetype, t.typtypmod, t.typnotnull,
+       coalesce(e.oid, 0), t.typnamespace = 'pg_catalog'::regnamespace
+from pg_type t left join pg_type e on e.typarray = t.oid and e.typdelim = ','
+where t.oid = any(%s::oid[])
+"""
+
+_ENUM: Final = "e"
+
+
+@dataclass(frozen=True, slots=True)
+class TypeRow:
+    """A row of pg_type. `base` is the OID of a domain's type, `element` of an array's items; 0 for other types.
+
+    `kind` is `typtype`; `base_modifier` and `not_null` are a domain's.
+    """
+
+    name: str
+    kind: str
+    base: int
+    base_modifier: int
+    not_null: bool
+    element: int
+    built_in: bool
+
+    @property
+    def is_enum(self) -> bool:
+        """Whether the values are the labels of an enum."""
+        return self.kind == _ENUM
+
+
+def type_rows(
+    ask: Callable[[list[int]], Sequence[tuple[Any, ...]]], oids: Iterable[int], known: Mapping[int, TypeRow]
+) -> dict[int, TypeRow]:
+    """Return the rows of types, and of the types that they are made of, but for those that are `known`.
+
+    `ask` returns the rows of SELECT_TYPES for OIDs. Types that the catalog does not have are missing in the result.
+    """
+    found: dict[int, TypeRow] = {}
+    asked = {0, *known}
+    wanted = set(oids) - asked
+    while wanted:
+        asked |= wanted
+        rows = {oid: TypeRow(*rest) for oid, *rest in ask(sorted(wanted))}
+        found |= rows
+        wanted = {part for row in rows.values() for part in (row.base, row.element)} - asked
+    return found

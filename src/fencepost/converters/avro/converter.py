@@ -1,0 +1,115 @@
+"""Confluent's AvroConverter: Avro behind the id of its schema in a registry, on Arrow columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+import pyarrow as pa
+
+from fencepost.api.config_def import ConfigDef
+from fencepost.api.errors import DataError
+from fencepost.converters.avro.pieces import constant
+from fencepost.converters.avro.plan import plan
+from fencepost.converters.avro.schema import (
+    AvroOptions,
+    avro_schema,
+    canonical_form,
+    parsed_schema,
+    schema_text,
+)
+from fencepost.converters.avro.steps import encoded
+from fencepost.converters.json_schema import connect_schema
+from fencepost.converters.registry.base import Derived, Plan, RegistryConverter
+from fencepost.converters.registry.config import SCHEMA_NAMES
+from fencepost.converters.registry.registry import CONTENT
+from fencepost.converters.registry.schema_names import with_names
+from fencepost.converters.registry.schemas import RegistrySchema
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+_BLOCK: Final = 8192
+"""The rows that are written together: their bytes fit the processor's cache."""
+
+
+class AvroConverter(RegistryConverter):
+    """Writes Avro with the id of its schema, as Java's converter of this name does.
+
+    A null is a null record. Values without a schema are records `Anything`.
+    """
+
+    language: ClassVar[str] = "AVRO"
+
+    def config(self) -> ConfigDef:
+        """Return the definitions of the registry's properties and those of AvroData."""
+        kind, low = ConfigDef.Type.BOOLEAN, ConfigDef.Importance.LOW
+        return (
+            super().config()
+            .define("connect.meta.data", kind, True, low,
+                    "Whether schemas have the names, versions, docs and parameters of Connect's, as connect.*.")
+            .define("enhanced.avro.schema.support", kind, False, low,
+                    "Whether texts with the parameters of Connect's enums become enums.")
+            .define("scrub.invalid.names", kind, False, low,
+                    "Whether characters that Avro does not allow in names are replaced; otherwise they are refused.")
+            .define("allow.optional.map.keys", kind, False, low,
+                    "Whether maps whose keys are optional texts become maps, and not arrays of entries.")
+            .define("generalized.sum.type.support", kind, False, low,
+                    "Whether enums and unions of Connect's generalized form are written as such: as enhanced.avro.schema.support.")
+        )  # fmt: skip
+
+    def derive(self, topic: str, schema: DataType | None) -> Derived:
+        """Return Avro's schema for a Spark type."""
+        found = avro_schema(self._connect(topic, schema), self._options)
+        name = found["name"] if isinstance(found, dict) and found["type"] == "record" else None
+        kind = found if isinstance(found, str) else found[0] if isinstance(found, list) else found["type"]
+        return Derived(RegistrySchema(schema_text(found), self.language), name, str(kind), self._connect(topic, schema))
+
+    def plan(self, derived: Derived, written: RegistrySchema, *, strict: bool) -> Plan:
+        """Return the steps that write values of the derived schema."""
+        try:
+            parsed = parsed_schema(written.text)
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(f"The registry's schema is not one of Avro: {error}") from error
+        if written.references:
+            raise DataError("The registry's schema refers to others, which is not supported: put them into it")
+        return Plan(plan(derived.connect, parsed, self._options, strict=strict))
+
+    def encode(self, steps: Any, prefix: bytes, values: pa.Array) -> pa.Array:
+        """Return Avro's binary encoding."""
+        parts = [_encoded(steps, prefix, values.slice(start, _BLOCK)) for start in range(0, len(values), _BLOCK)]
+        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
+    def _connect(self, topic: str, schema: DataType | None) -> dict[str, Any] | None:
+        if schema is None:
+            return None
+        found = connect_schema(schema, optional=False)
+        return with_names(found, topic, self.role) if self.settings[SCHEMA_NAMES] == "topic" else found
+
+    @property
+    def _options(self) -> AvroOptions:
+        settings = self.settings
+        return AvroOptions(
+            metadata=settings["connect.meta.data"],
+            enhanced=settings["enhanced.avro.schema.support"] or settings["generalized.sum.type.support"],
+            optional_map_keys=settings["allow.optional.map.keys"],
+            scrub=settings["scrub.invalid.names"],
+        )
+
+
+def _encoded(steps: Any, prefix: bytes, values: pa.Array) -> pa.Array:
+    nulls = np.asarray(values.is_null()) if values.null_count else None
+    rows = None if nulls is None else ~nulls
+    before = [constant(prefix, len(values), rows)] if prefix else []
+    return encoded(steps, values, rows, "", before).as_binary(nulls)
+
+
+def _content(schema: RegistrySchema) -> object:
+    """Schemas of the same canonical form are read alike."""
+    try:
+        return canonical_form(parsed_schema(schema.text))
+    except (ValueError, KeyError, TypeError):
+        return schema.text
+
+
+CONTENT[AvroConverter.language] = _content

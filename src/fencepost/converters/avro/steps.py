@@ -1,0 +1,353 @@
+"""How the values of a column are written in Avro's binary encoding, https://avro.apache.org/docs/1.12.0/specification/.
+
+A step is one type: it makes the pieces of the values of an Arrow array. Steps are plain data, made once from two schemas
+(`plan`), and pickled to executors. `rows` marks the rows that have a value at all: those of a field whose struct is null
+have none, whatever Arrow has in their place.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from fencepost.api.errors import DataError
+from fencepost.converters.avro.pieces import (
+    Array,
+    Encoded,
+    RowPiece,
+    constant,
+    fixed_width,
+    padded,
+    put_together,
+    varints,
+)
+from fencepost.converters.binary import unscaled_bytes
+from fencepost.converters.render import UnsupportedTypeError, children, plain
+
+_PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+@dataclass(frozen=True)
+class AvroStep(ABC):
+    """One type of Avro."""
+
+    @abstractmethod
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
+        """Return the pieces of values. Nulls are only in rows that have no value. Raises UnsupportedTypeError, DataError."""
+
+
+def encoded(
+    step: AvroStep, values: pa.Array, rows: Array | None, place: str, before: Sequence[RowPiece] = ()
+) -> Encoded:
+    """Return the values of a step as rows of bytes, after the pieces `before`."""
+    return put_together([*before, *step.pieces(plain(values), rows, place)], len(values))
+
+
+@dataclass(frozen=True)
+class WholeStep(AvroStep):
+    """int and long. `per_second`: times in so many units of a second, 0 for other numbers."""
+
+    per_second: int = 0
+
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
+        """Zigzag."""
+        return [varints(_whole(values, self.per_second, place), rows)]
+
+
+@dataclass(frozen=True)
+class RealStep(AvroStep):
+    """float and double, by their number of bytes."""
+
+    width: int
+
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
+        """IEEE 754, little-endian."""
+        if not (pt.is_floating(values.type) or pt.is_integer(values.type)):
+            raise UnsupportedTypeError(values.type, place)
+        return [fixed_width(_numbers(values).astype(f"<f{self.width}", copy=False), rows)]
+
+
+@dataclass(frozen=True)
+class TruthStep(AvroStep):
+    """boolean."""
+
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
+        """One byte."""
+        if not pt.is_boolean(values.type):
+            raise UnsupportedTypeError(values.type, place)
+        return [fixed_width(_numbers(values).astype(np.uint8), rows)]
+
+
+@dataclass(frozen=True)
+class TextStep(AvroStep):
+    """string."""
+
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
+        """The length, and UTF-8. Raises DataError for other bytes, which Spark casts from BINARY to STRING unchecked."""
+        if not pt.is_string(values.type):
+            raise UnsupportedTypeError(values.type, place)
+        try:
+            values.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise DataError("A STRING has bytes that are not UTF-8: leave it BINARY, or decode it") from error
+        return _with_lengths(values, rows)
+
+
+@dataclass(frozen=True)
+class BytesStep(AvroStep):
+    """bytes. `decimal`: the unscaled values of decimals; `raw`: without their length, as values that are bytes alone."""
+
+    decimal: bool = False
+    raw: bool = False
+
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
+        """The length, and the bytes."""
+        if self.decimal and pt.is_decimal(values.type):
+            values = unscaled_bytes(_widened(values))
+        if not pt.is_binary(values.type):
+            raise UnsupportedTypeError(values.type, place)
+        return [_bytes_of(values, rows)] if self.raw else _with_lengths(values, rows)
+
+
+@dataclass(frozen=True)
+class FixedStep(AvroStep):
+    """fixed: bytes of one length, or decimals in so many bytes."""
+
+    size: int
+    decimal: bool = False
+
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
+        """The bytes. Raises DataError for those of another length."""
+        if self.decimal and pt.is_decimal(values.type):
+            return [self._decimals(_widened(values), rows, place)]
+        if not pt.is_binary(values.type):
+            raise UnsupportedTypeError(values.type, place)
+        piece = _bytes_of(values, rows)
+        wrong = piece.lengths != self.size if rows is None else (piece.lengths != self.size) & rows
+        if wrong.any():
+            raise DataError(
+                f"{place or 'The record'} has {int(piece.lengths[wrong][0])} bytes, and the schema has fixed bytes of {self.size}"
+            )
+        return [piece]
+
+    def _decimals(self, values: pa.Array, rows: Array | None, place: str) -> RowPiece:
+        width = values.type.byte_width
+        raw = np.frombuffer(values.buffers()[1], np.uint8).reshape(-1, width)[values.offset :][: len(values), ::-1]
+        sign = np.where(raw[:, :1] >= 128, 255, 0).astype(np.uint8)
+        whole = np.concatenate([np.repeat(sign, max(0, self.size - width), axis=1), raw], axis=1)
+        kept, dropped = whole[:, whole.shape[1] - self.size :], whole[:, : whole.shape[1] - self.size]
+        lost = (dropped != sign).any(axis=1) | ((kept[:, :1] >= 128) != (sign >= 128)).ravel()
+        if (lost if rows is None else lost & rows).any():
+            raise DataError(
+                f"{place or 'The record'} has a decimal that does not fit the {self.size} bytes of the schema"
+            )
+        source, _ = padded(np.ascontiguousarray(kept).ravel(), 0, kept.size)
+        lengths = np.full(len(values), self.size, np.int64)
+        return RowPiece.of(lengths if rows is None else lengths * rows, source, np.arange(len(values)) * self.size)
+
+
+@dataclass(frozen=True)
+class EnumStep(AvroStep):
+    """enum."""
+
+    symbols: tuple[str, ...]
+
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
+        """The symbol's number. Raises DataError for a text that is none."""
+        if not pt.is_string(values.type):
+            raise UnsupportedTypeError(values.type, place)
+        found = pc.index_in(values, value_set=pa.array(self.symbols, pa.string()))
+        missing = np.asarray(found.is_null()) if rows is None else np.asarray(found.is_null()) & rows
+        if missing.any():
+            text = values[int(np.flatnonzero(missing)[0])].as_py()
+            raise DataError(f"{place or 'The record'} is {text!r}, which is not a symbol of the schema's enum")
+        return [varints(np.asarray(found.fill_null(0)).astype(np.int64), rows)]
+
+
+@dataclass(frozen=True)
+class RequiredStep(AvroStep):
+    """A type that has no null."""
+
+    inner: AvroStep
+
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
+        """The pieces of the type. Raises DataError for a null."""
+        if values.null_count:
+            missing = np.asarray(values.is_null()) if rows is None else np.asarray(values.is_null()) & rows
+            if missing.any():
+                raise DataError(
+                    f"The field {place or 'value'} is null, but its schema says that it never is: declare it nullable"
+                )
+        return self.inner.pieces(values, rows, place)
+
+
+@dataclass(frozen=True)
+class UnionStep(AvroStep):
+    """A union, of which one branch has the values, and another one the nulls, None if it has none for them."""
+
+    branch: int
+    null_branch: int | None
+    inner: AvroStep
+
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
+        """The branch's number, and its value."""
+        if not values.null_count:
+            return [constant(bytes([2 * self.branch]), len(values), rows), *self.inner.pieces(values, rows, place)]
+        valid = np.asarray(values.is_valid())
+        present = valid if rows is None else valid & rows
+        if self.null_branch is None:
+            RequiredStep(self.inner).pieces(values, rows, place)
+        numbers = np.where(valid, self.branch, self.null_branch or 0).astype(np.int64)
+        return [varints(numbers, rows), *self.inner.pieces(values, present, place)]
+
+
+@dataclass(frozen=True)
+class ConstantStep(AvroStep):
+    """The same bytes for each value: a default of the schema."""
+
+    data: bytes
+
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:  # noqa: ARG002
+        """The bytes."""
+        return [constant(self.data, len(values), rows)] if self.data else []
+
+
+@dataclass(frozen=True)
+class RecordStep(AvroStep):
+    """record: for each of Avro's fields the name of the values' field, None for a constant, and its step."""
+
+    fields: tuple[tuple[str | None, AvroStep], ...]
+
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
+        """The pieces of all fields."""
+        if not pt.is_struct(values.type):
+            raise UnsupportedTypeError(values.type, place)
+        found: list[RowPiece] = []
+        for name, step in self.fields:
+            if name is None:
+                found += step.pieces(values, rows, place)
+                continue
+            index = values.type.get_field_index(name)
+            if index < 0:
+                raise DataError(f"The record has no field {name!r}, which its schema has")
+            found += step.pieces(plain(values.field(index)), rows, f"{place}.{name}" if place else name)
+        return found
+
+
+@dataclass(frozen=True)
+class ArrayStep(AvroStep):
+    """array."""
+
+    inner: AvroStep
+
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
+        """One block with all items, and the block of none that ends the array."""
+        if not pt.is_list(values.type):
+            raise UnsupportedTypeError(values.type, place)
+        offsets, (items,) = children(values, values.values)
+        return _blocks(offsets, rows, lambda kept: [(self.inner, _kept(items, kept), f"{place}[]")])
+
+
+@dataclass(frozen=True)
+class MapStep(AvroStep):
+    """map, or an array of entries: their keys and values."""
+
+    keys: AvroStep
+    values: AvroStep
+
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
+        """As of an array."""
+        if not pt.is_map(values.type):
+            raise UnsupportedTypeError(values.type, place)
+        offsets, (keys, items) = children(values, values.keys, values.items)
+        return _blocks(
+            offsets,
+            rows,
+            lambda kept: [
+                (self.keys, _kept(keys, kept), f"{place}[key]"),
+                (self.values, _kept(items, kept), f"{place}[value]"),
+            ],
+        )
+
+
+def _blocks(offsets: Array, rows: Array | None, parts: Any) -> list[RowPiece]:
+    counts = np.diff(offsets).astype(np.int64)
+    kept = None
+    if rows is not None:
+        # Arrow may have items where a list, or what it is in, is null.
+        if counts[~rows].any():
+            kept = np.repeat(rows, counts)
+        counts = counts * rows
+    found = parts(kept)
+    total = len(found[0][1])
+    pieces = [piece for step, values, place in found for piece in step.pieces(plain(values), None, place)]
+    items = put_together(pieces, total)
+    edges = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=edges[1:])
+    bounds = items.offsets[edges]
+    some = counts > 0
+    return [
+        varints(counts, some),
+        RowPiece.of(np.diff(bounds), items.data, bounds[:-1]),
+        constant(b"\0", len(counts), rows),
+    ]
+
+
+def _kept(items: pa.Array, kept: Array | None) -> pa.Array:
+    return items if kept is None else items.filter(pa.array(kept))
+
+
+def _with_lengths(values: pa.Array, rows: Array | None) -> list[RowPiece]:
+    piece = _bytes_of(values, rows)
+    return [varints(piece.lengths, rows), piece]
+
+
+def _bytes_of(values: pa.Array, rows: Array | None) -> RowPiece:
+    count = len(values)
+    if not count:
+        return RowPiece.of(np.zeros(0, np.int64), np.zeros(16, np.uint8), np.zeros(0, np.int64))
+    _, offset_buffer, data_buffer = values.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int32)[values.offset : values.offset + count + 1].astype(np.int64)
+    data = np.zeros(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
+    source, moved = padded(data, int(offsets[0]), int(offsets[-1]))
+    lengths = np.diff(offsets)
+    return RowPiece.of(lengths if rows is None else lengths * rows, source, offsets[:-1] - moved)
+
+
+def _numbers(values: pa.Array) -> Array:
+    filled = values.fill_null(pa.scalar(0).cast(values.type)) if values.null_count else values
+    return np.asarray(filled.to_numpy(zero_copy_only=False))
+
+
+def _whole(values: pa.Array, per_second: int, place: str) -> Array:
+    kind = values.type
+    if per_second and (pt.is_timestamp(kind) or pt.is_time(kind)):
+        stored = values.view(pa.int32() if pt.is_time32(kind) else pa.int64())
+        numbers = _numbers(stored).astype(np.int64)
+        given = _PER_SECOND[kind.unit]
+        if given > per_second:
+            return np.floor_divide(numbers, given // per_second)
+        factor = per_second // given
+        if factor > 1 and (np.abs(numbers) > (2**63 - 1) // factor).any():
+            raise DataError(f"{place or 'The record'} has a time that does not fit 64 bits in the units of the schema")
+        return numbers * factor
+    if pt.is_date(kind):
+        return _numbers(values.view(pa.int32())).astype(np.int64)
+    if not pt.is_integer(kind):
+        raise UnsupportedTypeError(kind, place)
+    return _numbers(values).astype(np.int64, copy=False)
+
+
+def _widened(values: pa.Array) -> pa.Array:
+    """Decimals of 128 or 256 bits."""
+    kind = values.type
+    if pt.is_decimal32(kind) or pt.is_decimal64(kind):
+        return values.cast(pa.decimal128(kind.precision, kind.scale))
+    return values

@@ -1,0 +1,305 @@
+"""The base of converters that register schemas: decided once in the driver, written everywhere.
+
+    prepare(topic, schema)             in the worker or driver
+      derive    the schema in the registry's language, from the records' types
+      subject   its name in the registry
+      decide    register, look up, or take the newest or a fixed one -> id
+      plan      how values are written with it
+    from_connect_data(topic, ...)      anywhere, from the pickled decision: framing, plan, values -> bytes
+
+A subclass is one language. It defines `derive`, `plan` and `encode`, which ask no registry.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import pyarrow as pa
+from pyspark.sql.types import NullType
+
+from fencepost.api.config_def import ConfigDef
+from fencepost.api.errors import ConfigError, DataError, PluginError, describe_error
+from fencepost.converters.base import BuiltinConverter
+from fencepost.converters.registry.client import RegistryClient
+from fencepost.converters.registry.config import CONTEXT, define_registry, simple_name
+from fencepost.converters.registry.errors import (
+    RegistryAccessError,
+    RegistryAnsweredError,
+    RegistryError,
+    RegistryMissingError,
+    RegistryUnavailableError,
+)
+from fencepost.converters.registry.framing import Framing, header_framing, prefix_framing
+from fencepost.converters.registry.registry import Registry, shared_registry
+from fencepost.converters.registry.schemas import Registered, RegistrySchema
+from fencepost.converters.registry.settings import URL, RegistrySettings
+from fencepost.converters.registry.subjects import Subjects
+from fencepost.converters.render import UnsupportedTypeError, in_slices
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A schema in the registry's language, and the name that it gives its records, if it does."""
+
+    schema: RegistrySchema
+    record_name: str | None
+    kind: str
+    """The type in one word, such as `string`."""
+    connect: Any = None
+    """What the language needs for the plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How values are written: `steps` are the language's own, and can be pickled. `indexes` follow the id."""
+
+    steps: Any
+    indexes: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was decided for one topic and type. `until` is when it has to be decided again, on the monotonic clock."""
+
+    subject: str
+    id: int
+    framing: Framing
+    steps: Any
+    until: float | None = None
+
+
+class NotPreparedError(PluginError):
+    """Values of a topic came that nobody has prepared for: the caller broke the contract of converters."""
+
+
+class RegistryConverter(BuiltinConverter):
+    """A converter with a schema registry, for keys, values and headers.
+
+    A null is a null record, whatever its schema, and nothing is registered for it.
+    """
+
+    language: ClassVar[str]
+    """The registry's name of the type of schemas."""
+
+    def __init__(self) -> None:
+        self.settings: dict[str, Any] = {}
+        self.role = "value"
+        self._registry_settings: RegistrySettings | None = None
+        self._decisions: Mapping[tuple[str, DataType | None], Decision] = {}
+
+    @abstractmethod
+    def derive(self, topic: str, schema: DataType | None) -> Derived:
+        """Return the schema of values with a Spark type, None for values without a schema. Raises DataError."""
+
+    @abstractmethod
+    def plan(self, derived: Derived, written: RegistrySchema, *, strict: bool) -> Plan:
+        """Return how values are written with a schema, which is the `derived` one or another one of the registry.
+
+        Raises DataError if `written` cannot have the values; if `strict`, also if it lacks some of their fields.
+        """
+
+    @abstractmethod
+    def encode(self, steps: Any, prefix: bytes, values: pa.Array) -> pa.Array:
+        """Return values as `binary`, each with `prefix` before it; a null stays null. Raises DataError."""
+
+    def config(self) -> ConfigDef:
+        """Return the definitions of the registry's properties; subclasses add those of their language."""
+        return define_registry(ConfigDef())
+
+    def configure(self, configs: Mapping[str, str], *, is_key: bool | None = None) -> None:
+        """Set the properties. `is_key` None is for headers. Raises ConfigError."""
+        values = self.config().parse(configs)
+        self._registry_settings = RegistrySettings.of(values, configs)
+        _warn_of_unused(values)
+        self.role = "header" if is_key is None else "key" if is_key else "value"
+        secret = {name for name, key in self.config().keys().items() if key.type is ConfigDef.Type.PASSWORD}
+        # The rest is pickled to executors.
+        self.settings = {name: value for name, value in values.items() if name not in secret | {URL}}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out how the registry is reached, with its passwords: executors do not ask it."""
+        return {**self.__dict__, "_registry_settings": None}
+
+    @property
+    def registry(self) -> Registry:
+        """The registry. Raises ConfigError on an executor."""
+        if self._registry_settings is None:
+            raise ConfigError(f"{type(self).__name__} has no registry: the property {URL} is required", name=URL)
+        return shared_registry(self._registry_settings)
+
+    def check(self) -> None:
+        """Ask the registry whether it is there. Raises ConfigError."""
+        try:
+            self.registry.client.check()
+        except (RegistryError, RegistryUnavailableError) as error:
+            raise ConfigError(str(error), name=URL) from error
+
+    def prepare(self, topic: str, schema: DataType | None) -> None:
+        """Decide with which schema and id values are written. Raises a RegistryError or RegistryUnavailableError."""
+        key = topic, _normal(schema)
+        known = self._decisions.get(key)
+        if known is None or (known.until is not None and time.monotonic() >= known.until):
+            decision = self._decide(*key)
+            # Replaced, not changed: another thread may be pickling it.
+            self._decisions = {**self._decisions, key: decision}
+
+    def from_connect_data(self, topic: str, schema: DataType | None, values: pa.Array) -> pa.Array:
+        """Return framed bytes. Raises NotPreparedError without `prepare`, and DataError for what the schema cannot have."""
+        if values.null_count == len(values):
+            return pa.nulls(len(values), pa.binary())
+        decision = self._decision(topic, schema)
+        prefix = decision.framing.prefix
+        try:
+            return in_slices(values, len(prefix), lambda part: self.encode(decision.steps, prefix, part))
+        except UnsupportedTypeError as error:
+            raise DataError(
+                f"{type(self).__name__} cannot write {error.path or 'a record'} of the topic {topic}: {self.language} has no "
+                f"form for its type {error.kind}. Cast it to STRING or a number, or leave it out"
+            ) from error
+        except DataError as error:
+            raise DataError(f"{type(self).__name__} cannot write a record of the topic {topic}. {error}") from error
+
+    def record_header(self, topic: str, schema: DataType | None) -> tuple[str, bytes] | None:
+        """The header that each record with a value has, None if the id is in front of the data."""
+        return self._decision(topic, schema).framing.header
+
+    def _decision(self, topic: str, schema: DataType | None) -> Decision:
+        found = self._decisions.get((topic, _normal(schema)))
+        if found is None:
+            raise NotPreparedError(
+                f"{type(self).__name__} was not prepared for the {self.role}s of topic {topic}: a topic that the batch did "
+                "not tell before it was written. Report this to fencepost"
+            )
+        return found
+
+    def _decide(self, topic: str, schema: DataType | None) -> Decision:
+        where = f"the {self.role}s of topic {topic}"
+        try:
+            derived = self.derive(topic, schema)
+        except DataError as error:
+            raise RegistryError(f"{type(self).__name__} has no schema for {where}: {describe_error(error)}") from error
+        subject = self._subjects().name(topic, derived.record_name, derived.kind, lambda: self.registry.client)
+        found, strict, until = self._found(where, subject, derived)
+        try:
+            plan = self.plan(derived, found.schema, strict=strict)
+        except DataError as error:
+            raise RegistryError(
+                f"{where[0].upper()}{where[1:]} cannot be written with the schema {found.id} of subject {subject}: "
+                f"{describe_error(error)}"
+            ) from error
+        _log.info("%s are written with schema %d of subject %s", f"T{where[1:]}", found.id, subject)
+        return Decision(subject, found.id, self._framing(found, plan, subject), plan.steps, until)
+
+    def _found(self, where: str, subject: str, derived: Derived) -> tuple[Registered, bool, float | None]:
+        """The registry's schema to write with, whether it must have all fields, and until when it holds."""
+        settings, registry = self.settings, self.registry
+        normalize, until = settings["normalize.schemas"], None
+        strict = True
+        try:
+            if settings["auto.register.schemas"]:
+                found = registry.registered(subject, derived.schema, normalize=normalize)
+            elif settings["use.schema.id"] >= 0:
+                found, strict = registry.fixed(settings["use.schema.id"], subject), settings["id.compatibility.strict"]
+            elif settings["use.schema.guid"]:
+                found, strict = registry.fixed_guid(settings["use.schema.guid"]), settings["id.compatibility.strict"]
+            elif settings["use.latest.version"]:
+                found, strict = registry.client.latest(subject), settings["latest.compatibility.strict"]
+                lifetime_s = settings["latest.cache.ttl.sec"]
+                until = None if lifetime_s < 0 else time.monotonic() + lifetime_s
+            else:
+                found = registry.looked_up(subject, derived.schema, normalize=normalize)
+        except RegistryAnsweredError as error:
+            raise _explained(error, where, subject, registry.client) from error
+        if found.schema.type != self.language:
+            raise RegistryError(
+                f"The schema {found.id} of subject {subject}, for {where}, is of type {found.schema.type}, and "
+                f"{type(self).__name__} writes {self.language}: use another converter, or another subject"
+            )
+        return found, strict, until
+
+    def _framing(self, found: Registered, plan: Plan, subject: str) -> Framing:
+        serializer = simple_name(self.settings[f"{_of_record(self.role)}.schema.id.serializer"])
+        if serializer == "PrefixSchemaIdSerializer" or self.role == "header":
+            if found.id == 0:
+                raise RegistryError(
+                    f"The registry did not tell the id of the schema with the GUID {self.settings['use.schema.guid']}: set "
+                    "use.schema.id"
+                )
+            return prefix_framing(found.id, plan.indexes)
+        if not found.guid:
+            raise RegistryError(
+                f"The registry has no GUID for schema {found.id} of subject {subject}, so no header can name it: it is older "
+                f"than Confluent's 8.0, or another one. Set {self.role}.schema.id.serializer=PrefixSchemaIdSerializer"
+            )
+        return header_framing(self.role, found.guid, plan.indexes)
+
+    def _subjects(self) -> Subjects:
+        settings = self.settings
+        return Subjects(
+            self.role,
+            simple_name(settings[f"{_of_record(self.role)}.subject.name.strategy"]),
+            settings["subject.name.strategy.fallback.type"].upper(),
+            settings["subject.name.strategy.kafka.cluster.id"],
+            settings[CONTEXT],
+        )
+
+
+def _of_record(role: str) -> str:
+    """The role whose properties a header has."""
+    return "key" if role == "key" else "value"
+
+
+def _normal(schema: DataType | None) -> DataType | None:
+    return None if isinstance(schema, NullType) else schema
+
+
+def _warn_of_unused(values: Mapping[str, Any]) -> None:
+    for name, chosen in (
+        ("use.latest.version", values["use.latest.version"]),
+        ("use.schema.id", values["use.schema.id"] >= 0),
+        ("use.schema.guid", bool(values["use.schema.guid"])),
+    ):
+        if chosen and values["auto.register.schemas"]:
+            _log.warning(
+                "%s has no effect with auto.register.schemas=true, which is the default: set that to false", name
+            )
+
+
+def _explained(error: RegistryAnsweredError, where: str, subject: str, client: RegistryClient) -> RegistryAnsweredError:
+    """Say what a refusal means for a connector, and what to do."""
+    newest = ""
+    if not isinstance(error, RegistryAccessError):
+        try:
+            newest = f" (newest version: {client.latest(subject).version})"
+        except (RegistryError, RegistryUnavailableError):
+            newest = ""
+    if error.status == 409:
+        told = (
+            f"The schema of {where} is incompatible with those of subject {subject}{newest}, and the registry refuses it: "
+            f"{error.reason or error}. Give new columns a default or let them be null, undo the change in the source, or set "
+            "the subject's compatibility to NONE if its readers can live with it. Nothing of these records is written, and "
+            "none is skipped"
+        )
+    elif isinstance(error, RegistryMissingError):
+        told = (
+            f"The schema of {where} is not in the registry under subject {subject}{newest}: {error.reason or error}. Register "
+            "it, or set auto.register.schemas=true"
+        )
+    elif isinstance(error, RegistryAccessError):
+        told = f"{error}. It was for subject {subject}, of {where}"
+    else:
+        told = (
+            f"The registry refuses the schema of {where} for subject {subject}{newest}: {error}. Nothing of these records is "
+            "written, and none is skipped"
+        )
+    return type(error)(told, status=error.status, code=error.code, reason=error.reason)

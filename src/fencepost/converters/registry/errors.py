@@ -1,0 +1,49 @@
+"""What can go wrong between a converter and its schema registry.
+
+    RegistryError                  a registry cannot be used as configured, or refuses a schema: the task fails
+    ├── RegistryRefusedError       it refused a schema (409, 422 and other answers of 4xx)
+    ├── RegistryAccessError        it refused the login (401) or the right to do this (403)
+    ├── RegistryMissingError       it has no such subject, version or schema (404)
+    └── RegistryAnswerError        its answer is not that of a registry
+    RegistryUnavailableError       a RetriableError: it does not answer, or is busy (408, 429, 5xx)
+
+None of them is an error of a record: `errors.tolerance` does not apply.
+"""
+
+from __future__ import annotations
+
+from fencepost.api.errors import FencepostError, RetriableError
+
+
+class RegistryError(FencepostError):
+    """A schema registry cannot be used as configured, or refuses what a converter needs."""
+
+
+class RegistryAnsweredError(RegistryError):
+    """The registry answered with an error. `status` is HTTP's, `code` the registry's own, `reason` its message."""
+
+    def __init__(self, message: str, *, status: int = 0, code: int = 0, reason: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.reason = reason
+
+
+class RegistryRefusedError(RegistryAnsweredError):
+    """The registry refused a schema."""
+
+
+class RegistryAccessError(RegistryAnsweredError):
+    """The registry refused the login, or the right to do something."""
+
+
+class RegistryMissingError(RegistryAnsweredError):
+    """The registry has no such subject, version or schema."""
+
+
+class RegistryAnswerError(RegistryError):
+    """The answer is not that of a schema registry."""
+
+
+class RegistryUnavailableError(RetriableError):
+    """No registry answered, or those that did are busy."""

@@ -1,0 +1,108 @@
+"""A registry as all converters of a process share it: each id is asked for once."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from fencepost.converters.registry.client import RegistryClient
+from fencepost.converters.registry.errors import RegistryAnswerError
+from fencepost.converters.registry.schemas import Registered, RegistrySchema
+from fencepost.converters.registry.settings import RegistrySettings
+
+T = TypeVar("T")
+
+
+class Registry:
+    """The ids that a registry gave. Thread-safe; who waits for an answer holds up all who need one."""
+
+    def __init__(self, client: RegistryClient) -> None:
+        self.client = client
+        self._lock = threading.Lock()
+        self._known: dict[tuple[object, ...], Registered] = {}
+        self._schemas: dict[int, RegistrySchema] = {}
+
+    def registered(self, subject: str, schema: RegistrySchema, *, normalize: bool) -> Registered:
+        """Register a schema once. Raises as `RegistryClient`, and RegistryAnswerError for an id of another schema."""
+        key = ("register", subject, schema, normalize)
+        return self._once(key, lambda: self.client.register(subject, schema, normalize=normalize), own=not normalize)
+
+    def looked_up(self, subject: str, schema: RegistrySchema, *, normalize: bool) -> Registered:
+        """Look a schema up once. Raises as `registered`."""
+        key = ("look up", subject, schema, normalize)
+        return self._once(key, lambda: self.client.look_up(subject, schema, normalize=normalize), own=not normalize)
+
+    def fixed(self, schema_id: int, subject: str) -> Registered:
+        """Return the schema with an id. Raises as `RegistryClient`."""
+        return self._once(("id", schema_id), lambda: self.client.by_id(schema_id, subject), own=True)
+
+    def fixed_guid(self, guid: str) -> Registered:
+        """Return the schema with a GUID. Raises as `RegistryClient`."""
+        return self._once(("guid", guid), lambda: self.client.by_guid(guid), own=False)
+
+    def _once(self, key: tuple[object, ...], ask: Callable[[], Registered], *, own: bool) -> Registered:
+        found = self._known.get(key)
+        if found is not None:
+            return found
+        with self._lock:
+            found = self._known.get(key)
+            if found is None:
+                found = ask()
+                if own:
+                    self._check(found)
+                self._known[key] = found
+        return found
+
+    def _check(self, found: Registered) -> None:
+        """Refuse an id that was given for another schema: records would be read with the wrong one."""
+        known = self._schemas.setdefault(found.id, found.schema)
+        if _content(known) != _content(found.schema):
+            raise RegistryAnswerError(
+                f"The schema registry {self.client.address} gave the id {found.id} to two schemas, so that readers would "
+                "read records with the wrong one. Nothing was written: ask who runs the registry"
+            )
+
+
+def _content(schema: RegistrySchema) -> object:
+    """What of a schema's text matters to readers, as far as its type's notation tells."""
+    return CONTENT.get(schema.type, _text)(schema)
+
+
+def _text(schema: RegistrySchema) -> object:
+    return schema.text
+
+
+CONTENT: Final[dict[str, Callable[[RegistrySchema], object]]] = {}
+"""For each type of schema, what is equal for schemas that readers read alike. By default that is the text."""
+
+_registries: dict[RegistrySettings, Registry] = {}
+_lock = threading.Lock()
+
+
+def shared_registry(settings: RegistrySettings) -> Registry:
+    """Return the registry of this process for some settings. Raises ConfigError if it cannot be reached so at all."""
+    with _lock:
+        found = _registries.get(settings)
+        if found is None:
+            found = _registries[settings] = Registry(RegistryClient(settings))
+        return found
+
+
+def forget_registries() -> None:
+    """Close all connections, and ask for ids again from here on."""
+    with _lock:
+        for registry in _registries.values():
+            registry.client.close()
+        _registries.clear()
+
+
+def _begin_in_child() -> None:
+    """Begin anew in a process that was forked: it must not use its parent's connections."""
+    global _lock  # noqa: PLW0603 - a thread that the fork does not have may hold it
+    _lock = threading.Lock()
+    _registries.clear()
+
+
+os.register_at_fork(after_in_child=_begin_in_child)

@@ -1,0 +1,68 @@
+"""The names of subjects: where a registry keeps the versions of the schemas of a topic's keys or values."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from fencepost.converters.registry.client import RegistryClient
+from fencepost.converters.registry.errors import RegistryError
+
+_log: Final = logging.getLogger(__name__)
+
+STRATEGIES: Final = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy", "AssociatedNameStrategy")
+_FALLBACKS: Final[Mapping[str, str]] = {
+    "TOPIC": "TopicNameStrategy",
+    "RECORD": "RecordNameStrategy",
+    "TOPIC_RECORD": "TopicRecordNameStrategy",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Subjects:
+    """Names the subjects of one `role`: key, value or header. `fallback` is AssociatedNameStrategy's, of _FALLBACKS."""
+
+    role: str
+    strategy: str = "TopicNameStrategy"
+    fallback: str = "TOPIC"
+    namespace: str = "-"
+    context: str | None = None
+
+    def name(self, topic: str, record_name: str | None, kind: str, client: Callable[[], RegistryClient]) -> str:
+        """Return the subject of a schema. `record_name` is its own name, if it has one, `kind` its type.
+
+        Headers have a subject for each type: they differ from record to record. Raises RegistryError for a schema without
+        a name where the strategy needs one, and what the registry's `client` raises where it is asked.
+        """
+        subject = (
+            f"{topic}-header-{record_name or kind}" if self.role == "header" else self._name(topic, record_name, client)
+        )
+        return subject if self.context is None else f":{self.context}:{subject}"
+
+    def _name(self, topic: str, record_name: str | None, client: Callable[[], RegistryClient]) -> str:
+        strategy = self.strategy
+        if strategy == "AssociatedNameStrategy":
+            found = client().associated_subjects(topic, self.role, self.namespace)
+            if len(found) > 1:
+                raise RegistryError(
+                    f"The registry associates {len(found)} subjects with the {self.role}s of topic {topic}: remove all "
+                    "associations but one"
+                )
+            if found:
+                return found[0]
+            if self.fallback not in _FALLBACKS:
+                raise RegistryError(
+                    f"The registry associates no subject with the {self.role}s of topic {topic}: add an association, or set "
+                    "subject.name.strategy.fallback.type=TOPIC"
+                )
+            strategy = _FALLBACKS[self.fallback]
+        if strategy == "TopicNameStrategy":
+            return f"{topic}-{self.role}"
+        if record_name is None:
+            raise RegistryError(
+                f"{strategy} names the subject of the {self.role}s of topic {topic} after their schema, which has no name: "
+                f"only records have one. Use {self.role}.subject.name.strategy=TopicNameStrategy"
+            )
+        return record_name if strategy == "RecordNameStrategy" else f"{topic}-{record_name}"

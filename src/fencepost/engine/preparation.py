@@ -1,0 +1,82 @@
+"""Lets the converters decide how the rows of a batch are written, before the transaction that they are written in begins.
+
+    worker, or driver of a sink   topics and types of the batch -> prepare() of each converter -> begin
+    executors                     from_connect_data() of the pickled converters
+
+Which topics there are is looked up only for converters that decide anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+from pyspark.sql import types as t
+
+from fencepost.api.errors import RetriableError
+from fencepost.api.plugin import Converter, HeaderConverter
+from fencepost.api.plugin_calls import call_plugin
+from fencepost.engine.conversion import ColumnTypes
+from fencepost.engine.errors import PreparationWaitsError
+from fencepost.engine.pipeline import Pipeline
+
+
+def has_decisions(pipeline: Pipeline) -> bool:
+    """Whether a converter of the pipeline decides anything."""
+    converters: tuple[Converter | HeaderConverter, ...] = (
+        pipeline.key_converter, pipeline.value_converter, pipeline.header_converter,
+    )  # fmt: skip
+    return any(_decides(converter) for converter in converters)
+
+
+def prepare_topics(pipeline: Pipeline, topics: Iterable[str], types: ColumnTypes) -> None:
+    """Prepare the converters for rows of these types. Raises what they raise, and PreparationWaitsError."""
+    for topic in topics:
+        if types.has_headers and not types.raw_headers:
+            _prepare(pipeline.header_converter, topic, types.header)
+        if types.has_key:
+            _prepare(pipeline.key_converter, topic, types.key)
+        _prepare(pipeline.value_converter, topic, types.value)
+
+
+def prepare_columns(pipeline: Pipeline, topic: str, types: ColumnTypes, columns: Iterable[pa.RecordBatch]) -> None:
+    """Prepare the converters for rows of a topic, as `prepare_topics`, but not for columns of nothing but nulls."""
+    columns = list(columns)
+
+    def has_any(name: str) -> bool:
+        return any(batch[name].null_count < batch.num_rows for batch in columns)
+
+    for name in topics_in(columns, topic) if types.has_topic else [topic]:
+        if types.has_headers and not types.raw_headers and has_any("headers"):
+            _prepare(pipeline.header_converter, name, types.header)
+        if types.has_key and has_any("key"):
+            _prepare(pipeline.key_converter, name, types.key)
+        if has_any("value"):
+            _prepare(pipeline.value_converter, name, types.value)
+
+
+def prepare_headers(pipeline: Pipeline, topic: str) -> None:
+    """Prepare the header converter for headers without a schema. Raises as `prepare_topics`."""
+    _prepare(pipeline.header_converter, topic, None)
+
+
+def topics_in(batches: Iterable[pa.RecordBatch], default: str | None) -> list[str]:
+    """The topics that rows name, in order; `default` is for rows that name none, which are left out without one."""
+    found: dict[str | None, None] = {}
+    for batch in batches:
+        found |= dict.fromkeys(batch["topic"].unique().to_pylist())
+    named = dict.fromkeys(default if topic is None else topic for topic in found)
+    return [topic for topic in named if topic is not None]
+
+
+def _prepare(converter: Converter | HeaderConverter, topic: str, schema: t.DataType | None) -> None:
+    if not _decides(converter) or isinstance(schema, t.NullType):
+        return
+    try:
+        call_plugin(f"prepare() of {type(converter).__name__}", converter.prepare, topic, schema)
+    except RetriableError as error:
+        raise PreparationWaitsError(str(error)) from error
+
+
+def _decides(converter: Converter | HeaderConverter) -> bool:
+    return type(converter).prepare not in (Converter.prepare, HeaderConverter.prepare)

@@ -1,0 +1,129 @@
+"""A write of `format("fencepost")` from its begin to its end, each step of which is in a process of its own.
+
+driver     begin     InitProducerId, is it in Kafka?, begin, open the ledger
+executors  write     claim partitions in the ledger, convert, write
+driver     commit    close the ledger, compare its attempts with the results, record the progress, EndTxn
+           abort     after any failure, also after that of `commit`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from fencepost.api.errors import FencepostError
+from fencepost.engine.reports import new_mark
+from fencepost.engine.routing import agreed
+from fencepost.failpoint import FailPoint, reach
+from fencepost.kafka.clients import KafkaClients
+from fencepost.kafka.producer.partition_queue import Ack
+from fencepost.spark.config.progress import NextStep, Progress, SinkKey
+from fencepost.spark.config.sink_config import SinkConfig
+from fencepost.spark.format.handed_over import BeginningSink, EndingSink, HandedOver
+from fencepost.spark.format.ledger import Closed
+from fencepost.spark.format.ledger_log import LedgerLog, LedgerPlace, open_ledger
+from fencepost.spark.format.task_settings import check_task_settings
+from fencepost.spark.format.task_write import TaskSpec, TaskWrite
+from fencepost.spark.frame.record_columns import SinkColumns
+from fencepost.spark.frame.rows import pipeline_for
+
+
+@dataclass
+class TaskDone(WriterCommitMessage):
+    """What a task has written. `attempt` is None if it wrote nothing."""
+
+    task: int
+    attempt: int | None = None
+    acks: Sequence[Ack] = ()
+    partitions: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWrite:
+    """A transaction of a sink, or of one run of it, and its ledger. With `keeps_progress` its commit is recorded."""
+
+    key: SinkKey
+    keeps_progress: bool
+    handed_over: HandedOver
+    place: LedgerPlace
+
+    @classmethod
+    def begin(
+        cls, config: SinkConfig, key: SinkKey, decide: Callable[[Progress | None], NextStep], *, keeps_progress: bool
+    ) -> OpenWrite | None:
+        """Fence former owners, and begin a transaction; None if `decide` says of what they committed that it is there.
+
+        Raises what `decide` and `Sink.own` do.
+        """
+        sink = BeginningSink(config, key, keeps_progress=keeps_progress)
+        try:
+            reach(FailPoint.BEFORE_BEGIN, key.sink)
+            sink.own()
+            if decide(sink.last) is NextStep.SKIP:
+                sink.close()
+                return None
+            handed_over = sink.hand_over()
+            place = open_ledger(config, new_mark(), handed_over.transaction, KafkaClients())
+        except FencepostError:
+            sink.close()
+            raise
+        reach(FailPoint.AFTER_BEGIN)
+        return cls(key, keeps_progress, handed_over, place)
+
+    def write(self, spec: TaskSpec, batches: Iterator[pa.RecordBatch]) -> TaskDone:
+        """Write the rows of a Spark partition, in its task. Raises what `check_task_settings` and `TaskWrite.write` do."""
+        check_task_settings(_task_context())
+        task, attempt = this_task()
+        with closing(TaskWrite(spec, self.handed_over, self.place, task, attempt)) as write:
+            acks = write.write(batches)
+        return TaskDone(task, attempt if write.has_claimed else None, acks, write.asked)
+
+    def commit(self, config: SinkConfig, done: Iterable[TaskDone], progress: Progress) -> None:
+        """Commit the transaction if all that was written is what the tasks say. Raises a FencepostError if not."""
+        done = list(done)
+        self._check_attempts(config, {task.task: task.attempt for task in done if task.attempt is not None})
+        agreed(task.partitions for task in done)
+        with closing(self._ending(config)) as sink:
+            sink.commit([ack for task in done for ack in task.acks], progress)
+
+    def abort(self, config: SinkConfig) -> None:
+        """Abort the transaction, of which any task may still be alive. Never raises."""
+        with closing(self._ending(config)) as sink:
+            sink.abort()
+
+    def _check_attempts(self, config: SinkConfig, attempts: Mapping[int, int]) -> None:
+        """Raise unless these attempts, by task, are all that may have written; no other may from here on."""
+        with LedgerLog(config, self.place) as log:
+            log.add(Closed())
+            log.ledger.check(attempts)
+
+    def _ending(self, config: SinkConfig) -> EndingSink:
+        return EndingSink(config, self.key, self.handed_over, keeps_progress=self.keeps_progress)
+
+
+def this_task() -> tuple[int, int]:
+    """The number of this Spark task, and that of its attempt, which no other attempt of the application has."""
+    context = _task_context()
+    return context.partitionId(), context.taskAttemptId()
+
+
+def _task_context() -> TaskContext:
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("a data source writes as a Spark task only")
+    return context
+
+
+def task_spec(config: SinkConfig, key: SinkKey, schema: StructType) -> TaskSpec:
+    """Return what tasks need for rows with these columns. Raises ConfigError and DataError as `pipeline_for` does."""
+    columns = SinkColumns.of(schema.fieldNames(), config)
+    records = columns.schema(schema)
+    return TaskSpec(
+        config=config, sink=key.sink, columns=columns, schema=records, pipeline=pipeline_for(records, config)
+    )

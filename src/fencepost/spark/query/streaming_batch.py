@@ -1,0 +1,83 @@
+"""What Spark knows of the micro-batch that the function of `foreachBatch` is called with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, Self
+
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame
+
+from fencepost.api.errors import IllegalStateError
+from fencepost.spark.config.progress import Progress
+
+_QUERY_ID = "sql.streaming.queryId"
+_JOB_GROUP = "spark.jobGroup.id"
+UNTOLD: Final = (Py4JError, AttributeError, TypeError, ValueError)
+"""What is raised where Spark's internals are not as expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamingBatch:
+    """A micro-batch. `query` is the checkpoint's id, `run` the id of the query's run.
+
+    `timestamp_ms` is when the batch was planned, which is in the checkpoint; None if Spark does not tell.
+    """
+
+    query: str
+    run: str
+    batch: int
+    timestamp_ms: int | None
+
+    @classmethod
+    def of(cls, frame: DataFrame, batch: int) -> Self:
+        """Ask Spark on the thread of the query. Raises IllegalStateError on any other thread."""
+        context = frame.sparkSession.sparkContext
+        query = context.getLocalProperty(_QUERY_ID)
+        run = None if query is None else _run(frame, query) or context.getLocalProperty(_JOB_GROUP)
+        if query is None or run is None:
+            raise IllegalStateError(
+                "exactly_once(...) is a function for writeStream.foreachBatch, and was called without a streaming query: "
+                "write a DataFrame by write_kafka(df, ...), and call the function on the thread that foreachBatch gives"
+            )
+        return cls(query, run, batch, _timestamp_ms(frame, query))
+
+    @property
+    def progress(self) -> Progress:
+        """What a sink has committed with this batch."""
+        return Progress(self.query, self.batch, self.timestamp_ms)
+
+
+def is_running(frame: DataFrame, batch: StreamingBatch) -> bool:
+    """Whether the run that a batch is of goes on in this application; False if Spark does not tell."""
+    return _run(frame, batch.query) == batch.run
+
+
+def _run(frame: DataFrame, query: str) -> str | None:
+    """The id of a query's present run, None if Spark does not tell. It is its job group, too, unless the user sets one."""
+    try:
+        return str(execution_of(frame, query).runId().toString())
+    except UNTOLD:
+        return None
+
+
+def _timestamp_ms(frame: DataFrame, query: str) -> int | None:
+    """The time in the offset log's entry; None if Spark does not tell."""
+    try:
+        return int(execution_of(frame, query).lastExecution().offsetSeqMetadata().batchTimestampMs())
+    except UNTOLD:
+        return None
+
+
+def execution_of(frame: DataFrame, query: str) -> Any:
+    """The execution of a running query, from Spark's internals, which may not be as expected (UNTOLD)."""
+    session: Any = frame.sparkSession
+    identity = _uuid_of(session._jvm)(query)  # noqa: SLF001 - no public interface has it
+    return session._jsparkSession.sharedState().activeStreamingQueries().get(identity)  # noqa: SLF001
+
+
+@lru_cache(maxsize=1)
+def _uuid_of(jvm: Any) -> Any:
+    """Java's function that makes a UUID of text: the JVM is asked for each part of its name."""
+    return jvm.java.util.UUID.fromString

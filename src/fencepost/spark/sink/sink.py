@@ -1,0 +1,235 @@
+"""A sink: the owner of a transactional id, and the progress that it commits with each batch.
+
+First InitProducerId, then the progress is read: from there on no other owner's EndTxn succeeds, so what was read stays
+true for as long as this owner can commit.
+
+A failed batch is written again in a new transaction. If the producer had to be initialized again for that, so must the
+progress be read again: another owner may have committed in between.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from typing import Final
+
+from pyspark.sql import DataFrame
+
+from fencepost.api.errors import FencepostError, RetriableError
+from fencepost.engine.engine import WriteResult
+from fencepost.engine.errors import BatchCancelledError, RecordRefusedError, SparkJobError
+from fencepost.engine.pipeline import Pipeline
+from fencepost.failpoint import FailPoint, reach
+from fencepost.kafka.clients import KafkaClients
+from fencepost.kafka.errors import (
+    BrokerRefusedError,
+    PartitionGoneError,
+    TransactionAbortableError,
+    UnknownOutcomeError,
+)
+from fencepost.kafka.producer.transaction import TransactionState
+from fencepost.spark.config.progress import NextStep, Progress, SinkKey, check_topic
+from fencepost.spark.config.sink_config import SinkConfig
+from fencepost.spark.errors import CommitLostError, TopicRecreatedError
+from fencepost.spark.frame.batch_sizes import BatchSizes
+from fencepost.spark.frame.frame_write import FrameWrite
+from fencepost.spark.frame.wording import capitalized, in_spark_terms, recreated
+from fencepost.spark.sink.progress_log import ProgressLog
+from fencepost.spark.written import SinkStatistics, Written
+
+_log: Final = logging.getLogger(__name__)
+
+ATTEMPTS: Final = 3
+"""How often a batch is written, each time in a new transaction, before its query fails."""
+
+_PASSING: Final = (SparkJobError, TransactionAbortableError, RetriableError)
+_LASTING: Final = (BatchCancelledError, RecordRefusedError)
+
+
+class Sink:
+    """Owns the transactional id of a sink, or of one run of it. For one thread."""
+
+    def __init__(
+        self, config: SinkConfig, key: SinkKey, *, keeps_progress: bool = True, clients: KafkaClients | None = None
+    ) -> None:
+        """Without `keeps_progress` nothing is recorded of what it commits: that is for a single write."""
+        clients = clients or KafkaClients()
+        self.key = key
+        self.last: Progress | None = None
+        """What was committed last, from `own` on."""
+        self._config = config
+        self._keeps_progress = keeps_progress
+        self._log = ProgressLog(config, key, clients=clients)
+        self._producer = clients.transactional_producer(config.producer, key.transactional_id)
+        self._topic_id: str | None = None
+        self._gate = config.topic_gate(key.sink)
+        self._sizes = BatchSizes()
+        self.statistics = SinkStatistics(key.sink, key.transactional_id)
+        """Replaced at each commit. Other threads may read it."""
+
+    @cached_property
+    def cluster_id(self) -> str:
+        """The id of its cluster. Raises as `ProgressLog.cluster_id`."""
+        return self._log.cluster_id()
+
+    def own(self) -> None:
+        """Fence former owners, then read what was committed.
+
+        Raises TopicRecreatedError, and what Kafka's clients raise.
+        """
+        if self._producer.state is TransactionState.UNINITIALIZED:
+            # The search for the coordinator takes longer to find out that there is no broker, and tells it worse.
+            _ = self.cluster_id
+            if self._keeps_progress:
+                self._log.ensure_topic()
+        self._producer.init_transactions()
+        if self._keeps_progress:
+            self.last = self._log.read()
+        if self._config.topic is not None:
+            self._topic_id = self._log.topic_id(self._config.topic)
+            check_topic(self.key, self._config.topic, self.last, self._topic_id)
+
+    def write(
+        self, frame: DataFrame, pipeline: Pipeline, progress: Progress, decide: Callable[[Progress | None], NextStep]
+    ) -> Written:
+        """Write a frame and commit it with its progress, unless `decide` says that it is in Kafka.
+
+        Raises a FencepostError after the last attempt, or at once for one that would fail again. If the first attempt
+        failed otherwise, a note says how.
+        """
+        left = ATTEMPTS
+        first: FencepostError | None = None
+        while True:
+            left -= 1
+            try:
+                if self._producer.state is TransactionState.FAILED:
+                    self.own()
+                if decide(self.last) is NextStep.SKIP:
+                    self.statistics = replace(
+                        self.statistics, skipped=self.statistics.skipped + 1, last_batch=progress.batch
+                    )
+                    return Written(skipped=True)
+                result = self._write(frame, pipeline, progress)
+            except FencepostError as error:
+                if not left or isinstance(error, _LASTING) or not isinstance(error, _PASSING):
+                    _note_first(error, first, ATTEMPTS - left)
+                    raise
+                first = first or error
+                self.statistics = replace(self.statistics, retries=self.statistics.retries + 1)
+                _log.warning("%s is written again, in a new transaction: %s", capitalized(self._named(progress)), error)
+            else:
+                self._count(result, progress)
+                return Written(result.written, result.bytes)
+
+    def close(self) -> None:
+        """Abort what is open, quickly, and close the connections. Never raises."""
+        self._producer.close()
+        self._log.close()
+
+    def _write(self, frame: DataFrame, pipeline: Pipeline, progress: Progress) -> WriteResult:
+        producer = self._producer
+        writing = FrameWrite(
+            pipeline=pipeline,
+            producer=producer,
+            sink=self.key.sink,
+            batch=self._named(progress),
+            gate=self._gate,
+            start=progress.batch or 0,
+            sizes=self._sizes,
+        )
+        try:
+            writing.prepare(frame)
+            reach(FailPoint.BEFORE_BEGIN, self.key.sink)
+            producer.begin_transaction()
+            reach(FailPoint.AFTER_BEGIN)
+            result = writing.write(frame)
+            self._commit(progress)
+        except BatchCancelledError:
+            # Spark waits for the function until it returns.
+            self.close()
+            raise
+        except FencepostError as error:
+            reason = self._reason(producer.resolve(error))
+            self._abort()
+            worded = in_spark_terms(reason, sink=str(self.key), batch=self._named(progress))
+            if worded is error:
+                raise
+            # An error with another text would be followed by the same in a worker's words.
+            raise worded from (error if worded is reason else None)
+        except BaseException:
+            self.close()
+            raise
+        return result
+
+    def _commit(self, progress: Progress) -> None:
+        self._check_topic()
+        if not self._keeps_progress:
+            reach(FailPoint.BEFORE_END_TXN)
+            self._producer.commit_transaction()
+            return
+        committed = replace(progress, topic_id=self._topic_id)
+        reach(FailPoint.BEFORE_OFFSETS, self.key.sink)
+        self._log.write(self._producer, committed)
+        reach(FailPoint.BEFORE_END_TXN)
+        try:
+            self._producer.commit_transaction()
+        except UnknownOutcomeError as error:
+            self.own()
+            if self.last != committed:
+                raise CommitLostError(f"The commit of {self._named(progress)} did not take place: {error}") from error
+        self.last = committed
+        reach(FailPoint.BEFORE_CALLBACKS)
+
+    def _check_topic(self) -> None:
+        """Raise TopicRecreatedError if the topic is another one than at the begin, or than for the batches before."""
+        topic = self._config.topic
+        if topic is None:
+            return
+        found = self._log.topic_id(topic)
+        if not self._keeps_progress and self._topic_id is not None and found not in (None, self._topic_id):
+            raise recreated(topic, str(self.key))
+        check_topic(self.key, topic, Progress(topic_id=self._topic_id), found)
+        # None before: the brokers have created it for the first record.
+        self._topic_id = self._topic_id or found
+
+    def _reason(self, error: FencepostError) -> FencepostError:
+        """The reason for an error of a write: a topic that was created again may have fewer partitions."""
+        if not isinstance(error, (BrokerRefusedError, PartitionGoneError)):
+            return error
+        try:
+            self._check_topic()
+        except TopicRecreatedError as recreated:
+            return recreated
+        except FencepostError:
+            pass
+        return error
+
+    def _count(self, result: WriteResult, progress: Progress) -> None:
+        known = self.statistics
+        self.statistics = replace(
+            known,
+            records=known.records + result.written,
+            bytes=known.bytes + result.bytes,
+            transactions=known.transactions + 1,
+            last_batch=progress.batch,
+            last_commit_ms=int(time.time() * 1000),
+        )
+
+    def _abort(self) -> None:
+        with suppress(FencepostError):
+            if self._producer.state is not TransactionState.READY:
+                self._producer.abort_transaction()
+
+    def _named(self, progress: Progress) -> str:
+        return f"the {self.key}" if progress.batch is None else f"batch {progress.batch} of sink {self.key.sink}"
+
+
+def _note_first(error: FencepostError, first: FencepostError | None, attempt: int) -> None:
+    """Note the failure of the first attempt at that of a later one, if it was another."""
+    # Spark searches the text of a cancelled one, and a long one overflows its stack.
+    if first is not None and str(first) != str(error) and not isinstance(error, BatchCancelledError):
+        error.add_note(f"This was attempt {attempt}. The first one failed otherwise: {first}")

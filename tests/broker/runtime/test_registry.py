@@ -1,0 +1,184 @@
+"""Tasks whose converters ask a schema registry: what is decided before the transaction, and what happens if it is away."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from fencepost import SourceRecord
+from fencepost.converters.registry.registry import forget_registries
+from fencepost.runtime.state import State
+from fencepost.runtime.task.source_task import WorkerSourceTask
+from tests.support.checker import Record, read_topic
+from tests.support.fake_registry import FakeRegistry, fake_registry, send
+from tests.support.processes import wait_for
+from tests.support.sequence_source import Seen
+from tests.support.task_runner import TaskRunner, stop, wait_for_state
+from tests.support.topics import unique
+
+NARROW = "id BIGINT NOT NULL, name STRING"
+WIDE = f"{NARROW}, note STRING"
+AVRO = "io.confluent.connect.avro.AvroConverter"
+
+
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    forget_registries()
+    with fake_registry(with_guids=True) as found:
+        yield found
+    forget_registries()
+
+
+def settings(registry: FakeRegistry, *roles: str, **others: str) -> dict[str, str]:
+    found = {"limit": "1", "messages.per.poll": "1"}
+    for role in roles or ("value",):
+        found |= {
+            f"{role}.converter": AVRO,
+            f"{role}.converter.schema.registry.url": registry.address,
+            f"{role}.converter.retries.wait.ms": "1",
+            f"{role}.converter.max.retries": "1",
+        } | {f"{role}.converter.{name.replace('__', '.')}": value for name, value in others.items()}
+    return found
+
+
+def rows(topic: str, *values: Mapping[str, Any] | None, schema: str = NARROW, **more: Any) -> list[SourceRecord]:
+    return [SourceRecord({"p": 1}, {"saved": 1}, topic, value=value, value_schema=schema, **more) for value in values]
+
+
+def polling(seen: Seen, *batches: Sequence[SourceRecord]) -> None:
+    """Let the polls of a task return these batches, one after the other."""
+    left = list(batches)
+    seen.on_poll = lambda _task, _records: left.pop(0) if left else []
+
+
+def read(
+    bootstrap_servers: str, registry: FakeRegistry, topic: str, field: MessageField = MessageField.VALUE
+) -> list[Any]:
+    """What confluent-kafka's own deserializer reads."""
+    context = SerializationContext(topic, field)
+    records = read_topic(bootstrap_servers, topic)
+    with SchemaRegistryClient({"url": registry.address}) as client:
+        deserialize = AvroDeserializer(client)
+        return [deserialize(record.key if field is MessageField.KEY else record.value, context) for record in records]
+
+
+def test_keys_values_and_headers_are_read_by_the_deserializer_of_confluent_kafka(
+    runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, registry: FakeRegistry
+):
+    task, seen = runner.task(name, topic, settings(registry, "key", "value", "header") | {"limit": "3"})
+    values = [{"id": 7, "name": "ä"}, None, {"id": -1, "name": None}]
+    key = {"key": {"id": 1}, "key_schema": "id INT NOT NULL", "headers": [("h", "text")]}
+    polling(seen, rows(topic, *values, **key))
+    task.start()
+    wait_for(lambda: seen.commits)
+    stop(task)
+    assert read(bootstrap_servers, registry, topic) == values
+    assert read(bootstrap_servers, registry, topic, MessageField.KEY) == [{"id": 1}] * 3
+    context = SerializationContext(topic, MessageField.VALUE)
+    with SchemaRegistryClient({"url": registry.address}) as client:
+        deserialize = AvroDeserializer(client)
+        for record in read_topic(bootstrap_servers, topic):
+            assert deserialize(dict(record.headers)["h"], context)["string"] == "text"
+    assert [record.value is None for record in read_topic(bootstrap_servers, topic)] == [False, True, False]
+
+
+def test_the_id_is_in_a_header_if_that_is_wanted(
+    runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, registry: FakeRegistry
+):
+    config = settings(registry, value__schema__id__serializer="HeaderSchemaIdSerializer") | {"limit": "3"}
+    task, seen = runner.task(name, topic, config)
+    polling(seen, rows(topic, {"id": 7, "name": "x"}, None, headers=[("h", "text")]))
+    task.start()
+    wait_for(lambda: seen.commits)
+    stop(task)
+    first, second = read_topic(bootstrap_servers, topic)
+    (h, (name_, guid)) = first.headers
+    assert (h, name_, guid and guid[0], guid and len(guid)) == (("h", b"text"), "__value_schema_id", 1, 17)
+    assert first.value == b"\x0e\x02\x02x"
+    assert second == Record(0, 1, None, None, (("h", b"text"),), second.timestamp)
+
+
+def test_a_new_optional_column_passes_while_the_connector_runs(
+    runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, registry: FakeRegistry
+):
+    task, seen = runner.task(name, topic, settings(registry))
+    new = {"id": 2, "name": "b", "note": "c"}
+    polling(seen, rows(topic, {"id": 1, "name": "a"}), rows(topic, new, schema=WIDE), rows(topic, new, schema=WIDE))
+    task.start()
+    wait_for(lambda: seen.commits >= 3)
+    stop(task)
+    assert registry.subjects == {f"{topic}-value": [1, 2]}
+    assert len(registry.asked("POST", "/versions")) == 2
+    assert read(bootstrap_servers, registry, topic) == [{"id": 1, "name": "a"}, new, new]
+
+
+def test_a_task_waits_for_its_registry_without_a_transaction_and_goes_on_by_itself(
+    runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, registry: FakeRegistry
+):
+    away = threading.Event()
+    away.set()
+    registry.respond = lambda handler: away.is_set() and send(handler, 503, b"", "text/plain")
+    task, seen = runner.task(name, topic, settings(registry))
+    polling(seen, rows(topic, {"id": 7, "name": "x"}))
+    task.start()
+    wait_for(lambda: len(registry.requests) >= 6)
+    assert task.state is State.RUNNING
+    assert task.transaction.state == "READY"
+    assert task.transaction.open is None
+    assert read_topic(bootstrap_servers, topic, isolation="read_uncommitted") == []
+    away.clear()
+    wait_for(lambda: seen.commits)
+    stop(task)
+    assert read(bootstrap_servers, registry, topic) == [{"id": 7, "name": "x"}]
+    assert seen.starts == 1
+
+
+def test_a_task_that_waits_for_its_registry_can_be_paused_and_stopped(
+    runner: TaskRunner, topic: str, name: str, registry: FakeRegistry
+):
+    registry.respond = lambda handler: send(handler, 429, b"", "text/plain")
+    task, seen = runner.task(name, topic, settings(registry))
+    seen.on_poll = lambda _task, _records: rows(topic, {"id": 7, "name": "x"})
+    task.start()
+    wait_for(lambda: len(registry.requests) >= 2)
+    task.pause()
+    wait_for_state(task, State.PAUSED)
+    task.resume()
+    asked = len(registry.requests)
+    wait_for(lambda: len(registry.requests) > asked)
+    stop(task)
+    assert task.state is State.STOPPED
+
+
+@pytest.mark.parametrize("status", [401, 403, 409, 422])
+def test_a_refusal_fails_the_task_whatever_is_tolerated(
+    runner: TaskRunner, bootstrap_servers: str, topic: str, registry: FakeRegistry, status: int
+):
+    name = unique("connector")
+    task, seen = runner.task(name, topic, settings(registry) | {"errors.tolerance": "all"})
+    polling(seen, rows(topic, {"id": 1, "name": "a"}), rows(topic, {"id": 2, "name": "b", "note": "c"}, schema=WIDE))
+
+    def refuse(handler: Any) -> bool:
+        body = b'{"error_code": 1, "message": "for this reason"}'
+        return (
+            handler.command == "POST" and len(registry.schemas) == 1 and send(handler, status, body, "application/json")
+        )
+
+    registry.respond = refuse
+    _run_until_failed(task)
+    message = str(task.error)
+    for part in ("for this reason", f"{topic}-value", topic):
+        assert part in message
+    assert read(bootstrap_servers, registry, topic) == [{"id": 1, "name": "a"}]
+    assert seen.commits == 1
+
+
+def _run_until_failed(task: WorkerSourceTask) -> None:
+    task.start()
+    wait_for_state(task, State.FAILED)

@@ -1,0 +1,101 @@
+"""The application of `fencepost top` on a herder that keeps everything in dicts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import DataTable, Static
+
+from fencepost.cli.top import top_app
+from fencepost.cli.top.top_app import TopApp
+from tests.support.model_herder import ModelHerder
+from tests.support.rest import RestApis
+
+_SECONDS = 120
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers are asked more often than people could read."""
+    monkeypatch.setattr(top_app, "_LOOK_SECONDS", 0.1)
+
+
+def _names(app: TopApp) -> list[str]:
+    table = app.query_one(DataTable)
+    return [table.get_row_at(row)[0].plain for row in range(table.row_count)]
+
+
+def _problem(app: TopApp) -> str:
+    return str(app.query_one("#problem", Static).render())
+
+
+async def _until(pilot: Pilot[None], condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(_SECONDS):
+        while not condition():
+            await pilot.pause(0.02)
+
+
+def test_the_cursor_stays_on_a_connector_that_moves(tmp_path: Path) -> None:
+    (tmp_path / "lines").write_text("one\n")
+    config = {"connector.class": "FileStreamSource", "file": str(tmp_path / "lines"), "topic": "t"}
+    herder = ModelHerder()
+    with RestApis() as apis:
+        api = apis.serve(herder)
+        for name in ("a", "b", "c"):
+            assert api.post("/connectors", {"name": name, "config": config}).status == 201
+
+        async def use() -> None:
+            app = TopApp(api.url)
+            async with app.run_test(size=(120, 20)) as pilot:
+                await _until(pilot, lambda: _names(app) == ["a", "b", "c"])
+                await pilot.press("down")
+                await _until(pilot, lambda: app.query_one(DataTable).cursor_row == 1)
+                herder.known["c"].config["offsets.storage.topic"] = "t"
+                await _until(pilot, lambda: _names(app) == ["c", "a", "b"])
+                await _until(pilot, lambda: app.query_one(DataTable).cursor_row == 2)
+                del herder.known["a"]
+                await _until(pilot, lambda: _names(app) == ["c", "b"])
+                assert app.query_one(DataTable).cursor_row == 1
+
+        apis.call(use())
+
+
+def test_what_a_worker_refuses_is_told(tmp_path: Path) -> None:
+    passwords = tmp_path / "passwords.properties"
+    passwords.write_text("ann=secret\n")
+    with RestApis() as apis:
+        api = apis.serve(ModelHerder(), {"rest.basic.auth.credentials.file": str(passwords)})
+
+        async def use() -> None:
+            app = TopApp(api.url)
+            async with app.run_test() as pilot:
+                await _until(pilot, lambda: "(status 401" in _problem(app))
+            app = TopApp(api.url.replace("//", "//ann:secret@"))
+            async with app.run_test() as pilot:
+                await _until(pilot, lambda: "no connectors" in str(app.query_one("#detail", Static).render()))
+                assert _problem(app) == ""
+
+        apis.call(use())
+
+
+def test_it_may_be_closed_while_answers_come(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(top_app, "_LOOK_SECONDS", 0.005)
+    (tmp_path / "lines").write_text("one\n")
+    config = {"connector.class": "FileStreamSource", "file": str(tmp_path / "lines"), "topic": "t"}
+    with RestApis() as apis:
+        api = apis.serve(ModelHerder())
+        assert api.post("/connectors", {"name": "a", "config": config}).status == 201
+
+        async def use() -> None:
+            for pauses in range(8):
+                app = TopApp(api.url)
+                async with app.run_test(size=(60, 20)) as pilot:
+                    for _ in range(pauses):
+                        await pilot.pause(0.02)
+                assert not app.is_running
+
+        apis.call(use())

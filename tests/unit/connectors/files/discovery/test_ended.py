@@ -1,0 +1,194 @@
+"""Files that were read to their end are taken away once that is committed, and never before."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost import DataError, SourceBatch
+from fencepost.api.source import SourceTask
+from tests.unit.connectors.files.test_file_source import config, errors_of, tasks
+from tests.unit.connectors.support import read
+
+
+class Committed:
+    """The committed offsets of files, as a worker keeps them."""
+
+    def __init__(self) -> None:
+        self.of_files: dict[str, dict[str, Any]] = {}
+
+    def offsets(self, partitions: Any) -> list[dict[str, Any] | None]:
+        return [self.of_files.get(partition["filename"]) for partition in partitions]
+
+    def items(self) -> list[tuple[dict[str, str], dict[str, Any]]]:
+        return [({"filename": path}, offset) for path, offset in self.of_files.items()]
+
+    def commit(self, task: SourceTask | None, batch: SourceBatch) -> None:
+        """Commit a batch, and tell its task unless it was killed just before."""
+        for partition, offset in batch.offsets:
+            if offset is None:
+                self.of_files.pop(partition["filename"], None)
+            else:
+                self.of_files[partition["filename"]] = dict(offset)
+        if task is not None:
+            task.commit()
+
+
+def polled(task: SourceTask) -> SourceBatch:
+    batch = task.poll()
+    assert isinstance(batch, SourceBatch)
+    return batch
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "data.txt"
+
+
+@pytest.fixture
+def offsets() -> Any:
+    return Committed()
+
+
+def properties(path: Path, **more: str) -> dict[str, str]:
+    return config(path, format="text", files_after_end="delete", **more)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_file_is_deleted_after_the_commit_of_its_end(path: Path, offsets: Committed, *, compressed: bool) -> None:
+    path.write_bytes(gzip.compress(b"1\n2\n") if compressed else b"1\n2\n")
+    [task] = tasks(properties(path), offsets=offsets)
+    batch = polled(task)
+    assert read(batch) == ["1", "2"]
+    offsets.commit(task, batch)
+    assert path.exists()
+    end = polled(task)
+    assert list(end.splits) == []
+    assert task.poll() is None
+    assert path.exists()
+    assert not task.at_end()
+    offsets.commit(task, end)
+    assert not path.exists()
+    assert not task.at_end()
+    offsets.commit(task, polled(task))
+    assert offsets.of_files == {}
+    assert task.poll() is None
+    assert task.at_end()
+
+
+def test_a_file_is_moved_under_a_name_that_is_free(path: Path, offsets: Committed, tmp_path: Path) -> None:
+    folder = tmp_path / "done é"
+    folder.mkdir()
+    (folder / path.name).write_text("another")
+    path.write_text("1\n")
+    moving = config(path, format="text", files_after_end="move", files_move_to=str(folder))
+    [task] = tasks(moving, offsets=offsets)
+    for _ in range(2):
+        offsets.commit(task, polled(task))
+    assert not path.exists()
+    assert {file.name: file.read_text() for file in folder.iterdir()} == {"data.txt": "another", "data.txt.1": "1\n"}
+
+
+def test_a_file_whose_end_was_committed_before_a_crash_is_taken_away_later(path: Path, offsets: Committed) -> None:
+    path.write_text("1\n")
+    [task] = tasks(properties(path), offsets=offsets)
+    offsets.commit(task, polled(task))
+    offsets.commit(None, polled(task))
+    assert path.exists()
+    [task] = tasks(properties(path), offsets=offsets)
+    assert task.poll() is None
+    task.commit()
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_new_file_of_the_same_name_is_read_from_its_start(path: Path, offsets: Committed, *, restarted: bool) -> None:
+    path.write_text("old 1\nold 2\n")
+    [task] = tasks(properties(path), offsets=offsets)
+    for _ in range(2):
+        offsets.commit(task, polled(task))
+    path.write_text("new 1\nnew 2\nnew 3\n")
+    if restarted:
+        [task] = tasks(properties(path), offsets=offsets)
+    else:
+        # The former one's offset is removed.
+        offsets.commit(task, polled(task))
+    batch = polled(task)
+    assert read(batch) == ["new 1", "new 2", "new 3"]
+    offsets.commit(task, batch)
+    assert offsets.of_files[str(path)]["position"] == 18
+    offsets.commit(task, polled(task))
+    assert not path.exists()
+
+
+def test_a_file_that_grows_before_it_is_deleted_is_left_alone_and_told(path: Path, offsets: Committed) -> None:
+    path.write_text("1\n")
+    [task] = tasks(properties(path), offsets=offsets)
+    offsets.commit(task, polled(task))
+    end = polled(task)
+    with path.open("a") as file:
+        file.write("2\n")
+    with pytest.raises(DataError, match="has grown after it was read to its end"):
+        offsets.commit(task, end)
+    assert path.read_text() == "1\n2\n"
+    with pytest.raises(DataError, match="has grown after it was read to its end"):
+        tasks(properties(path), offsets=offsets)
+
+
+def test_a_file_that_has_not_settled_or_lacks_a_line_end_is_not_at_its_end(path: Path, offsets: Committed) -> None:
+    path.write_text("1\n2")
+    [task] = tasks(properties(path), offsets=offsets)
+    offsets.commit(task, polled(task))
+    assert task.poll() is None
+    with path.open("a") as file:
+        file.write("\n")
+    [task] = tasks(properties(path, files_settle_ms="3600000"), offsets=offsets)
+    offsets.commit(task, polled(task))
+    assert task.poll() is None
+    os.utime(path, (1, 1))
+    offsets.commit(task, polled(task))
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("pattern", ["*", "**", "**/*.csv", "*/*.csv"])
+def test_files_are_not_moved_to_where_they_are_read_again(tmp_path: Path, pattern: str) -> None:
+    folder = tmp_path / "in" / ("" if pattern == "*" else "done")
+    folder.mkdir(parents=True)
+    errors = errors_of(
+        format="text", files=str(tmp_path / "in" / pattern), files_after_end="move", files_move_to=str(folder)
+    )
+    assert list(errors) == ["files.move.to"]
+    assert "they would be read again, without end" in errors["files.move.to"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"files_after_end": "move"}, "with a directory that exists"),
+        ({"files_after_end": "move", "files_move_to": "/does/not/exist"}, "with a directory that exists"),
+        ({"files_move_to": "/"}, "has no effect without files.after.end=move"),
+    ],
+)
+def test_files_are_moved_to_a_directory_only(given: dict[str, str], message: str) -> None:
+    errors = errors_of(format="text", **given)
+    assert list(errors) == ["files.move.to"]
+    assert message in errors["files.move.to"]
+
+
+def test_a_link_whose_target_is_gone_after_its_end_is_not_missed(
+    tmp_path: Path, path: Path, offsets: Committed
+) -> None:
+    target = tmp_path / "target"
+    target.write_bytes(b"1\n")
+    path.symlink_to(target)
+    [task] = tasks(properties(path), offsets=offsets)
+    batch = polled(task)
+    assert read(batch) == ["1"]
+    target.unlink()
+    offsets.commit(task, batch)
+    assert task.poll() is None
+    assert task.poll() is None

@@ -1,0 +1,65 @@
+"""Files that are written, renamed and exchanged at random: each line is read once."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.unit.connectors.files.renaming import Reader
+
+pytestmark = pytest.mark.usefixtures("short_waits")
+
+
+class Writer:
+    """Writes, renames and rotates files, and knows all lines."""
+
+    def __init__(self, folder: Path, chance: random.Random) -> None:
+        self.folder = folder
+        self.chance = chance
+        self.count = 0
+
+    def act(self) -> None:
+        files = sorted(self.folder.iterdir())
+        action = self.chance.choice([self.append, self.append, self.rename, self.exchange])
+        if files:
+            action(self.chance.choice(files))
+        else:
+            self.append(self._new_name())
+
+    def append(self, path: Path) -> None:
+        if self.chance.random() < 0.3:
+            path = self._new_name()
+        with path.open("a") as file:
+            for _ in range(self.chance.randrange(1, 4)):
+                # Files begin in the same way.
+                file.write(f"{'x' * self.chance.choice([1, 600])} {self.count}\n")
+                self.count += 1
+
+    def rename(self, path: Path) -> None:
+        path.rename(self._new_name())
+
+    def exchange(self, path: Path) -> None:
+        """The name has another file at once."""
+        path.rename(self._new_name())
+        self.append(path)
+
+    def _new_name(self) -> Path:
+        free = [path for number in range(40) if not (path := self.folder / f"log {number}").exists()]
+        return self.chance.choice(free)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_is_renamed_each_line_is_read_once(seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    writer = Writer(tmp_path, chance)
+    writer.append(tmp_path / "log 0")
+    reader = Reader(tmp_path / "*", batch_bytes=chance.choice(["700", "100000"]))
+    for _ in range(40):
+        chance.choice([writer.act, writer.act, reader.poll, lambda: reader.poll(commits=False) and reader.restart(2)])()
+        if chance.random() < 0.3:
+            reader.restart(chance.randrange(1, 4))
+    reader.restart()
+    reader.read_all()
+    assert sorted(int(row.split()[1]) for row in reader.rows) == list(range(writer.count))

@@ -1,0 +1,228 @@
+"""Logs that are rotated: the former ones go on under their new names, and the new one is read from its start."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from fencepost import DataError, SourceBatch
+from fencepost.api.allowed_paths import ANYWHERE
+from fencepost.connectors.files import task as file_task
+from fencepost.connectors.files.content.identity import inode_at
+from fencepost.connectors.files.discovery import find as file_discovery
+from fencepost.connectors.files.discovery import seen_inodes
+from fencepost.connectors.files.discovery.find import Discovery, FileWatch
+from fencepost.connectors.files.task import FileSourceTask
+from tests.unit.connectors.files.renaming import Reader, lines, rotate, text
+from tests.unit.connectors.support import read, start
+
+pytestmark = pytest.mark.usefixtures("short_waits")
+
+WAIT_SECONDS = 60
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_rotated_logs_are_read_once_and_the_new_one_from_its_start(most: int, tmp_path: Path) -> None:
+    reader = Reader(tmp_path / "log*")
+    expected: list[str] = []
+    for number in range(0, 50, 10):
+        rotate(tmp_path, text(*range(number, number + 4)))
+        reader.restart(most)
+        reader.read_all()
+        with (tmp_path / "log").open("a") as log:
+            log.write(text(number + 5, number + 6))
+        expected += lines(*range(number, number + 4), number + 5, number + 6)
+    reader.restart(most)
+    assert sorted(reader.read_all()) == sorted(expected)
+
+
+def test_a_crash_right_after_the_new_name_is_committed_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    rotate(tmp_path, text(1, 2))
+    reader = Reader(tmp_path / "log*")
+    reader.read_all()
+    # As long as what was read of the former one, with other lines.
+    rotate(tmp_path, text(3, 4, 5))
+    for committed in (False, True, False, True):
+        reader.restart()
+        reader.poll(commits=committed)
+    reader.restart()
+    assert sorted(reader.read_all()) == lines(1, 2, 3, 4, 5)
+
+
+def test_an_offset_of_another_file_under_a_former_name_is_not_taken(tmp_path: Path) -> None:
+    rotate(tmp_path, text(1))
+    reader = Reader(tmp_path / "log*")
+    reader.read_all()
+    rotate(tmp_path, text(2, 3))
+    [given] = reader.restart()
+    reader.read_all()
+    # The same configuration again: what was the former name's offset is that of the new log by now.
+    reader.tasks = [start(FileSourceTask(), given, reader.offsets)]  # type: ignore[arg-type]
+    assert sorted(reader.read_all()) == lines(1, 2, 3)
+
+
+def test_another_file_in_place_of_a_renamed_one_is_waited_with(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    rotate(tmp_path, text(1, 2))
+    reader = Reader(tmp_path / "log*")
+    reader.read_all()
+    rotate(tmp_path, text(3))
+    # The task does not know of the new name yet.
+    assert not reader.poll()
+    assert not reader.poll()
+    assert caplog.text.count("Waiting for the next look for files to tell which one") == 1
+    assert "in case the former one was renamed" not in caplog.text, "the look tells, however late it is"
+    reader.restart()
+    assert reader.read_all() == lines(1, 2, 3)
+
+
+def test_another_file_fails_the_task_after_some_looks_for_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_task, "LEAST_WAIT_SECONDS", 0.0)
+    rotate(tmp_path, text(1, 2))
+    reader = Reader(tmp_path / "log", files_poll_interval_ms="1")
+    reader.read_all()
+    rotate(tmp_path, text(3))
+    with pytest.raises(DataError, match="was truncated or replaced"):
+        any(reader.poll() for _ in range(1000))
+
+
+def test_another_file_fails_the_task_at_once_that_is_to_end(tmp_path: Path) -> None:
+    rotate(tmp_path, text(1, 2))
+    reader = Reader(tmp_path / "log")
+    reader.read_all()
+    reader.tasks[0].at_end()
+    rotate(tmp_path, text(3))
+    with pytest.raises(DataError, match="was truncated or replaced"):
+        reader.poll()
+
+
+def test_a_task_whose_machine_numbers_files_otherwise_reads_them_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rotate(tmp_path, text(1, 2))
+    reader = Reader(tmp_path / "log*", files_poll_interval_ms="1")
+    [given] = reader.restart()
+    inodes = {path: inode + 1_000_000 for path, inode in json.loads(given["task.inodes"]).items()}
+    reader.tasks = [start(FileSourceTask(), {**given, "task.inodes": json.dumps(inodes)}, reader.offsets)]  # type: ignore[arg-type]
+    assert not reader.poll()
+    monkeypatch.setattr(seen_inodes, "NUMBERING_WAIT_SECONDS", 0.0)
+    assert any(reader.poll() for _ in range(1000))
+    assert reader.rows == lines(1, 2)
+    assert caplog.text.count("the file system numbers files for each machine") == 1
+
+
+def test_a_look_in_the_midst_of_a_rotation_is_left_to_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rotate(tmp_path, text(1))
+    watch = FileWatch(
+        Discovery((str(tmp_path / "log*"),), ANYWHERE), interval_s=3600, on_change=pytest.fail, on_error=pytest.fail
+    )
+    watch.start()
+    (tmp_path / "log.1").write_text(text(2))
+
+    def looked_at(path: str) -> int | None:
+        inode = inode_at(path)
+        if path == str(tmp_path / "log") and inode is not None:
+            (tmp_path / "log").rename(tmp_path / "log.1")
+        return inode
+
+    with monkeypatch.context() as patched:
+        patched.setattr(file_discovery, "inode_at", looked_at)
+        assert watch._look() == ([], [])
+    assert watch._look() == ([str(tmp_path / "log.1")], [])
+    assert watch.formers == {str(tmp_path / "log.1"): [str(tmp_path / "log")]}
+    watch.stop()
+
+
+def test_the_lag_is_that_of_files_that_are_what_they_were(tmp_path: Path) -> None:
+    rotate(tmp_path, text(1, 2))
+    reader = Reader(tmp_path / "log*")
+    reader.read_all()
+    [given] = reader.restart()
+    rotate(tmp_path, text(3))
+    [reader.tasks[0]] = [start(FileSourceTask(), given, reader.offsets)]  # type: ignore[arg-type]
+    assert reader.tasks[0].lag() == 0
+
+
+def test_a_watch_tells_that_known_names_have_other_known_files(tmp_path: Path) -> None:
+    rotate(tmp_path, text(1))
+    rotate(tmp_path, text(2))
+    told = threading.Event()
+    watch = FileWatch(
+        Discovery((str(tmp_path / "log*"),), ANYWHERE), interval_s=0.01, on_change=told.set, on_error=pytest.fail
+    )
+    watch.start()
+    (tmp_path / "log.1").unlink()
+    (tmp_path / "log").rename(tmp_path / "log.1")
+    (tmp_path / "log").write_text(text(3))
+    assert told.wait(WAIT_SECONDS)
+    watch.stop()
+
+
+def test_a_batch_of_a_name_that_gets_another_file_before_it_is_read_fails(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text(text(1, 2))
+    reader = Reader(tmp_path / "log*")
+    batch = reader.tasks[0].poll()
+    assert isinstance(batch, SourceBatch)
+    rotate(tmp_path, text(3, 4, 5))
+    with pytest.raises(DataError, match="got another file before bytes 0 to 14 of the former one were read"):
+        read(batch)
+
+
+def test_each_rotation_of_the_same_names_changes_the_configuration(tmp_path: Path) -> None:
+    seen = []
+    rotate(tmp_path, text(0))
+    reader = Reader(tmp_path / "log*")
+    for number in range(1, 6):
+        rotate(tmp_path, text(number))
+        (tmp_path / "log.2").unlink(missing_ok=True)
+        seen += reader.restart()
+        reader.read_all()
+    assert all(given != following for given, following in pairwise(seen))
+    assert sorted(reader.rows) == lines(0, 1, 2, 3, 4, 5)
+
+
+def test_a_file_that_begins_as_the_former_one_of_its_name_is_not_taken_for_it(tmp_path: Path) -> None:
+    rotate(tmp_path, text(1))
+    reader = Reader(tmp_path / "log*")
+    reader.read_all()
+    rotate(tmp_path, text(1, 2))
+    assert reader.read_all() == lines(1)
+    reader.restart()
+    assert sorted(reader.read_all()) == lines(1, 1, 2)
+
+
+@pytest.mark.parametrize("pattern", ["log", "log*"])
+def test_an_unread_file_in_the_place_of_a_read_one_is_not_taken_away(pattern: str, tmp_path: Path) -> None:
+    rotate(tmp_path, text(1, 2))
+    reader = Reader(tmp_path / pattern, files_after_end="delete")
+    assert reader.poll()
+    rotate(tmp_path, text(3, 4))
+    assert not reader.poll()
+    assert (tmp_path / "log").read_text() == text(3, 4)
+
+
+def test_files_that_are_rotated_again_before_the_task_starts_are_read_once(tmp_path: Path) -> None:
+    rotate(tmp_path, text(0))
+    reader = Reader(tmp_path / "log*")
+    reader.read_all()
+    for number in (1, 2):
+        rotate(tmp_path, text(number))
+        [given] = reader.restart()
+        reader.read_all()
+    # The last one of the names is not known to the task yet.
+    (tmp_path / "log.2").rename(tmp_path / "log.3")
+    rotate(tmp_path, text(3))
+    reader.tasks = [start(FileSourceTask(), given, reader.offsets)]  # type: ignore[arg-type]
+    reader.read_all()
+    reader.restart()
+    assert sorted(reader.read_all()) == lines(0, 1, 2, 3)

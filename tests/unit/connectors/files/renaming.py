@@ -1,0 +1,96 @@
+"""A connector of files that are renamed while it reads them, without a worker."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fencepost import SourceBatch
+from fencepost.api.source import SourceTask
+from fencepost.connectors.files.connector import FileSourceConnector
+from fencepost.connectors.files.task import FileSourceTask
+from tests.unit.connectors.files.discovery.test_ended import Committed
+from tests.unit.connectors.files.test_file_source import config
+from tests.unit.connectors.support import ConnectorContext, read, start
+
+
+class Reader:
+    """A connector and its tasks, with the committed offsets and the rows that were committed."""
+
+    def __init__(self, files: object, **properties: str) -> None:
+        self.properties = config(files, **{"format": "text", "files_poll_interval_ms": "3600000", **properties})
+        self.offsets = Committed()
+        self.rows: list[Any] = []
+        self.tasks: list[SourceTask] = []
+        self.restart()
+
+    def restart(self, most: int = 1) -> list[dict[str, str]]:
+        """Start the connector again, and all tasks with what it gives them."""
+        connector, context = FileSourceConnector(), ConnectorContext(self.properties)
+        context.offset_reader = self.offsets  # type: ignore[assignment]
+        connector.context = context
+        connector.start(self.properties)
+        configs = connector.task_configs(most)
+        connector.stop()
+        self.tasks = [start(FileSourceTask(), given, self.offsets) for given in configs]  # type: ignore[arg-type]
+        return configs
+
+    def poll(self, *, commits: bool = True) -> bool:
+        """Poll all tasks once. Return whether there was something."""
+        found = [(task, batch) for task in self.tasks if isinstance(batch := task.poll(), SourceBatch)]
+        for task, batch in found:
+            rows = read(batch) if batch.splits else []
+            if commits:
+                self.rows += rows
+                self.offsets.commit(task, batch)
+        return bool(found)
+
+    def read_all(self) -> list[Any]:
+        while self.poll():
+            pass
+        return self.rows
+
+
+def text(*numbers: int) -> str:
+    return "".join(f"line {number}\n" for number in numbers)
+
+
+def lines(*numbers: int) -> list[str]:
+    return [f"line {number}" for number in numbers]
+
+
+def rotate(folder: Path, content: str) -> None:
+    """As logrotate does: log -> log.1 -> log.2, and a new log."""
+    for name, new in (("log.1", "log.2"), ("log", "log.1")):
+        if (folder / name).exists():
+            (folder / name).rename(folder / new)
+    (folder / "log").write_text(content)
+
+
+def as_text(path: Path) -> Mapping[str, str]:
+    path.write_text(text(1, 2))
+    return {}
+
+
+def as_gzip(path: Path) -> Mapping[str, str]:
+    path.write_bytes(gzip.compress(text(1, 2).encode()))
+    return {}
+
+
+def as_latin_1(path: Path) -> Mapping[str, str]:
+    path.write_text(text(1, 2), "latin-1")
+    return {"encoding": "latin-1"}
+
+
+def as_parquet(path: Path) -> Mapping[str, str]:
+    pq.write_table(pa.table({"line": ["line 1", "line 2"]}), path)
+    return {"format": "parquet"}
+
+
+forms = pytest.mark.parametrize("write", [as_text, as_gzip, as_latin_1, as_parquet])

@@ -1,0 +1,129 @@
+"""Source offsets keep a position and what it belongs to."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fencepost.api.errors import DataError
+from fencepost.connectors.postgres.changes.connection import PositionLostError, PostgresError
+from fencepost.connectors.postgres.changes.position import Position, SourceState
+from fencepost.connectors.postgres.changes.slot.slot import Server, Slot, check_publication, check_slot, check_state
+from fencepost.connectors.postgres.types.types import TypeInfo
+
+STATE = SourceState("slot", "7000", 1, Position(0x16B374D848), {"": "1.t", "public.t": "2.abc.7"})
+SLOT = Slot("slot", "pgoutput", "shop", None, 0x16B374D848, "reserved", None)
+SERVER = Server("7000", 1, 0x16B374D900)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        STATE,
+        STATE.at(Position(1, 2, 3)),
+        SourceState("slot", "7000", 2, None),
+        SourceState("slot", "7000", 2, Position(5)),
+        SourceState(
+            "slot", "7000", 2, Position(5), types={16500: TypeInfo(1700, 655366), 16501: TypeInfo(element=16500)}
+        ),
+    ],
+)
+def test_a_state_is_read_back_from_its_offset(state: SourceState):
+    assert SourceState.of(json.loads(json.dumps(state.offset()))) == state
+
+
+@pytest.mark.parametrize(
+    "offset",
+    [
+        {},
+        {"slot": "s", "system_identifier": "7", "timeline": 1},
+        {"slot": "s", "system_identifier": "7", "timeline": "1", "lsn": "0/1"},
+        {"slot": "s", "system_identifier": "7", "timeline": 1, "lsn": "1"},
+        {"slot": "s", "system_identifier": "7", "timeline": 1, "lsn": "0/1", "changes": 5},
+        {"slot": "s", "system_identifier": "7", "timeline": 1, "lsn": "0/1", "publication": "all"},
+        {"slot": "s", "system_identifier": "7", "timeline": 1, "lsn": "0/1", "types": 16500},
+        {"slot": "s", "system_identifier": "7", "timeline": 1, "lsn": "0/1", "types": "[16500]"},
+        {"slot": "s", "system_identifier": "7", "timeline": 1, "lsn": "0/1", "types": '{"price": [1700, -1, 0]}'},
+        {"slot": "s", "system_identifier": "7", "timeline": 1, "lsn": "0/1", "types": '{"16500": [1700, -1]}'},
+        {"slot": "s", "system_identifier": "7", "timeline": 1, "lsn": "0/1", "types": '{"16500": ["numeric", -1, 0]}'},
+    ],
+)
+def test_what_is_no_offset_is_refused(offset: dict[str, Any]):
+    with pytest.raises(DataError):
+        SourceState.of(offset)
+
+
+HISTORY = "1\t0/3000000\tno recovery target specified\n\n2\t0/5000000\tno recovery target specified\n"
+
+
+@pytest.mark.parametrize(
+    ("timeline", "lsn", "shared"),
+    [(1, 0x3000000, True), (1, 0x3000001, False), (2, 0x4000000, True), (2, 0x5000001, False), (4, 1, False)],
+)
+def test_a_timeline_has_what_an_earlier_one_had_up_to_the_fork(timeline: int, lsn: int, shared: bool):
+    state = replace(STATE, timeline=timeline).at(Position(lsn))
+    slot, server = replace(SLOT, confirmed=1), Server("7000", 3, 0x6000000)
+    if shared:
+        check_state(state, slot, server, HISTORY)
+    else:
+        with pytest.raises(PositionLostError, match="is not part of the server's timeline 3"):
+            check_state(state, slot, server, HISTORY)
+
+
+def test_a_server_that_continues_the_offset_is_accepted():
+    check_state(STATE, SLOT, SERVER, None)
+    check_state(STATE.at(Position(0x2000000)), Slot("slot", "pgoutput", "shop", None, 5, None, None), SERVER, HISTORY)
+
+
+def test_a_slot_past_the_offset_is_refused():
+    with pytest.raises(PositionLostError, match="past the connector's offset 16/B374D847"):
+        check_state(STATE.at(Position(0x16B374D847)), SLOT, SERVER, None)
+
+
+def test_another_system_is_refused():
+    with pytest.raises(PositionLostError, match="system"):
+        check_state(STATE, SLOT, Server("7001", 1, 0), None)
+
+
+def test_a_server_that_lost_what_is_in_kafka_is_refused():
+    with pytest.raises(PositionLostError, match="timeline"):
+        check_state(STATE, SLOT, Server("7000", 3, 0), HISTORY)
+
+
+def test_a_slot_that_cannot_be_read_is_refused():
+    assert check_slot(SLOT, "slot", "shop") is SLOT
+    for missing in (None, Slot("slot", "pgoutput", "shop", None, 5, "lost", None)):
+        with pytest.raises(PositionLostError):
+            check_slot(missing, "slot", "shop")
+    with pytest.raises(PostgresError, match=r"slot\.name"):
+        check_slot(SLOT, "slot", "other")
+
+
+def test_a_publication_may_grow_but_not_lose_what_it_had():
+    check_publication(STATE, "p", {"": "1.t", "public.t": "2.abc.7", "public.new": "3.x.8"})
+    for altered in ({"": "1.t"}, {"": "1.t", "public.t": "4.abc.7"}, {"": "1.f", "public.t": "2.abc.7"}):
+        with pytest.raises(PositionLostError, match="publication"):
+            check_publication(STATE, "p", altered)
+
+
+def test_the_row_of_a_publication_tells_of_settings_that_were_changed_and_set_back():
+    state = replace(STATE, publication={"": "1.t.10.700"})
+    check_publication(state, "p", {"": "1.t.10.700"})
+    # Another owner has another row as well.
+    check_publication(state, "p", {"": "1.t.11.701"})
+    for altered in ("1.t.10.701", "1.f.11.701", "2.t.10.700"):
+        with pytest.raises(PositionLostError, match="its settings"):
+            check_publication(state, "p", {"": altered})
+    # An old version's offset has neither.
+    check_publication(replace(STATE, publication={"": "1.t"}), "p", {"": "1.t.10.700"})
+
+
+def test_a_published_table_may_be_renamed_or_dropped():
+    check_publication(STATE, "p", {"": "1.t", "public.renamed": "2.abc.7"})
+    check_publication(STATE, "p", {"": "1.t"}, dropped={"public.t"})
+    # Another table of the name of the one that was dropped.
+    with pytest.raises(PositionLostError, match=r"public\.t"):
+        check_publication(STATE, "p", {"": "1.t", "public.t": "4.abc.9"}, dropped=set())
