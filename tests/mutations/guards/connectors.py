@@ -410,14 +410,14 @@ GUARDS = (
     ),
     Guard(
         "the check of values in Parquet and ORC files",
-        "connectors/files/formats/tables/columns.py",
+        "connectors/rows/arrow_columns.py",
         "        if _has(values.type, _is_unchecked):",
         "        if False:",
         "tests/unit/connectors/files/formats/test_table_files.py::test_a_decimal_with_more_digits_than_its_column_has_is_a_bad_row",
     ),
     Guard(
         "the nanoseconds before 1970",
-        "connectors/files/formats/tables/columns.py",
+        "connectors/rows/arrow_columns.py",
         "    return pc.subtract(towards_zero, pc.greater(pc.multiply(towards_zero, 1_000), nanoseconds).cast(pa.int64()))",
         "    return towards_zero",
         "tests/unit/connectors/files/formats/test_table_files.py::test_nanoseconds_are_cut_off_downwards_before_1970_and_wherever_they_are",

@@ -5,10 +5,16 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Final, TypeVar
 
 from fencepost.converters.registry.client import RegistryClient
-from fencepost.converters.registry.errors import RegistryAnswerError
+from fencepost.converters.registry.errors import (
+    RegistryAnswerError,
+    RegistryError,
+    RegistryMissingError,
+    RegistryRefusedError,
+)
 from fencepost.converters.registry.schemas import Registered, RegistrySchema
 from fencepost.converters.registry.settings import RegistrySettings
 
@@ -27,7 +33,7 @@ class Registry:
     def registered(self, subject: str, schema: RegistrySchema, *, normalize: bool) -> Registered:
         """Register a schema once. Raises as `RegistryClient`, and RegistryAnswerError for an id of another schema."""
         key = ("register", subject, schema, normalize)
-        return self._once(key, lambda: self.client.register(subject, schema, normalize=normalize), own=not normalize)
+        return self._once(key, lambda: self._register(subject, schema, normalize=normalize), own=not normalize)
 
     def looked_up(self, subject: str, schema: RegistrySchema, *, normalize: bool) -> Registered:
         """Look a schema up once. Raises as `registered`."""
@@ -41,6 +47,21 @@ class Registry:
     def fixed_guid(self, guid: str) -> Registered:
         """Return the schema with a GUID. Raises as `RegistryClient`."""
         return self._once(("guid", guid), lambda: self.client.by_guid(guid), own=False)
+
+    def _register(self, subject: str, schema: RegistrySchema, *, normalize: bool) -> Registered:
+        """Register a schema, also if another worker does the same: Apicurio refuses one of them with 409."""
+        try:
+            return self.client.register(subject, schema, normalize=normalize)
+        except RegistryRefusedError as error:
+            if error.status != HTTPStatus.CONFLICT:
+                raise
+            try:
+                return self.client.look_up(subject, schema, normalize=normalize)
+            except RegistryMissingError:
+                return self.client.register(subject, schema, normalize=normalize)
+            except RegistryError:
+                pass
+            raise
 
     def _once(self, key: tuple[object, ...], ask: Callable[[], Registered], *, own: bool) -> Registered:
         found = self._known.get(key)

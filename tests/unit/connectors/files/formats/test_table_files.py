@@ -453,6 +453,14 @@ def test_a_decimal_with_more_digits_than_its_column_has_is_a_bad_row(path: Path,
         rows_of(path, form)
 
 
+def test_a_bad_value_in_a_list_refuses_its_own_row_only(path: Path) -> None:
+    prices = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3, 4], pa.int32()), decimals([150, 10**20, 7, 8]))
+    parquet.write_table(pa.table({"n": [1, 2, 3, 4], "prices": prices}), str(path))
+    rows, refused = refused_of(path, "parquet")
+    assert [row["n"] for row in rows] == [1, 3, 4]
+    assert [row.place["row"] for row in refused] == ["1"]
+
+
 @pytest.mark.parametrize("form", ["parquet", "orc"])
 def test_a_text_that_is_not_utf_8_is_a_bad_row(path: Path, form: str) -> None:
     texts = pa.array([b"a", b"b\xff", "é".encode()], pa.binary()).view(pa.string())
