@@ -18,6 +18,7 @@ from fencepost.api.plugin_metrics import MetricName, PluginCounter, PluginMetric
 from fencepost.api.record import ArrowReader, RecordMetadata, RefusedRow, SourceBatch, SourceRecord, TolerantReader
 from fencepost.api.source import SourceConnector, SourceTask
 from fencepost.connectors.functions.source import source
+from fencepost.transforms.function_transform import transform
 from fencepost.version import __version__
 
 if TYPE_CHECKING:
@@ -56,13 +57,5 @@ __all__ = [
     "__version__",
     "pyspark_source",
     "source",
+    "transform",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    # PySpark takes half a second to import, which most connectors have no use for.
-    if name != "pyspark_source":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from fencepost.connectors.functions.dataframes import pyspark_source  # noqa: PLC0415 - see above
-
-    return pyspark_source

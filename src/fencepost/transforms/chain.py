@@ -19,7 +19,9 @@ from fencepost.transforms.base import DroppingTransformation, is_planned_by_sche
 RECORD_COLUMNS: Final = ("topic", "partition", "key", "value", "timestamp", "headers")
 """The columns that a transform may change."""
 
-_APPLIES: Final = "__fencepost_applies"
+APPLIES: Final = "__fencepost_applies"
+"""The column that says to which records a transform with a predicate applies."""
+
 _BEFORE: Final = "__fencepost_before_"
 
 
@@ -77,7 +79,7 @@ def _apply_where(records: DataFrame, predicate: Predicate, step: Step) -> DataFr
         # The transform's own filter would drop records to which it does not apply.
         records = transform.rows(records, applies)
     before = {f"{_BEFORE}{name}": F.col(name) for name in RECORD_COLUMNS}
-    beside = records.withColumns({**before, _APPLIES: applies})
+    beside = records.withColumns({**before, APPLIES: applies})
     if isinstance(transform, DroppingTransformation):
         changed = transform.changed_records(beside)
     else:
@@ -104,5 +106,5 @@ def _chosen(name: str, changed: DataFrame, step: Step) -> Column:
             "or write the records that it selects separately"
         )
     return (
-        F.when(F.col(_APPLIES), F.col(name)).otherwise(F.col(f"{_BEFORE}{name}")).alias(name, metadata=before.metadata)
+        F.when(F.col(APPLIES), F.col(name)).otherwise(F.col(f"{_BEFORE}{name}")).alias(name, metadata=before.metadata)
     )
