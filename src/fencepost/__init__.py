@@ -59,3 +59,12 @@ __all__ = [
     "source",
     "transform",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # PySpark takes half a second to import, which most connectors have no use for.
+    if name != "pyspark_source":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from fencepost.connectors.functions.dataframes import pyspark_source  # noqa: PLC0415 - see above
+
+    return pyspark_source

@@ -17,7 +17,7 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -38,6 +38,7 @@ from fencepost.engine.conversion import (
 from fencepost.engine.error_counts import ErrorCounts
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import RecordRefusedError
+from fencepost.engine.function_steps import is_function
 from fencepost.engine.grouping import RecordGroup, group_records
 from fencepost.engine.letter_write import write_letters
 from fencepost.engine.own_writes import OwnWrites
@@ -335,12 +336,14 @@ class _BatchWrite:
             return write_batch(write, batch)
 
     def _transformed(self, group: RecordGroup) -> list[tuple[list[pa.RecordBatch], ColumnTypes]]:
-        session, pipeline = self.session(), self.pipeline
+        pipeline = self.pipeline
+        in_worker = all(is_function(step) for step in pipeline.transforms)
 
         def transform(start: int, stop: int) -> tuple[list[pa.RecordBatch], ColumnTypes]:
             part = replace(group, columns=group.columns.slice(start, stop - start))
-            with self.jobs.running(session, self.task, self.cancelled):
-                return transform_group(session, part, pipeline, self.plans)
+            running = nullcontext() if in_worker else self.jobs.running(self.session(), self.task, self.cancelled)
+            with running:
+                return transform_group(self.session, part, pipeline, self.plans)
 
         columns = group.columns
         rows = StageRows(

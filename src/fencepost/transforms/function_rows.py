@@ -187,14 +187,14 @@ def applied_frame(rows: FunctionRows, records: DataFrame) -> DataFrame:
 
 def _as_form(rows: pa.RecordBatch, form: str) -> Any:
     if form == "pandas":
-        import pandas as pd  # noqa: PLC0415 - only functions that want it need it
+        import pandas as pd  # type: ignore[import-untyped]  # noqa: PLC0415 - only functions that want it need it
 
         # Types of Arrow: those of numpy would make fractions of numbers beside a null.
         frame = rows.drop_columns([ROW_INDEX]).to_pandas(types_mapper=pd.ArrowDtype)
         frame.index = pd.RangeIndex(_FIRST_LABEL, _FIRST_LABEL + rows.num_rows)
         return frame
     if form == "polars":
-        import polars as pl  # type: ignore[import-not-found]  # noqa: PLC0415 - likewise
+        import polars as pl  # noqa: PLC0415 - likewise
 
         return pl.from_arrow(rows)
     return rows

@@ -15,7 +15,6 @@ from inspect import iscoroutinefunction, isfunction, isgeneratorfunction, signat
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from fencepost.api.config_def import ConfigDef
-from fencepost.api.ddl import parse_columns, parse_ddl
 from fencepost.api.errors import ConfigError
 from fencepost.api.plugin import Transformation
 from fencepost.api.plugin_calls import kind_of
@@ -51,6 +50,8 @@ def transform(
     """
 
     def made(function: Callable[..., Any]) -> type[Transformation]:
+        from fencepost.api.ddl import parse_columns, parse_ddl  # noqa: PLC0415 - see above
+
         _check(function, on)
         kind = parse_columns(schema) if on == "record" else parse_ddl(schema)
         if on == "record" and (unknown := [name for name in kind.fieldNames() if name not in _RECORD]):  # type: ignore[attr-defined]
@@ -120,6 +121,6 @@ def _form(function: Callable[..., Any]) -> str:
     """What a function wants rows as, by the annotation of its parameter, which may be a text."""
     annotation = next(iter(signature(function).parameters.values())).annotation
     named = annotation if isinstance(annotation, str) else f"{annotation.__module__}.{annotation.__qualname__}"
-    root = named.partition(".")[0]
+    root = named.strip("'\"").partition(".")[0]
     module = getattr(function.__globals__.get(root), "__name__", root).partition(".")[0]
     return module if module in FORMS else FORMS[0]

@@ -6,6 +6,20 @@ from tests.mutations.guard import Guard
 
 GUARDS = (
     Guard(
+        "the rows that a function of Python did not get",
+        "transforms/function_rows.py",
+        "if len(kept) and (kept.min() < 0 or kept.max() >= count):",
+        "if len(kept) and kept.max() >= count + _FIRST_LABEL:",
+        "tests/unit/transforms/test_function_transform.py::test_an_answer_that_does_not_keep_the_contract_is_refused",
+    ),
+    Guard(
+        "the labels of pandas rows, which a function may count anew",
+        "transforms/function_rows.py",
+        "_FIRST_LABEL: Final = 1 << 40",
+        "_FIRST_LABEL: Final = 0",
+        "tests/unit/transforms/test_function_transform.py::test_pandas_rows_with_new_labels_are_refused",
+    ),
+    Guard(
         "the names that an expression may use",
         "transforms/sql_parser.py",
         "if node.kind in (*_ATTRIBUTES, *_STARS):\n        _check_name",
