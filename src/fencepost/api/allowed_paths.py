@@ -75,6 +75,7 @@ class AllowedPaths:
 
     def check(self, path: str) -> None:
         """Raise ConfigError unless a path, with links resolved, leads to an allowed place. The file need not exist."""
+        check_path(path)
         if self.paths is not None:
             self._place(path, self.paths)
         for worker in self.others:
@@ -110,6 +111,12 @@ class AllowedPaths:
             f"{self.property_name} allows ({', '.join(allowed) or self.nothing}). Move it there, or ask the worker's owner "
             "to add its directory to the property"
         )
+
+
+def check_path(path: str) -> None:
+    """Raise ConfigError for a text that cannot be a path."""
+    if "\0" in path:
+        raise ConfigError(f"{path!r} is no path: it has the character NUL. Remove it")
 
 
 ANYWHERE: Final = AllowedPaths()

@@ -14,13 +14,10 @@ from fencepost.api.errors import ConfigError
 from fencepost.api.plugin import Predicate, Transformation
 from fencepost.api.plugin_calls import call_plugin, kind_of, refuse_answer
 from fencepost.api.schema_name import SCHEMA_METADATA
-from fencepost.transforms.base import DroppingTransformation, is_planned_by_schema
+from fencepost.transforms.base import APPLIES, DroppingTransformation, is_planned_by_schema
 
 RECORD_COLUMNS: Final = ("topic", "partition", "key", "value", "timestamp", "headers")
 """The columns that a transform may change."""
-
-APPLIES: Final = "__fencepost_applies"
-"""The column that says to which records a transform with a predicate applies."""
 
 _BEFORE: Final = "__fencepost_before_"
 

@@ -22,7 +22,7 @@ from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 from fencepost.api.ddl import parse_ddl
 from fencepost.api.errors import DataError
 from fencepost.api.plugin_calls import call_plugin, kind_of, refuse_answer
-from fencepost.transforms.chain import APPLIES
+from fencepost.transforms.base import APPLIES
 from fencepost.transforms.function_transform import ROW_INDEX, FunctionTransformation
 
 _FIRST_LABEL: Final = 1 << 40

@@ -14,7 +14,7 @@ from pyspark.sql import types as t
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.config.validators import one_of
-from fencepost.transforms.base import DroppingTransformation, RecordPredicate, planned_by_schema
+from fencepost.transforms.base import APPLIES, DroppingTransformation, RecordPredicate, planned_by_schema
 from fencepost.transforms.sql_columns import fitted_column
 from fencepost.transforms.sql_parser import SqlExpression, SqlProperty, parsed_list, parsed_one
 from fencepost.transforms.sql_plan import check_plan
@@ -150,6 +150,9 @@ class SqlTransformation(DroppingTransformation):
         replaced = self._replaced(sql, records)
         if replaced:
             columns = {name: self.expressions.column(given, records) for name, given in replaced.items()}
+            if APPLIES in records.columns:
+                # An expression may refuse a record that the predicate does not select.
+                columns = {name: F.when(F.col(APPLIES), column) for name, column in columns.items()}
             found = records.select(*(column.alias(name) for name, column in columns.items()))
             check_plan(found, records, type(self).__name__, deterministic=not self.planned_anew)
             fitted = {

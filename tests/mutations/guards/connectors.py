@@ -404,7 +404,7 @@ GUARDS = (
     Guard(
         "the digits of DECIMALs in Avro",
         "connectors/files/formats/tables/avro_schema.py",
-        '                kept["precision"] = _ALL_DIGITS',
+        '                kept["logicalType"] = EXACT_DECIMAL',
         "                pass",
         "tests/unit/connectors/files/formats/test_table_files.py::test_avro_values_beyond_their_types_are_bad_rows_and_not_rounded",
     ),

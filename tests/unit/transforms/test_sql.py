@@ -126,6 +126,13 @@ def test_records_that_a_predicate_does_not_select_pass_an_explode_once(spark: Sp
     assert [row["key"] for row in found] == ["k1y", "k2", "k3"]
 
 
+def test_expressions_are_not_evaluated_for_records_that_a_predicate_does_not_select(spark: SparkSession) -> None:
+    step = sql(key="CAST(CAST(value.op AS INT) AS STRING)", explode="array(CAST(value.op AS INT))", where="item > 5")
+    numbers = RECORDS.with_rows({"key": "n", "value": (1, None, "7", [], None)}, FIRST)
+    step = Step(step.transform, condition("value.op = '7'"))
+    assert applied(spark, numbers, step, column="key") == ["7", "k1"]
+
+
 def test_a_map_is_not_exploded(spark: SparkSession) -> None:
     with pytest.raises(DataError, match="map_entries"):
         applied(spark, RECORDS, sql(explode="value.tags"))

@@ -55,7 +55,7 @@ def spark_columns(schema: pa.Schema, where: str) -> t.StructType:
         )
     except _UnsupportedError as error:
         raise DataError(
-            f"The column {error.args[1]} of {where} is of the type {error.args[0]}, which has no form in Kafka Connect's "
+            f"The column {error.args[1]} of {where} {error.args[0]}, which has no form in Kafka Connect's "
             "data: leave it out, or make it another type, such as a text or a number"
         ) from None
 
@@ -68,22 +68,25 @@ def records_or_refused(
     *,
     exact: bool = False,
     first: int = 0,
+    alone: bool = False,
 ) -> Iterator[pa.RecordBatch | list[RefusedRow]]:
     """Yield the records of rows, and as JSON those that name no topic or timestamp, or have a value that does not fit.
 
     `place` returns where a row is, by its number; `first` is the number of the batch's first row. `exact` refuses times
-    that are finer than a microsecond, which are cut off otherwise.
+    that are finer than a microsecond, which are cut off otherwise. `alone` says that the batch was not cut from more rows.
     """
     try:
         yield record.records(columns, _cast_columns(batch, columns, exact=exact))
     except MisfitError as error:
-        if batch.num_rows == 1:
+        if batch.num_rows == 1 and alone:
             yield [RefusedRow(row_as_json(plain_row(batch)), str(error), place(first))]
             return
         # Arrow casts the items of all lists that a slice was cut from, so that it would have the others' values as well.
         rows, middle = pa.array(range(batch.num_rows)), batch.num_rows // 2
         for half, start in ((rows[:middle], first), (rows[middle:], first + middle)):
-            yield from records_or_refused(batch.take(half), columns, record, place, exact=exact, first=start)
+            if len(half):
+                part = batch.take(half)
+                yield from records_or_refused(part, columns, record, place, exact=exact, first=start, alone=True)
 
 
 def _cast_columns(batch: pa.RecordBatch, columns: t.StructType, *, exact: bool) -> list[pa.Array]:
@@ -155,7 +158,7 @@ def _unchecked(kind: pa.DataType) -> pa.DataType:
 
 
 class _UnsupportedError(Exception):
-    """A type, and the place of its column."""
+    """What is wrong with a type, and the place of its column."""
 
 
 def _spark(kind: pa.DataType, place: str) -> t.DataType:
@@ -179,12 +182,17 @@ def _simple(kind: pa.DataType) -> t.DataType | None:
 
 def _nested(kind: pa.DataType, place: str) -> t.DataType:
     if pt.is_struct(kind) and kind.num_fields:
+        names = [field.name for field in kind]
+        if "" in names:
+            raise _UnsupportedError("has a field without a name", place)
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise _UnsupportedError(f"has the field {twice} twice", place)
         return t.StructType([t.StructField(field.name, _spark(field.type, f"{place}.{field.name}")) for field in kind])
     if pt.is_map(kind):
         return t.MapType(_spark(kind.key_type, f"{place}[key]"), _spark(kind.item_type, f"{place}[value]"))
     if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
         return t.ArrayType(_spark(kind.value_type, f"{place}[]"))
-    raise _UnsupportedError(str(kind), place)
+    raise _UnsupportedError(f"is of the type {kind}", place)
 
 
 def _storage(array: pa.Array) -> pa.Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final, TypeVar
@@ -29,6 +30,8 @@ class Registry:
         self._lock = threading.Lock()
         self._known: dict[tuple[object, ...], Registered] = {}
         self._schemas: dict[int, RegistrySchema] = {}
+        self._latest: dict[str, tuple[Registered, float]] = {}
+        self._associated: dict[tuple[str, str, str], tuple[str, ...]] = {}
 
     def registered(self, subject: str, schema: RegistrySchema, *, normalize: bool) -> Registered:
         """Register a schema once. Raises as `RegistryClient`, and RegistryAnswerError for an id of another schema."""
@@ -39,6 +42,26 @@ class Registry:
         """Look a schema up once. Raises as `registered`."""
         key = ("look up", subject, schema, normalize)
         return self._once(key, lambda: self.client.look_up(subject, schema, normalize=normalize), own=not normalize)
+
+    def latest(self, subject: str, lifetime_s: int) -> tuple[Registered, float | None]:
+        """Return a subject's newest schema, as it was at most `lifetime_s` seconds ago (-1: ever), and until when it holds.
+
+        Raises as `RegistryClient`.
+        """
+        with self._lock:
+            known = self._latest.get(subject)
+            if known is None or (lifetime_s >= 0 and time.monotonic() >= known[1] + lifetime_s):
+                known = self._latest[subject] = self.client.latest(subject), time.monotonic()
+        found, asked = known
+        return found, None if lifetime_s < 0 else asked + lifetime_s
+
+    def associated_subjects(self, topic: str, role: str, namespace: str) -> tuple[str, ...]:
+        """Return the subjects that are associated with the keys or values of a topic. Raises as `RegistryClient`."""
+        key = topic, role, namespace
+        with self._lock:
+            if key not in self._associated:
+                self._associated[key] = tuple(self.client.associated_subjects(*key))
+            return self._associated[key]
 
     def fixed(self, schema_id: int, subject: str) -> Registered:
         """Return the schema with an id. Raises as `RegistryClient`."""

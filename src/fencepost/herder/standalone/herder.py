@@ -22,16 +22,16 @@ from urllib.parse import urlsplit
 from fencepost.api.errors import ConfigError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.herder.core.mixed_group import MixedGroup
-from fencepost.herder.core.task_transactions import TaskTransactionInfo
+from fencepost.herder.core.transaction_info import TaskTransactionInfo
 from fencepost.herder.interface import HealthStatus, Herder, Transactions, WorkerHealth
 from fencepost.herder.requests.connector_requests import ConnectorRequests
+from fencepost.herder.requests.connector_states import ConnectorStates
+from fencepost.herder.requests.local_transactions import local_transactions, merge
 from fencepost.herder.requests.logger_registry import LoggerRegistry
 from fencepost.herder.requests.logger_requests import LoggerRequests
 from fencepost.herder.requests.observing import LocalObservation
 from fencepost.herder.requests.offset_requests import OffsetRequests
 from fencepost.herder.requests.plugin_requests import PluginRequests
-from fencepost.herder.requests.snapshots import Snapshots
-from fencepost.herder.requests.task_transactions import local_transactions, merge
 from fencepost.herder.standalone.config_store import MemoryConfigs
 from fencepost.herder.standalone.outcome import Outcome
 from fencepost.herder.standalone.sole_member import SoleLeader, SoleMember, SoleMemberRestarts
@@ -86,14 +86,14 @@ class StandaloneHerder(Herder):
         self._outcome = Outcome(parts.configs, parts.statuses.table, parts.errors, self._is_moving, once=once)
         self._watching: asyncio.Task[None] | None = None
         self._cluster_id = ""
-        snapshots = Snapshots(parts)
-        restarts = SoleMemberRestarts(snapshots, self._work)
-        self.connectors = ConnectorRequests(parts, SoleLeader(), restarts, snapshots)
+        states = ConnectorStates(parts)
+        restarts = SoleMemberRestarts(states, self._work)
+        self.connectors = ConnectorRequests(parts, SoleLeader(), restarts, states)
         self.offsets = OffsetRequests(parts, SoleLeader(), self._fencing)
-        self.transactions = _LocalTransactions(parts, self._work, snapshots)
+        self.transactions = _LocalTransactions(parts, self._work, states)
         self.plugins = PluginRequests(parts)
         self.loggers = LoggerRequests(parts, LoggerRegistry())
-        self.observation = LocalObservation(parts, snapshots)
+        self.observation = LocalObservation(parts, states)
         self.peers = None
 
     async def start(self) -> None:
@@ -187,15 +187,15 @@ class StandaloneHerder(Herder):
 class _LocalTransactions(Transactions):
     """Shows the transactions of the tasks, which all run here."""
 
-    def __init__(self, parts: StandaloneParts, work: LocalWork, snapshots: Snapshots) -> None:
+    def __init__(self, parts: StandaloneParts, work: LocalWork, states: ConnectorStates) -> None:
         self._parts = parts
         self._work = work
-        self._snapshots = snapshots
+        self._states = states
 
     async def everywhere(self, name: str, authorization: str | None) -> list[TaskTransactionInfo]:
         """Return the open transaction of each task of a connector, by number. Raises NotFoundError."""
         del authorization
-        self._snapshots.config(name)
+        self._states.config(name)
         here = self._parts.worker_id
         owners = dict.fromkeys(self._parts.state.tasks(name), here)
         return merge(owners, {here: local_transactions(self._parts, self._work, name)}, self._parts.config.group_id)

@@ -55,6 +55,7 @@ def test_an_id_is_asked_for_once(registry: FakeRegistry):
         second.prepare("t", ROW)
         assert first.from_connect_data("t", ROW, ROWS).to_pylist()[0] == b"\0\0\0\0\1\x0e"
     assert len(registry.asked("POST", "/versions")) == 1
+    assert len(registry.asked("GET", "/associations")) == 1
 
 
 def test_threads_that_prepare_at_once_ask_once(registry: FakeRegistry):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-from fencepost.api.allowed_paths import AllowedPaths
+from fencepost.api.allowed_paths import AllowedPaths, check_path
 from fencepost.api.errors import ConfigError, DataError, RetriableError
 from fencepost.connectors.files.content.growing import check_file
 from fencepost.connectors.files.content.identity import inode_at
@@ -301,7 +301,15 @@ def _fits(parts: Sequence[str], patterns: Sequence[str]) -> bool:
     return (parts[0] == first or fnmatch.fnmatchcase(parts[0], first)) and _fits(parts[1:], others)
 
 
+def _check_text(pattern: str) -> None:
+    try:
+        check_path(pattern)
+    except ConfigError as error:
+        raise ConfigError(f"The property {FILES} is refused. {error}", name=FILES) from None
+
+
 def _check_pattern(pattern: str, allowed: AllowedPaths) -> None:
+    _check_text(pattern)
     parts = Path(pattern).parts
     fixed = list(takewhile(lambda part: not glob.has_magic(part), parts))
     check_file(str(Path(*fixed)), FILES, allowed)
