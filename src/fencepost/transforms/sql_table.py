@@ -13,9 +13,9 @@ from pyspark.sql.types import StructType
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
 from fencepost.api.spark_names import backticked
+from fencepost.config.java_regex import java_pattern, java_regex
 from fencepost.config.validators import not_blank, one_of
 from fencepost.transforms.base import planned_by_schema
-from fencepost.transforms.records import matches_whole
 from fencepost.transforms.sql import SqlTransformation, define_common
 from fencepost.transforms.sql_translation import translated
 
@@ -81,7 +81,7 @@ def _scripting(expression: str, doc: str) -> ConfigDef:
         .define(
             "topic.regex", _Type.STRING, None, _Importance.LOW,
             "A regular expression (Java's) for the whole names of the topics whose records are evaluated; others pass. "
-            "Unset: all.",
+            "Unset: all.", validator=java_pattern,
         )
         .define(
             "null.handling.mode", _Type.STRING, "keep", _Importance.LOW,
@@ -106,7 +106,7 @@ def _only_sql(expression: str) -> Callable[[Mapping[str, Any]], None]:
 
 def _of_topics(given: Mapping[str, Any]) -> str:
     pattern = given["topic.regex"]
-    return f"topic RLIKE {sql_text(matches_whole(pattern))}" if pattern else "true"
+    return f"topic RLIKE {sql_text(java_regex('topic.regex', pattern).whole)}" if pattern else "true"
 
 
 def _filtered(given: Mapping[str, Any], _: StructType) -> Mapping[str, str | None]:
