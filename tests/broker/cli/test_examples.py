@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,15 @@ def test_a_custom_connector_resumes_from_its_position(tmp_path: Path, bootstrap_
 
     numbers = [int(value) for value in values(read_topic(bootstrap_servers, topic))]
     assert_exactly_once(numbers, range(1, max(numbers) + 1))
+
+
+def test_a_script_runs_twice_and_writes_once(tmp_path: Path, bootstrap_servers: str) -> None:
+    command = [sys.executable, str(ROOT / "examples" / "script.py"), bootstrap_servers]
+    for count, records in enumerate((3, 0)):
+        with Process(["/usr/bin/env", "-C", str(ROOT), *command], tmp_path / f"log{count}") as process:
+            assert process.wait() == 0, process.output
+            assert f"{records} records in {records and 1} transactions; cursors: [3]" in process.output
+    assert len(read_topic(bootstrap_servers, "cities")) == 3
 
 
 def test_changes_of_a_table(tmp_path: Path, bootstrap_servers: str, topics: Topics, database: Database) -> None:

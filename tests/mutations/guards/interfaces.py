@@ -173,7 +173,7 @@ GUARDS = (
         "rest/connections.py",
         "while len(self._open) > file_descriptors.for_requests():",
         "while False:",
-        "tests/unit/rest/test_connections.py::test_tls_handshakes_that_wait_for_their_clients_leave_room_for_others",
+        "tests/unit/rest/test_connections.py::test_connections_that_wait_for_their_clients_leave_room_for_others",
     ),
     Guard(
         "the time to send a request",

@@ -114,14 +114,23 @@ class StandaloneHerder(Herder):
         for name, properties in zip(names, self._connectors, strict=True):
             parts.configs.load(name, {**properties, "name": name})
 
-    async def stop(self) -> None:
-        """Let tasks commit, stop everything, and close all resources."""
-        parts = self._parts
+    @property
+    def errors(self) -> Mapping[str | ConnectorTaskId, Exception]:
+        """Why connectors and tasks are FAILED."""
+        return self._parts.errors
+
+    async def stop_tasks(self) -> None:
+        """Let tasks commit, and stop them and their connectors for good. Offsets can still be shown."""
         if self._watching is not None:
             self._watching.cancel()
         self._task_configs.close()
         self._member.close()
         await self._work.revoke(self._work.units)
+
+    async def stop(self) -> None:
+        """Let tasks commit, stop everything, and close all resources."""
+        parts = self._parts
+        await self.stop_tasks()
         await parts.run(parts.task_counts.close)
         await parts.run(parts.worker.stop)
 
