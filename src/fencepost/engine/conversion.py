@@ -20,7 +20,7 @@ from pyspark.sql import types as t
 from fencepost.api.errors import DataError
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.plugin_calls import call_plugin, kind_of
-from fencepost.api.schema_name import NULLS_METADATA, named
+from fencepost.api.schema_name import JSON_METADATA, NULLS_METADATA, named
 from fencepost.engine.dead_letters import contents_of
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import ConverterContractError
@@ -48,7 +48,7 @@ class ColumnTypes:
     `value` and `key` are None for schemaless data. `has_key` and the like: whether the column exists at all;
     `raw_headers`: the headers' values are already converted; `batch`: the rows are of a SourceBatch, where a null
     key or value is Kafka's null, as in Spark's own Kafka sink. In a polled record it is data if it has a schema, unless
-    `null_values` says that null values have none.
+    `null_values` says that null values have none. With `json_values` the values are texts of JSON.
     """
 
     value: t.DataType | None
@@ -62,6 +62,7 @@ class ColumnTypes:
     raw_headers: bool = False
     batch: bool = False
     null_values: bool = False
+    json_values: bool = False
 
     @property
     def targeted(self) -> bool:
@@ -162,8 +163,9 @@ def column_types(schema: t.StructType, *, where: str, batch: bool = True) -> Col
     _require(present, "topic", (t.StringType,), "a STRING", where)
     _require(present, "partition", _WHOLE, "an INT", where)
     _require(present, "timestamp", (*_WHOLE, t.TimestampType, t.TimestampNTZType), "a TIMESTAMP or BIGINT", where)
+    json_values = bool((schema["value"].metadata or {}).get(JSON_METADATA))
     return ColumnTypes(
-        value=fields["value"],
+        value=None if json_values else fields["value"],
         key=present.get("key"),
         header=_header_type(present["headers"], where) if "headers" in present else None,
         has_key="key" in present,
@@ -173,6 +175,7 @@ def column_types(schema: t.StructType, *, where: str, batch: bool = True) -> Col
         has_headers="headers" in present,
         batch=batch,
         null_values=bool((schema["value"].metadata or {}).get(NULLS_METADATA)),
+        json_values=json_values,
     )
 
 
@@ -260,7 +263,9 @@ def _convert_topic(
         value,
         "value",
         lambda part: _with_nulls(
-            converted_by(value, topic, types.value, part), part, keep=types.batch or types.null_values
+            converted_by(value, topic, types.value, _json(part) if types.json_values else part),
+            part,
+            keep=types.batch or types.null_values,
         ),
     )
     left = rows.batch
@@ -303,6 +308,10 @@ def _with_header(
         pa.concat_arrays([names.cast(pa.string()), pa.array([name])]).take(pa.array(order)),
         pa.concat_arrays([values.cast(pa.binary()), pa.array([data])]).take(pa.array(order)),
     )
+
+
+def _json(texts: pa.Array) -> pa.Array:
+    return pa.ExtensionArray.from_storage(pa.json_(), texts.cast(pa.string()))
 
 
 def _partitions(topic: str, given: pa.Array) -> pa.Array:
