@@ -112,13 +112,13 @@ class Bench:
             )
         )
         topic = next(self._names)
-        self._admin.create_topics([NewTopic(topic, self._partitions, 1)])
+        self._admin.create_topics(NewTopic(topic, self._partitions, 1))
         router = configured(EventRouter(), {"route.topic.replacement": topic, "table.expand.json.payload": "true"})
         return self._timed(SourceBatch(frame, []), self.pipeline([router], topic))
 
     def _rate(self, batch: SourceBatch, steps: Sequence[Step]) -> float:
         topic = next(self._names)
-        self._admin.create_topics([NewTopic(topic, self._partitions, 1)])
+        self._admin.create_topics(NewTopic(topic, self._partitions, 1))
         return self._timed(batch, self.pipeline(steps, topic))
 
     def _timed(self, batch: SourceBatch, steps: Pipeline) -> float:
@@ -133,7 +133,7 @@ class Bench:
     def polled(self, steps: Sequence[Step], batches: int) -> list[float]:
         """Milliseconds from poll to commit of batches of 100 records."""
         topic, times = next(self._names), []
-        self._admin.create_topics([NewTopic(topic, 1, 1)])
+        self._admin.create_topics(NewTopic(topic, 1, 1))
         pipeline = self.pipeline(steps)
         for number in range(batches + 30):
             records = [
