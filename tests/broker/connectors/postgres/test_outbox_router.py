@@ -70,7 +70,11 @@ def test_events_of_a_transaction_are_in_one_transaction_of_several_topics(
         assert {json.loads(record.key or b"") for record in records} == {"0", "1", "2"}
         for record, order in zip(records, orders, strict=True):
             end = min(
-                (marker for marker in markers if marker.partition == record.partition and marker.offset > record.offset),
+                (
+                    marker
+                    for marker in markers
+                    if marker.partition == record.partition and marker.offset > record.offset
+                ),
                 key=lambda marker: marker.offset,
             )
             transactions.setdefault(order, set()).add(end.transaction)
