@@ -304,6 +304,9 @@ class _BatchWrite:
 
     def source_batch(self, batch: SourceBatch, spec: WriteSpec) -> list[Ack]:
         """Write a SourceBatch, from the worker if it needs no Spark and is small, or Spark is not there yet."""
+        if batch.reader is None and batch.dataframe is None:
+            # Offsets alone are no reason to start Spark, whatever the transforms are.
+            return []
         if batch.reader is None or self.pipeline.transforms or batch.bytes is None:
             return self._by_spark(batch, spec)
         if batch.bytes <= SMALL_BATCH:

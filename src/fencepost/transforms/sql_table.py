@@ -137,3 +137,196 @@ ContentBasedRouter = _defined(
     _routed,
     _only_sql("topic.expression"),
 )
+
+
+def _skipped_or(text: str, what: str, *, skip: bool) -> str:
+    why = sql_text(f"A record has no {what}: fill it in, or set skip.missing.or.null=true")
+    return text if skip else f"coalesce({text}, raise_error({why}))"
+
+
+def _define_field(name: str, doc: str) -> ConfigDef:
+    return (
+        ConfigDef()
+        .define(name, _Type.STRING, "", _Importance.HIGH, doc)
+        .define(
+            "skip.missing.or.null", _Type.BOOLEAN, False, _Importance.LOW,
+            "Whether records pass unchanged that do not have the field, or in which it is null; otherwise they are refused.",
+        )
+    )  # fmt: skip
+
+
+def _field_of(part: str, field: str, given: Mapping[str, Any], schema: StructType) -> str | None:
+    """The path of a field of a part, the part itself without one; None for a field that may be skipped and is not there."""
+    kind = schema[part].dataType
+    is_missing = field and isinstance(kind, StructType) and field not in kind.names
+    if is_missing and given["skip.missing.or.null"]:
+        return None
+    return sql_path(part, field) if field else part
+
+
+def _extracted_topic(part: str, name: str) -> Translation:
+    def sql(given: Mapping[str, Any], schema: StructType) -> Mapping[str, str | None]:
+        path = _field_of(part, given[name], given, schema)
+        if path is None:
+            return {}
+        what = f"field {given[name]} for the topic" if given[name] else f"{part} for the topic"
+        return {"topic": _skipped_or(f"CAST({path} AS STRING)", what, skip=given["skip.missing.or.null"])}
+
+    return sql
+
+
+_HASHES: Final = {"md5": "md5({0})", "sha1": "sha1({0})", "sha256": "sha2({0}, 256)"}
+
+
+def _hashed(part: str) -> Translation:
+    def sql(given: Mapping[str, Any], schema: StructType) -> Mapping[str, str | None]:
+        field, kind = given["field.name"], schema[part].dataType
+        path = _field_of(part, field, given, schema)
+        if path is None:
+            return {}
+        content = _HASHES[given["function"].lower()].format(f"CAST({path} AS STRING)")
+        content = _skipped_or(
+            content, f"field {field} to hash" if field else f"{part} to hash", skip=given["skip.missing.or.null"]
+        )
+        if not field or not isinstance(kind, StructType):
+            return {part: content}
+        fields = (f"{sql_text(name)}, {content if name == field else sql_path(part, name)}" for name in kind.names)
+        return {part: f"CASE WHEN {part} IS NOT NULL THEN named_struct({', '.join(fields)}) END"}
+
+    return sql
+
+
+def _by_field_value(given: Mapping[str, Any], schema: StructType) -> Mapping[str, str | None]:
+    path = sql_path("value", given["field.name"]) if given["field.name"] else "value"
+    text = f"CAST({path} AS STRING)"
+    if given["field.value"] is not None:
+        found = f"{text} = {sql_text(given['field.value'])}"
+    else:
+        pattern = java_regex("field.value.pattern", given["field.value.pattern"]).whole
+        found = f"{text} RLIKE {sql_text(pattern)}"
+    del schema
+    return {"where": f"coalesce({found}, false) = {str(given['field.value.matches']).lower()}"}
+
+
+def _value_or_pattern(given: Mapping[str, Any]) -> None:
+    if (given["field.value"] is None) == (given["field.value.pattern"] is None):
+        raise ConfigError("Set one of field.value and field.value.pattern", name="field.value")
+
+
+def _tombstones(given: Mapping[str, Any], _: StructType) -> Mapping[str, str | None]:
+    behavior = given["behavior"].lower()
+    if behavior in ("ignore", "warn"):
+        return {}
+    if behavior == "fail":
+        why = sql_text("A record has no value, which behavior=fail refuses: see TombstoneHandler")
+        return {"where": f"CASE WHEN value IS NULL THEN raise_error({why}) ELSE true END"}
+    return {"where": "value IS NOT NULL"}
+
+
+def _logical(given: Mapping[str, Any], schema: StructType) -> Mapping[str, str | None]:
+    regex = sql_text(java_regex("topic.regex", given["topic.regex"]).whole)
+    routed = f"regexp_replace(topic, {regex}, {sql_text(given['topic.replacement'])})"
+    if not given["key.enforce.uniqueness"] or not isinstance(schema["key"].dataType, StructType):
+        return {"topic": routed}
+    table = "topic"
+    if given["key.field.regex"]:
+        of_key = sql_text(java_regex("key.field.regex", given["key.field.regex"]).whole)
+        table = f"regexp_replace(topic, {of_key}, {sql_text(given['key.field.replacement'] or '')})"
+    unique = f"CASE WHEN key IS NOT NULL THEN struct(key.*, {table} AS {backticked(given['key.field.name'])}) END"
+    return {"topic": routed, "key": unique}
+
+
+_TOPIC_FIELD: Final = "The field whose content is the topic; empty for the whole key or value."
+ExtractTopic = _defined(
+    "ExtractTopic",
+    "Routes records to the topic that the value, or one of its fields, names. Confluent's.",
+    _define_field("field", _TOPIC_FIELD),
+    _extracted_topic("value", "field"),
+)
+ExtractTopicKey = _defined(
+    "ExtractTopicKey",
+    "Routes records to the topic that the key, or one of its fields, names. Confluent's.",
+    _define_field("field", _TOPIC_FIELD),
+    _extracted_topic("key", "field"),
+)
+AivenExtractTopic = _defined(
+    "AivenExtractTopic",
+    "Routes records to the topic that the value, or one of its fields, names. Aiven's.",
+    _define_field("field.name", _TOPIC_FIELD),
+    _extracted_topic("value", "field.name"),
+)
+AivenExtractTopicKey = _defined(
+    "AivenExtractTopicKey",
+    "Routes records to the topic that the key, or one of its fields, names. Aiven's.",
+    _define_field("field.name", _TOPIC_FIELD),
+    _extracted_topic("key", "field.name"),
+)
+
+
+def _define_hash() -> ConfigDef:
+    return _define_field("field.name", "The field to hash; empty for the whole key or value.").define(
+        "function", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The hash function; results are hexadecimal.",
+        validator=one_of(tuple(_HASHES)),
+    )  # fmt: skip
+
+
+Hash = _defined(
+    "Hash", "Replaces the value, or one of its fields, by its hash. Aiven's.", _define_hash(), _hashed("value")
+)
+HashKey = _defined(
+    "HashKey", "Replaces the key, or one of its fields, by its hash. Aiven's.", _define_hash(), _hashed("key")
+)
+FilterByFieldValue = _defined(
+    "FilterByFieldValue",
+    "Keeps records in which a field has a value, or matches a pattern. Aiven's.",
+    ConfigDef()
+    .define("field.name", _Type.STRING, "", _Importance.HIGH, "The field; empty for the whole value.")
+    .define("field.value", _Type.STRING, None, _Importance.HIGH, "The value, as a text.")
+    .define(
+        "field.value.pattern", _Type.STRING, None, _Importance.HIGH,
+        "A regular expression (Java's) for the whole value.", validator=java_pattern,
+    )
+    .define(
+        "field.value.matches", _Type.BOOLEAN, True, _Importance.MEDIUM,
+        "Whether records with the value are kept; otherwise they are dropped, and all others kept.",
+    ),
+    _by_field_value,
+    _value_or_pattern,
+)  # fmt: skip
+MakeTombstone = _defined(
+    "MakeTombstone",
+    "Makes tombstones: the value of all records becomes null. Aiven's.",
+    ConfigDef(),
+    lambda _given, _schema: {"value": "NULL"},
+)
+TombstoneHandler = _defined(
+    "TombstoneHandler",
+    "Drops or refuses records whose value is null. Confluent's, and Aiven's.",
+    ConfigDef().define(
+        "behavior", _Type.STRING, "drop_silent", _Importance.MEDIUM,
+        "drop_silent, drop_warn: they are dropped, without a message for each. fail: they are refused. ignore, warn: they "
+        "pass.", validator=one_of(("drop_silent", "drop_warn", "warn", "fail", "ignore")),
+    ),
+    _tombstones,
+)  # fmt: skip
+ByLogicalTableRouter = _defined(
+    "ByLogicalTableRouter",
+    "Routes the events of several tables to one topic, and tells their keys apart. Debezium's.",
+    ConfigDef()
+    .define(
+        "topic.regex", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
+        "A regular expression (Java's) for the whole names of the topics to reroute.", validator=java_pattern,
+    )
+    .define("topic.replacement", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The new topic; $1 is a group.")
+    .define(
+        "key.enforce.uniqueness", _Type.BOOLEAN, True, _Importance.LOW,
+        "Whether a key that is a struct gets a field with the former topic, so that rows of several tables differ.",
+    )
+    .define("key.field.name", _Type.STRING, "__dbz__sourceIdentifier", _Importance.LOW, "The name of that field.")
+    .define(
+        "key.field.regex", _Type.STRING, None, _Importance.LOW,
+        "A regular expression (Java's) for the whole former topic; the field is what replaces it.", validator=java_pattern,
+    )
+    .define("key.field.replacement", _Type.STRING, None, _Importance.LOW, "What that is; $1 is a group."),
+    _logical,
+)  # fmt: skip

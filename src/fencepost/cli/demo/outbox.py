@@ -39,7 +39,7 @@ SERVERS: Final = 3
 """How many threads the orders service has."""
 
 KILLS: Final = 2
-COMMITS: Final = 10, 30
+COMMITS: Final = 3, 8
 """After how many commits in Kafka, about, the worker is killed: at a random number between these."""
 
 _STOP_SECONDS: Final = 30.0

@@ -14,8 +14,8 @@ from typing import Final
 
 from fencepost.api.errors import FencepostError
 
-_STALL_SECONDS: Final = 90.0
-_DRAIN_SECONDS: Final = 120.0
+_STALL_SECONDS: Final = 240.0
+_DRAIN_SECONDS: Final = 240.0
 
 _WORKER: Final = """\
 bootstrap.servers={bootstrap}
