@@ -85,7 +85,7 @@ class Bench:
         self.producer.init_transactions()
         self._names = (f"transforms-{number}" for number in itertools.count())
         schema = parse_columns(COLUMNS)
-        self._reader = CsvReader(schema)
+        self._reader = CsvReader(schema, file_columns=tuple(schema.names))
 
     def pipeline(self, steps: Sequence[Step], topic: str | None = None) -> Pipeline:
         key, value, header = StringConverter(), JsonConverter(), SimpleHeaderConverter()

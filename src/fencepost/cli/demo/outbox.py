@@ -145,6 +145,7 @@ class _OrdersService:
     def __init__(self, conninfo: str) -> None:
         self._conninfo = conninfo
         self.rolled_back = 0
+        self._has_slot = False
 
     def open(self) -> None:
         with self._connect() as connection:
@@ -178,11 +179,16 @@ class _OrdersService:
                     connection.rollback()
                     rolled_back[number] += 1
                 else:
-                    if number == 0:
+                    if number == 0 and self._is_captured():
                         # An outbox stays small if its rows are deleted at once: the inserts alone count.
                         connection.execute(b"DELETE FROM public.outbox")
                     connection.commit()
                     placed[number] += 1
+
+    def _is_captured(self) -> bool:
+        """Whether the connector has its slot: rows that are deleted before that are in no log and no snapshot."""
+        self._has_slot = self._has_slot or self.slot_position() is not None
+        return self._has_slot
 
     def orders(self) -> set[int]:
         """Return the orders that are committed."""
