@@ -25,7 +25,7 @@ class ChangeEvent:
 
     @classmethod
     def of(cls, kind: DataType) -> ChangeEvent | None:
-        """Return the events of a type, None for one that is no envelope. Without a schema, a side that is null has no fields."""
+        """Return the events of a type, None for one that is not an envelope. Without a schema, a side that is null has no fields."""
         if not isinstance(kind, StructType) or not set(_ENVELOPE) <= set(kind.names):
             return None
         sides = {name: kind[name].dataType for name in ("after", "before")}
