@@ -78,8 +78,8 @@ GUARDS = (
     Guard(
         "the settings that a kept plan was made with",
         "engine/spark/transform.py",
-        "(session, settings_hash(session), tuple(",
-        "(session, tuple(",
+        "(session, settings_hash(session), steps,",
+        "(session, steps,",
         "tests/unit/transforms/test_known_plans.py::test_a_setting_that_changes_counts_for_the_next_batch",
     ),
     Guard(
