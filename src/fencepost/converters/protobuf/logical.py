@@ -21,9 +21,9 @@ _NANOSECONDS: Final = 1_000_000
 """In a millisecond."""
 _POWERS: Final = np.array([10**digits for digits in range(1, 19)], np.int64)
 _LONGEST_128: Final = 38
-_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-"""0001-01-01 and 9999-12-31."""
+_SECONDS: Final = (-62_135_596_800, 253_402_300_799)
+_DAYS: Final = (-719_162, 2_932_896)
+"""From 0001-01-01 to 9999-12-31, as the messages have them."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class DateStep(ValueStep):
         days = whole_numbers(values, 0, place)
 
         def pieces(rows: Array | None) -> list[RowPiece]:
-            _check_range(days, rows, _FIRST_DAY, _LAST_DAY, f"{place or 'The value'} has a date", "google.type.Date")
+            _check_range(days, rows, _DAYS, f"{place or 'The value'} has a date")
             dates = days.astype("datetime64[D]")
             months = dates.astype("datetime64[M]")
             years = dates.astype("datetime64[Y]").astype(np.int64) + 1970
@@ -98,8 +98,7 @@ class TimestampStep(ValueStep):
         seconds = np.floor_divide(millis, 1000)
 
         def pieces(rows: Array | None) -> list[RowPiece]:
-            what = f"{place or 'The value'} has a time"
-            _check_range(seconds, rows, _FIRST_SECOND, _LAST_SECOND, what, "google.protobuf.Timestamp")
+            _check_range(seconds, rows, _SECONDS, f"{place or 'The value'} has a time")
             return _message((seconds, (millis - seconds * 1000) * _NANOSECONDS), rows)
 
         return Column(None, pieces)
@@ -118,12 +117,10 @@ def _number(number: int, values: Array, rows: Array | None) -> list[RowPiece]:
     return [constant(tag(number, VARINT), len(values), written), unsigned_varints(values.view(np.uint64), written)]
 
 
-def _check_range(values: Array, rows: Array | None, first: int, last: int, what: str, message: str) -> None:
-    wrong = (values < first) | (values > last)
+def _check_range(values: Array, rows: Array | None, bounds: tuple[int, int], what: str) -> None:
+    wrong = (values < bounds[0]) | (values > bounds[1])
     if (wrong if rows is None else wrong & rows).any():
-        raise DataError(
-            f"{what} outside of the years 1 to 9999, which {message} does not have: write it as a text or number"
-        )
+        raise DataError(f"{what} outside of the years 1 to 9999, which its message does not have: write it as text")
 
 
 def _digits(values: pa.Array) -> Array:
@@ -133,12 +130,12 @@ def _digits(values: pa.Array) -> Array:
         low = words[:, 0]
         # The smallest number has no positive counterpart.
         if (words[:, 1] == low >> 63).all() and (low != np.iinfo(np.int64).min).all():
-            return np.searchsorted(_POWERS, np.abs(low), side="right").astype(np.int64) + 1
+            return np.asarray(np.searchsorted(_POWERS, np.abs(low), side="right") + 1, np.int64)
     filled = values.fill_null(pa.scalar(0, pa.int8()).cast(values.type)) if values.null_count else values
     width = pa.decimal128(_LONGEST_128, 0) if pt.is_decimal128(values.type) else pa.decimal256(76, 0)
     whole = pa.Array.from_buffers(width, len(filled), [None, filled.buffers()[1]], 0, filled.offset)
     texts = whole.cast(pa.string())
-    return bytes_of(texts, None).lengths - np.asarray(_negative(whole))
+    return np.asarray(bytes_of(texts, None).lengths - _negative(whole), np.int64)
 
 
 def _negative(whole: pa.Array) -> Array:

@@ -259,18 +259,26 @@ class _Messages:
 
     def checked(self, message: Message, place: str) -> Message:
         """Refuse a message that has a name twice, which Protobuf refuses."""
-        names: dict[str, Message | None] = {message.name: None}
+        names: dict[str, Message | None] = {}
         for part in message.fields:
-            for name, inner in ((part.name, None), (part.message and part.message.name, part.message)):
-                if name is None or (name == message.name and inner is None):
-                    continue
-                if name in names and (inner is None or _shape(names[name]) != _shape(inner)):
-                    raise DataError(
-                        f"{place or 'The record'} would have the name {name!r} twice in Protobuf, which allows it once: rename "
-                        "a column or schema, or set fencepost.schema.names=topic, which names each after its place"
-                    )
-                names.setdefault(name, inner)
+            if part.name in names:
+                raise _twice(part.name, place)
+            names[part.name] = None
+        for part in message.fields:
+            inner = part.message
+            if inner is None:
+                continue
+            if inner.name == message.name or (inner.name in names and _shape(names[inner.name]) != _shape(inner)):
+                raise _twice(inner.name, place)
+            names[inner.name] = inner
         return message
+
+
+def _twice(name: str, place: str) -> DataError:
+    return DataError(
+        f"{place or 'The record'} would have the name {name!r} twice in Protobuf, which allows it once: rename a column or "
+        "schema, or set fencepost.schema.names=topic, which names each after its place"
+    )
 
 
 def _shape(message: Message | None) -> object:

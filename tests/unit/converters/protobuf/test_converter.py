@@ -21,7 +21,7 @@ from fencepost.converters.protobuf.parser import parsed_file
 from fencepost.converters.registry.errors import RegistryError
 from fencepost.converters.registry.registry import forget_registries
 from tests.support.fake_registry import FakeRegistry, fake_registry
-from tests.unit.converters.protobuf.descriptors import message_class
+from tests.support.protobuf_messages import message_class
 from tests.unit.converters.protobuf.test_encoding import FULL, ROW
 
 pytestmark = pytest.mark.unit

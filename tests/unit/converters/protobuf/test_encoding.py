@@ -20,8 +20,8 @@ from fencepost.converters.protobuf.converter import ProtobufConverter, message_i
 from fencepost.converters.protobuf.parser import parsed_file
 from fencepost.converters.protobuf.plan import plan
 from fencepost.converters.protobuf.schema import ProtobufOptions, ProtoFile, proto_file, schema_text
+from tests.support.protobuf_messages import expected, message_class
 from tests.unit.converters.generated import SCALARS, values
-from tests.unit.converters.protobuf.descriptors import expected, message_class
 
 pytestmark = pytest.mark.unit
 

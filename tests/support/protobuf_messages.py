@@ -11,7 +11,6 @@ from google.type import date_pb2, timeofday_pb2
 from pyspark.sql import types as spark
 
 from fencepost.converters.protobuf.schema import DECIMAL, Field, Message, ProtoFile
-from tests.unit.converters.generated import java_bytes
 
 _Proto: Final = descriptor_pb2.FieldDescriptorProto
 _TYPES: Final = {
@@ -118,7 +117,8 @@ def _set_message(message: Any, part: Field, kind: spark.DataType, value: Any) ->
         case spark.DecimalType():
             assert part.type == DECIMAL
             unscaled = int(value.scaleb(kind.scale, Context(prec=80)))
-            message.value = java_bytes(unscaled)
+            bits = (unscaled if unscaled >= 0 else ~unscaled).bit_length()
+            message.value = unscaled.to_bytes(bits // 8 + 1, "big", signed=True)
             message.precision = len(str(abs(unscaled)))
             message.scale = kind.scale
         case spark.DateType():
