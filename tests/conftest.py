@@ -94,6 +94,7 @@ def _no_secrets_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test makes known as a secret is hidden in its own messages only."""
     monkeypatch.setattr(SECRETS, "_known", set(SECRETS._known))
     monkeypatch.setattr(SECRETS, "_hiding", SECRETS._hiding)
+    monkeypatch.setattr(SECRETS, "_renewed", dict(SECRETS._renewed))
 
 
 @pytest.fixture

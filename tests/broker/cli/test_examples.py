@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from fencepost.config.properties import load_properties
+from fencepost.converters.registry.reading import RegistryReader
+from fencepost.embedded.registry import EmbeddedRegistry
 from tests.support.checker import assert_exactly_once, read_topic, values
 from tests.support.postgres import Database
 from tests.support.processes import Process, wait_for
@@ -71,6 +73,20 @@ def test_rows_of_a_csv_file(tmp_path: Path, bootstrap_servers: str, topic: str) 
         b'{"id":2,"name":"Den Haag, Scheveningen","founded":1248,"area_km2":98.20}',
         b'{"id":3,"name":"Almere","founded":1976,"area_km2":null}',
     ]
+
+
+def test_rows_of_a_csv_file_as_avro(
+    tmp_path: Path, bootstrap_servers: str, topic: str, schema_registry: EmbeddedRegistry
+) -> None:
+    changes = {"value.converter.schema.registry.url": schema_registry.url}
+    with Example(tmp_path, "avro", bootstrap_servers, topic, changes).start("--once") as process:
+        assert process.wait() == 0, process.output
+
+    reader = RegistryReader({"schema.registry.url": schema_registry.url})
+    found = [reader.read(value or b"", is_key=False) for value in values(read_topic(bootstrap_servers, topic))]
+    reader.close()
+    assert [row["name"] for row in found] == ["Utrecht", "Den Haag, Scheveningen", "Almere"]
+    assert (found[1]["founded"], str(found[1]["area_km2"]), found[2]["area_km2"]) == (1248, "98.20", None)
 
 
 def test_a_custom_connector_resumes_from_its_position(tmp_path: Path, bootstrap_servers: str, topic: str) -> None:

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 import fencepost
 from fencepost import ConfigError, RunError, source
 from fencepost.kafka.errors import KafkaError
-from tests.support.checker import read_topic
+from tests.support.checker import assert_exactly_once, read_topic
 from tests.support.processes import Process, wait_for
 from tests.support.sequence_source import SequenceConnector
 from tests.support.topics import Topics, unique
@@ -88,6 +88,25 @@ def test_a_connector_and_a_decorated_function_that_has_no_name_in_its_module_run
     )
     assert result.records == 14
     assert len(read_topic(bootstrap_servers, topic)) == 16
+
+
+@source(config={"end": int}, partitions=["eu", "us", "apac"])
+def regional(config: Mapping[str, Any], cursor: Any, partition: str) -> Iterator[tuple[Any, Any]]:
+    """Numbers of each region."""
+    for number in range((cursor or 0) + 1, config["end"] + 1):
+        yield {"region": partition, "n": number}, number
+
+
+def test_partitions_are_read_by_several_tasks_with_a_cursor_each(bootstrap_servers: str, topic: str):
+    options = QUICK | {"tasks.max": 2, "batch.rows": 4}
+    for end, tasks in [(10, 2), (25, 3), (30, 1)]:
+        result = fencepost.run(
+            regional, topic=topic, bootstrap_servers=bootstrap_servers, end=end, options=options | {"tasks.max": tasks}
+        )
+        assert result.cursors == [end] * 3
+        assert sorted(dict(partition or {})["partition"] for partition, _ in result.offsets) == ["apac", "eu", "us"]
+    rows = [(row["region"], row["n"]) for row in found(bootstrap_servers, topic)]
+    assert_exactly_once(rows, [(region, number) for region in ("eu", "us", "apac") for number in range(1, 31)])
 
 
 class Reader(SimpleDataSourceStreamReader):

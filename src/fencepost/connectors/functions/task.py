@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import deque
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.record import PollResult
 from fencepost.api.source import Config, SourceTask
 from fencepost.config.validators import at_least
+from fencepost.connectors.functions.declared import source_partition
 from fencepost.connectors.functions.function_reader import FunctionReader
 from fencepost.connectors.rows.record_mapping import TOPIC, RecordColumns, define_record_columns
+
+PARTITIONS: Final = "source.partitions"
+"""The property of a task with its share of the source partitions, as JSON."""
 
 _ROWS: Final = "batch.rows"
 _INTERVAL: Final = "poll.interval.ms"
 
 
-def definitions(key: str | None) -> ConfigDef:
-    """Return the definitions of the properties of a function's source; `key` is the decorator's."""
+def definitions(key: str | None, own: ConfigDef | None) -> ConfigDef:
+    """Return the definitions of the properties of a function's source; `key` and `own` are the decorator's.
+
+    Raises ConfigError for a property of the function's own that every function has.
+    """
     integer, long, low = ConfigDef.Type.INT, ConfigDef.Type.LONG, ConfigDef.Importance.LOW
-    return (
-        define_record_columns(ConfigDef(others_allowed=True), keys=() if key is None else (key,))
+    common = (
+        define_record_columns(ConfigDef(others_allowed=own is None), keys=() if key is None else (key,))
         .define(
             _ROWS, integer, 1000, low,
             "The most rows of one transaction. A frame is one transaction, whatever its rows.",
@@ -33,6 +42,14 @@ def definitions(key: str | None) -> ConfigDef:
             validator=at_least(0, nullable=False),
         )
     )  # fmt: skip
+    for definition in () if own is None else own.keys().values():
+        common.add(definition)
+    return common
+
+
+def function_config(parsed: Mapping[str, Any], config: Mapping[str, str], own: ConfigDef | None) -> dict[str, Any]:
+    """Return what a function gets: all properties as texts, and typed values of those that it declares."""
+    return {**config, **{name: parsed[name] for name in (() if own is None else own.keys())}}
 
 
 class FunctionSourceTask(SourceTask):
@@ -41,6 +58,7 @@ class FunctionSourceTask(SourceTask):
     # A SourceFunction, as a static method.
     function: ClassVar[Any]
     key: ClassVar[str | None]
+    own: ClassVar[ConfigDef | None]
 
     def __init__(self) -> None:
         self._stopping = threading.Event()
@@ -48,20 +66,25 @@ class FunctionSourceTask(SourceTask):
 
     def start(self, config: Config) -> None:
         """Start after the committed cursors. Raises ConfigError for properties that contradict each other."""
-        parsed = definitions(self.key).parse(config)
+        parsed = definitions(self.key, self.own).parse(config)
         self._interval_s = parsed[_INTERVAL] / 1000
-        partition = {"source": self.function.__qualname__}
-        self._readers.append(
-            FunctionReader(
-                self.function,
-                [dict(config)],
-                partition,
-                self.context.offset_reader.offset(partition),
-                topic=parsed[TOPIC],
-                limit=parsed[_ROWS],
-                record=RecordColumns.from_values(parsed),
+        record = RecordColumns.from_values(parsed)
+        given: list[list[Any]] = [[part] for part in json.loads(config[PARTITIONS])] if PARTITIONS in config else [[]]
+        properties = {name: text for name, text in config.items() if name != PARTITIONS}
+        partitions = [source_partition(self.function.__qualname__, *(part or [None])) for part in given]
+        committed = self.context.offset_reader.offsets(partitions)
+        for part, partition, position in zip(given, partitions, committed, strict=True):
+            self._readers.append(
+                FunctionReader(
+                    self.function,
+                    [function_config(parsed, properties, self.own), *part],
+                    partition,
+                    position,
+                    topic=parsed[TOPIC],
+                    limit=parsed[_ROWS],
+                    record=record,
+                )
             )
-        )
 
     def poll(self) -> PollResult:
         """Return the next rows or frame; None when the function has ended for all partitions, after the interval."""

@@ -263,11 +263,9 @@ def test_a_file_that_arrives_byte_by_byte_is_told_as_compressed(path: Path, code
     with path.open("ab", buffering=0) as file:
         for byte in whole:
             file.write(bytes([byte]))
-            splits = task._look()
             rows += [
                 row
-                for split in splits
-                for part in task._reader(task._files[0]).read(split)
-                for row in part["value"].to_pylist()
+                for batch in task._look()
+                for row in read(SourceBatch(reader=batch.reader, splits=batch.splits[str(path)]))
             ]
     assert rows == ["1", "2"]

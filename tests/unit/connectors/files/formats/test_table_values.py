@@ -16,7 +16,8 @@ from pyarrow import orc, parquet
 from fencepost import DataError
 from fencepost.connectors.files.content import growing as growing_file
 from fencepost.connectors.files.formats.tables import orc_table
-from tests.unit.connectors.files.formats.test_table_files import refused_of, rows_of, task_of
+from tests.support.table_files import avro_file
+from tests.unit.connectors.files.formats.test_table_files import ROWS, refused_of, rows_of, task_of
 from tests.unit.connectors.support import read
 
 TOO_LATE = 2**62
@@ -205,3 +206,25 @@ def test_headers_have_dates_and_times_of_any_year(path: Path) -> None:
         ["-5877641-06-23", "-290308-12-21 19:59:05.224192Z"],
         ["+10000-01-01", "+294247-01-10 04:00:54.775807Z"],
     ]
+
+
+def test_an_encrypted_file_of_parquet_is_told(path: Path) -> None:
+    path.write_bytes(b"PARE" + bytes(100) + b"PARE")
+    with pytest.raises(DataError, match="is a Parquet file with an encrypted footer, which is not read"):
+        rows_of(path, "parquet")
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "zstandard", "bzip2", "xz"])
+def test_each_codec_of_the_specification_of_avro_is_read(path: Path, codec: str) -> None:
+    path.write_bytes(avro_file(ROWS[:10], codec=codec))
+    assert rows_of(path, "avro") == ROWS[:10]
+
+
+def test_rows_that_a_dictionary_makes_small_do_not_make_one_large_split(path: Path) -> None:
+    same = pa.table({"n": [7] * 1_000_000, "d": pa.array([Decimal("1.50")] * 1_000_000, pa.decimal128(20, 2))})
+    parquet.write_table(same, str(path), row_group_size=100_000)
+    batch: Any = task_of(path, "parquet").poll()
+    assert path.stat().st_size < 100_000
+    assert {split.rows for split in batch.splits} == {400_000, 200_000}
+    small: Any = task_of(path, "parquet", batch_bytes="3000000").poll()
+    assert sum(split.rows for split in small.splits) == 100_000

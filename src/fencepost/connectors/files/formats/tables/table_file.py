@@ -33,6 +33,7 @@ GROUP_FIELD: Final = "group"
 ROW_FIELD: Final = "row"
 IDENTITY_FIELD: Final = "file"
 
+_ENCRYPTED: Final = b"PARE"
 _MAGIC: Final = {TableFormat.PARQUET: b"PAR1", TableFormat.ORC: b"ORC", TableFormat.AVRO: b"Obj\x01"}
 
 
@@ -148,6 +149,10 @@ class TableFile(Awaited):
                 head = file.read(len(_MAGIC[self.form]))
             except OSError as error:
                 raise unreadable(self.path, error) from error
+        if head == _ENCRYPTED:
+            raise DataError(
+                f"The file {self.path} is a Parquet file with an encrypted footer, which is not read: write it without encryption"
+            )
         if not _MAGIC[self.form].startswith(head):
             raise DataError(
                 f"The file {self.path} is no {self.form} file: it begins with {head!r}. Set the property format to what it "
