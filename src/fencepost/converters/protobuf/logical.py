@@ -11,7 +11,7 @@ import pyarrow.types as pt
 
 from fencepost.api.errors import DataError
 from fencepost.converters.binary import unscaled_bytes
-from fencepost.converters.columnar.pieces import Array, RowPiece, constant, unsigned_varints
+from fencepost.converters.columnar.pieces import Array, RowPiece, unsigned_varints
 from fencepost.converters.columnar.values import bytes_of, whole_numbers, widened
 from fencepost.converters.protobuf.steps import LENGTH, VARINT, Column, ValueStep, tag, with_length
 from fencepost.converters.render import UnsupportedTypeError
@@ -37,16 +37,15 @@ class DecimalStep(ValueStep):
         values = widened(values)
         scale = np.full(len(values), values.type.scale, np.int64)
 
-        def pieces(rows: Array | None) -> list[RowPiece]:
+        def pieces(before: bytes, rows: Array | None) -> list[RowPiece]:
             unscaled = bytes_of(unscaled_bytes(values), rows)
             whole = [
-                constant(tag(1, LENGTH), len(values), rows),
-                unsigned_varints(unscaled.lengths.view(np.uint64), rows),
+                unsigned_varints(unscaled.lengths.view(np.uint64), rows, tag(1, LENGTH)),
                 unscaled,
-                *_number(2, _digits(values), rows),
-                *_number(3, scale, rows),
+                _number(2, _digits(values), rows),
+                _number(3, scale, rows),
             ]
-            return with_length(whole, len(values), rows)
+            return with_length(whole, len(values), rows, before)
 
         return Column(None, pieces)
 
@@ -61,13 +60,13 @@ class DateStep(ValueStep):
             raise UnsupportedTypeError(values.type, place)
         days = whole_numbers(values, 0, place)
 
-        def pieces(rows: Array | None) -> list[RowPiece]:
+        def pieces(before: bytes, rows: Array | None) -> list[RowPiece]:
             _check_range(days, rows, _DAYS, f"{place or 'The value'} has a date")
             dates = days.astype("datetime64[D]")
             months = dates.astype("datetime64[M]")
             years = dates.astype("datetime64[Y]").astype(np.int64) + 1970
             parts = (years, months.astype(np.int64) % 12 + 1, (dates - months).astype(np.int64) + 1)
-            return _message(parts, rows)
+            return _message(parts, rows, before)
 
         return Column(None, pieces)
 
@@ -83,7 +82,7 @@ class TimeStep(ValueStep):
         millis = whole_numbers(values, _MILLISECONDS, place)
         seconds = millis // 1000
         parts = (seconds // 3600, seconds // 60 % 60, seconds % 60, millis % 1000 * _NANOSECONDS)
-        return Column(None, lambda rows: _message(parts, rows))
+        return Column(None, lambda before, rows: _message(parts, rows, before))
 
 
 @dataclass(frozen=True)
@@ -97,24 +96,24 @@ class TimestampStep(ValueStep):
         millis = whole_numbers(values, _MILLISECONDS, place)
         seconds = np.floor_divide(millis, 1000)
 
-        def pieces(rows: Array | None) -> list[RowPiece]:
+        def pieces(before: bytes, rows: Array | None) -> list[RowPiece]:
             _check_range(seconds, rows, _SECONDS, f"{place or 'The value'} has a time")
-            return _message((seconds, (millis - seconds * 1000) * _NANOSECONDS), rows)
+            return _message((seconds, (millis - seconds * 1000) * _NANOSECONDS), rows, before)
 
         return Column(None, pieces)
 
 
-def _message(numbers: tuple[Array, ...], rows: Array | None) -> list[RowPiece]:
+def _message(numbers: tuple[Array, ...], rows: Array | None, before: bytes) -> list[RowPiece]:
     """A message of whole numbers, in the order of their fields."""
-    pieces = [piece for number, values in enumerate(numbers, 1) for piece in _number(number, values, rows)]
-    return with_length(pieces, len(numbers[0]), rows)
+    pieces = [_number(number, values, rows) for number, values in enumerate(numbers, 1)]
+    return with_length(pieces, len(numbers[0]), rows, before)
 
 
-def _number(number: int, values: Array, rows: Array | None) -> list[RowPiece]:
+def _number(number: int, values: Array, rows: Array | None) -> RowPiece:
     """A field without presence."""
     filled = values != 0
     written = rows if filled.all() else filled if rows is None else filled & rows
-    return [constant(tag(number, VARINT), len(values), written), unsigned_varints(values.view(np.uint64), written)]
+    return unsigned_varints(values.view(np.uint64), written, tag(number, VARINT))
 
 
 def _check_range(values: Array, rows: Array | None, bounds: tuple[int, int], what: str) -> None:

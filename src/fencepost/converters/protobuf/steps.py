@@ -23,7 +23,6 @@ from fencepost.converters.columnar.pieces import (
     Array,
     Encoded,
     RowPiece,
-    constant,
     fixed_width,
     put_together,
     unsigned_varints,
@@ -58,8 +57,8 @@ class Column:
     """Values that are ready to be written. `filled` marks those that are not their type's default, None: all."""
 
     filled: Array | None
-    pieces: Callable[[Array | None], list[RowPiece]]
-    """The pieces of some rows."""
+    pieces: Callable[[bytes, Array | None], list[RowPiece]]
+    """The pieces of some rows, each value after a tag."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ class WholeStep(ValueStep):
     def column(self, values: pa.Array, place: str) -> Column:
         """7 bits in a byte, two's complement of 64 bits."""
         numbers = whole_numbers(values, 0, place).view(np.uint64)
-        return Column(numbers != 0, lambda rows: [unsigned_varints(numbers, rows)])
+        return Column(numbers != 0, lambda before, rows: [unsigned_varints(numbers, rows, before)])
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ class TruthStep(ValueStep):
         if not pt.is_boolean(values.type):
             raise UnsupportedTypeError(values.type, place)
         numbers = numbers_of(values).astype(np.uint8)
-        return Column(numbers != 0, lambda rows: [fixed_width(numbers, rows)])
+        return Column(numbers != 0, lambda before, rows: [fixed_width(numbers, rows, before)])
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,7 @@ def _real(values: pa.Array, place: str, kind: str, bits: str) -> Column:
         raise UnsupportedTypeError(values.type, place)
     numbers = numbers_of(values).astype(kind, copy=False)
     # -0.0 equals 0.0, but it is not the default.
-    return Column(numbers.view(bits) != 0, lambda rows: [fixed_width(numbers, rows)])
+    return Column(numbers.view(bits) != 0, lambda before, rows: [fixed_width(numbers, rows, before)])
 
 
 @dataclass(frozen=True)
@@ -153,11 +152,13 @@ class BytesStep(ValueStep):
 
 
 def _with_lengths(values: pa.Array) -> Column:
-    def pieces(rows: Array | None) -> list[RowPiece]:
-        piece = bytes_of(values, rows)
-        return [unsigned_varints(piece.lengths.view(np.uint64), rows), piece]
+    whole = bytes_of(values, None)
 
-    return Column(bytes_of(values, None).lengths != 0, pieces)
+    def pieces(before: bytes, rows: Array | None) -> list[RowPiece]:
+        lengths = unsigned_varints(whole.lengths.view(np.uint64), rows, before)
+        return [lengths, whole if rows is None else RowPiece.of(whole.lengths * rows, whole.source, whole.starts)]
+
+    return Column(whole.lengths != 0, pieces)
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,7 @@ class SingleStep(FieldStep):
         column = self.value.column(values, place)
         if column.filled is not None and not self.presence and not column.filled.all():
             written = column.filled if written is None else column.filled & written
-        return [constant(self.tag, len(values), written), *column.pieces(written)]
+        return column.pieces(self.tag, written)
 
 
 @dataclass(frozen=True)
@@ -209,11 +210,10 @@ class RepeatedStep(FieldStep):
             )
         column = self.value.column(items, f"{place}[]")
         if self.value.wire_type == LENGTH:
-            return [_of_items([constant(self.tag, len(items), None), *column.pieces(None)], counts)]
-        packed = _of_items(column.pieces(None), counts)
+            return [_of_items(column.pieces(self.tag, None), counts)]
+        packed = _of_items(column.pieces(b"", None), counts)
         some = packed.lengths > 0
-        lengths = unsigned_varints(packed.lengths.view(np.uint64), some)
-        return [constant(self.tag, len(values), some), lengths, packed]
+        return [unsigned_varints(packed.lengths.view(np.uint64), some, self.tag), packed]
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ class MapStep(FieldStep):
         keys, items = kept_items(keys, kept), kept_items(items, kept)
         entries = pa.StructArray.from_arrays([keys, items], names=["key", "value"])
         column = self.value.column(entries, place)
-        return [_of_items([constant(self.tag, len(entries), None), *column.pieces(None)], counts)]
+        return [_of_items(column.pieces(self.tag, None), counts)]
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ class MessageStep(ValueStep):
 
     def column(self, values: pa.Array, place: str) -> Column:
         """The length, and the fields."""
-        return Column(None, lambda rows: with_length(self.body(values, rows, place), len(values), rows))
+        return Column(None, lambda before, rows: with_length(self.body(values, rows, place), len(values), rows, before))
 
     def body(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
         """The fields alone, as a whole record has them."""
@@ -268,19 +268,19 @@ class WrapperStep(ValueStep):
 
     def column(self, values: pa.Array, place: str) -> Column:
         """The length, and the field."""
-        return Column(None, lambda rows: with_length(self.body(values, rows, place), len(values), rows))
+        return Column(None, lambda before, rows: with_length(self.body(values, rows, place), len(values), rows, before))
 
     def body(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
         """The field alone, as a whole record has it."""
         return self.field.pieces(values, rows, place)
 
 
-def with_length(pieces: Sequence[RowPiece], count: int, rows: Array | None) -> list[RowPiece]:
-    """Return pieces with their common length before them."""
+def with_length(pieces: Sequence[RowPiece], count: int, rows: Array | None, before: bytes) -> list[RowPiece]:
+    """Return pieces with a tag and their common length before them."""
     lengths = np.zeros(count, np.int64)
     for piece in pieces:
         lengths += piece.lengths
-    return [unsigned_varints(lengths.view(np.uint64), rows), *pieces]
+    return [unsigned_varints(lengths.view(np.uint64), rows, before), *pieces]
 
 
 def encoded(

@@ -105,13 +105,20 @@ def test_keys_that_are_no_structs_are_wrapper_messages_with_their_index(
     assert deserialize(record, SerializationContext("t", MessageField.KEY)).value == value
 
 
+def test_headers_of_different_types_have_a_subject_each(registry: FakeRegistry):
+    made = converter(registry, is_key=None)
+    for kind in (spark.IntegerType(), spark.StringType()):
+        written(made, kind, None, 1 if kind == spark.IntegerType() else "x")
+    assert list(registry.subjects) == ["t-header-google.protobuf.Int32Value", "t-header-google.protobuf.StringValue"]
+
+
 def test_the_newest_schema_is_written_by_names_and_never_by_position(registry: FakeRegistry):
-    text = 'syntax = "proto3"; message Other {int32 x = 1;} message ConnectDefault1 { string name = 7; bool new = 1; int64 id = 300; }'
+    text = 'syntax = "proto3"; message Other {int32 x = 1;} message ConnectDefault1 { string name = 7; bool new = 1; int64 id = 536870911; }'
     registry.add("t-value", text, "PROTOBUF")
     (record,) = written(converter(registry, **LATEST), NAME, {"id": -1, "name": "x"})
     assert record is not None
     assert record.startswith(PREFIX + b"\2\2")
-    second = 'syntax = "proto3"; message ConnectDefault1 { string name = 7; bool new = 1; int64 id = 300; }'
+    second = 'syntax = "proto3"; message ConnectDefault1 { string name = 7; bool new = 1; int64 id = 536870911; }'
     found = message_class(parsed_file(second)).FromString(record[len(PREFIX) + 2 :])
     assert (found.name, found.id, found.new) == ("x", -1, False)
     assert record[len(PREFIX) + 2 :] == found.SerializeToString()
@@ -165,7 +172,7 @@ def test_a_schema_that_the_registry_lays_out_anew_is_the_same(registry: FakeRegi
     assert written(converter(registry), NAME, {"id": 1, "name": ""})[0] is not None
 
 
-def test_values_without_a_schema_and_nested_arrays_are_refused_before_anything_is_registered(registry: FakeRegistry):
+def test_what_has_no_schema_in_protobuf_is_refused_and_not_registered(registry: FakeRegistry):
     with pytest.raises(RegistryError, match="no form for values without a schema"):
         converter(registry).prepare("t", None)
     with pytest.raises(RegistryError, match="no form for a, an array in an array"):
