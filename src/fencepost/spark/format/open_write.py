@@ -17,7 +17,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from fencepost.api.errors import FencepostError
+from fencepost.api.errors import ConfigError, FencepostError
 from fencepost.engine.reports import new_mark
 from fencepost.engine.routing import agreed
 from fencepost.failpoint import FailPoint, reach
@@ -121,7 +121,16 @@ def _task_context() -> TaskContext:
 
 
 def task_spec(config: SinkConfig, key: SinkKey, schema: StructType) -> TaskSpec:
-    """Return what tasks need for rows with these columns. Raises ConfigError and DataError as `pipeline_for` does."""
+    """Return what tasks need for rows with these columns.
+
+    Raises ConfigError and DataError as `pipeline_for` does, and ConfigError if there are no columns.
+    """
+    if not schema.fields:
+        # Arrow counts the rows of a batch by its columns: tasks would get none.
+        raise ConfigError(
+            "The DataFrame has no columns, and Spark hands no rows over to a data source then: give it a column, or use "
+            "write_kafka or exactly_once of fencepost.spark"
+        )
     columns = SinkColumns.of(schema.fieldNames(), config)
     records = columns.schema(schema)
     return TaskSpec(

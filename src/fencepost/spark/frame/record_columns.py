@@ -84,19 +84,12 @@ class SinkColumns:
         """The rows with the columns of records."""
         if self.selected is not None:
             return batch.select(list(self.selected))
-        columns = {"value": _structs(batch)}
+        columns = {"value": batch.to_struct_array()}
         if len(self.keys) == 1:
             columns["key"] = batch.column(self.keys[0])
         elif self.keys:
             columns["key"] = batch.select(list(self.keys)).to_struct_array()
         return pa.RecordBatch.from_pydict(columns)
-
-
-def _structs(batch: pa.RecordBatch) -> pa.StructArray:
-    """A struct for each row. Arrow counts the rows of a batch by its columns, and takes one without any to be empty."""
-    if batch.num_columns:
-        return batch.to_struct_array()
-    return pa.StructArray.from_buffers(pa.struct([]), batch.num_rows, [None])
 
 
 def _column(name: str) -> Any:
