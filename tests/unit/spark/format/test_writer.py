@@ -11,5 +11,5 @@ from fencepost.spark.format.writer import begin_write
 
 def test_a_dataframe_without_columns_is_refused_as_spark_hands_none_of_its_rows_over():
     options = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "value.converter": "JsonConverter"}
-    with pytest.raises(ConfigError, match="has no columns, .*: give it a column, or use write_kafka"):
+    with pytest.raises(ConfigError, match=r"has no columns, .*: give it a column, or use write_kafka"):
         begin_write(options, StructType([]), overwrite=False)
