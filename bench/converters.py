@@ -8,6 +8,8 @@ Run: .venv/bin/python bench/converters.py [--spark]
 from __future__ import annotations
 
 import argparse
+import io
+import json
 import statistics
 import tempfile
 import time
@@ -17,6 +19,8 @@ from functools import partial
 from importlib.resources import files
 from typing import Any
 
+import fastavro
+import numpy as np
 import psutil
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -26,6 +30,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from fencepost import Converter
 from fencepost.converters import JsonConverter, StringConverter
+from fencepost.converters.avro.converter import AvroConverter
+from fencepost.converters.avro.plan import plan
+from fencepost.converters.avro.schema import AvroOptions, avro_schema, schema_text
+from fencepost.converters.json_schema import connect_schema
 
 ROUNDS = 5
 REPEATS = 3
@@ -71,6 +79,73 @@ def converter_cases() -> list[tuple[str, spark.DataType, pa.Array]]:
 def convert(converter: Converter, schema: spark.DataType, values: pa.Array) -> None:
     for start in range(0, len(values), BATCH):
         converter.from_connect_data("bench", schema, values.slice(start, BATCH))
+
+
+def table_of_ten() -> tuple[spark.StructType, pa.Array]:
+    """Ten columns: 2 long, 2 double, 4 text of 10, a timestamp and a nullable int."""
+    count, rng = 200_000, np.random.default_rng(1)
+    columns: dict[str, Any] = {
+        "a": pa.array(np.arange(count) + 10**6),
+        "b": pa.array(rng.integers(-(2**40), 2**40, count)),
+        "x": pa.array(rng.random(count)),
+        "y": pa.array(rng.random(count)),
+        **{
+            f"t{column}": pa.array([f"{n * 7919 % 10**10:010d}" for n in range(column, count + column)])
+            for column in range(4)
+        },
+        "at": pa.array(1_790_000_000_000_000 + np.arange(count) * 1000, pa.timestamp("us", "UTC")),
+        "n": pa.array([None if n % 3 == 0 else n for n in range(count)], pa.int32()),
+    }
+    table = pa.table(columns)
+    kind = from_arrow_schema(table.schema)
+    fields = [spark.StructField(field.name, field.dataType, field.name == "n") for field in kind.fields]
+    return spark.StructType(fields), table.to_struct_array().combine_chunks()
+
+
+def bench_avro() -> None:
+    """AvroConverter's encoding beside fastavro's, which takes Python rows: their conversion is not counted."""
+    schema, values = table_of_ten()
+    connect = connect_schema(schema, optional=False)
+    avro = avro_schema(connect)
+    steps, prefix = plan(connect, avro, AvroOptions(), strict=True), b"\0\0\0\0\7"
+    converter, plain = AvroConverter(), JsonConverter()
+    plain.configure({"schemas.enable": "false"}, is_key=False)
+    parsed = fastavro.parse_schema(json.loads(schema_text(avro)))
+    few = values.slice(0, 20_000)
+    milliseconds = [row | {"at": int(row["at"].timestamp() * 1000)} for row in few.to_pylist()]
+
+    def by_avro() -> pa.Array:
+        return [converter.encode(steps, prefix, values.slice(at, BATCH)) for at in range(0, len(values), BATCH)]
+
+    def by_fastavro() -> list[bytes]:
+        found = []
+        for row in milliseconds:
+            out = io.BytesIO(prefix)
+            out.seek(len(prefix))
+            fastavro.schemaless_writer(out, parsed, row)
+            found.append(out.getvalue())
+        return found
+
+    assert [row for part in by_avro() for row in part.to_pylist()][: len(few)] == by_fastavro()
+    # In turn, so that a busy machine disturbs all alike.
+    figures: dict[str, list[float]] = {"Avro": [], "fastavro": [], "JSON": []}
+    runs = (
+        ("Avro", len(values), by_avro),
+        ("fastavro", len(few), by_fastavro),
+        ("JSON", len(values), lambda: convert(plain, schema, values)),
+    )
+    for _ in range(ROUNDS + 1):
+        for name, rows, run in runs:
+            start = cpu_seconds()
+            run()
+            figures[name].append((cpu_seconds() - start) * 1e9 / rows)
+    for name, times in figures.items():
+        low, middle, high = statistics.quantiles(times[1:], n=4)
+        report(f"{name}: ten columns", (middle, (high - low) / 2))
+    ratios = [other / own for own, other in zip(figures["Avro"][1:], figures["fastavro"][1:], strict=True)]
+    print(
+        f"fastavro takes {statistics.median(ratios):.1f} times the CPU of Avro ({min(ratios):.1f} to {max(ratios):.1f})"
+    )
 
 
 def report(what: str, figures: tuple[float, float], beyond: float = 0) -> None:
@@ -120,6 +195,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--spark", action="store_true", help="time Spark's to_json as well")
     arguments = parser.parse_args()
+    bench_avro()
     bench_converters()
     if arguments.spark:
         bench_spark()

@@ -34,7 +34,7 @@ from pyarrow import csv, orc, parquet
 from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.api.record import SourceBatch
 from fencepost.cli.demo.demo import SCHEMA as FLIGHTS
-from fencepost.connectors.files.config import TASK_FILES
+from fencepost.connectors.files.discovery.shares import TASK_FILES
 from fencepost.connectors.files.task import FileSourceTask
 
 SCHEMA = "id BIGINT, name STRING, price DOUBLE, at TIMESTAMP"

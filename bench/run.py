@@ -1,7 +1,7 @@
 """All benchmarks one after the other, as `make bench` runs them; name some to run only those.
 
     python bench/run.py [writer] [files] [memory] [polled] [encoder] [converters] [reader] [fencing] [reconfiguration]
-                        [worker] [spark_sink] [cold] [jdbc] [formats]
+                        [worker] [spark_sink] [cold] [jdbc] [formats] [many_files]
 
 The machine should be idle besides. What the figures mean stands in docs/benchmarks.md.
 """
@@ -22,6 +22,7 @@ BENCHMARKS = {
     "converters": ["converters.py"],
     "reader": ["file_reader.py", "--rounds", "5"],
     "formats": ["file_formats.py", "--rounds", "3"],
+    "many_files": ["many_files.py", "--rounds", "5"],
     "fencing": ["fencing.py", "--rounds", "5"],
     "reconfiguration": ["reconfiguration.py", "--rounds", "5"],
     "worker": ["worker.py", "--rounds", "5"],

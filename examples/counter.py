@@ -16,9 +16,7 @@ class CounterTask(SourceTask):
     def poll(self):
         time.sleep(0.1)
         self.number += 1
-        return [
-            SourceRecord({"counter": 1}, {"number": self.number}, self.context.configs()["topic"], value=self.number)
-        ]
+        return [SourceRecord({"counter": 1}, {"number": self.number}, value=self.number)]
 
 
 class CounterConnector(SourceConnector):

@@ -18,6 +18,7 @@ from fencepost.embedded import postgres as embedded_postgres
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.postgres import EmbeddedPostgres
 from fencepost.embedded.properties import CLIENT, BrokerListener
+from fencepost.embedded.registry import EmbeddedRegistry
 from fencepost.kafka.transport.pool import POOL
 from tests.support import spark_classes
 from tests.support.fault_proxy import FaultProxy
@@ -93,6 +94,7 @@ def _no_secrets_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test makes known as a secret is hidden in its own messages only."""
     monkeypatch.setattr(SECRETS, "_known", set(SECRETS._known))
     monkeypatch.setattr(SECRETS, "_hiding", SECRETS._hiding)
+    monkeypatch.setattr(SECRETS, "_renewed", dict(SECRETS._renewed))
 
 
 @pytest.fixture
@@ -127,6 +129,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory, _session_proxy: FaultProxy)
     with EmbeddedBroker(folder, listeners=listeners, properties=properties) as broker:
         _session_proxy.upstream = broker.nodes[0].place.ports[PROXIED]
         yield broker
+
+
+@pytest.fixture(scope="session")
+def schema_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRegistry]:
+    """A real schema registry. Tests that stop it take one of their own."""
+    with EmbeddedRegistry(tmp_path_factory.mktemp("registry")) as registry:
+        yield registry
 
 
 @pytest.fixture

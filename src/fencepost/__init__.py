@@ -1,5 +1,6 @@
 """fencepost: data into Kafka exactly once. What a connector author imports."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from fencepost.api.config_def import ConfigDef, ConfigValue
@@ -21,6 +22,7 @@ from fencepost.connectors.functions.source import source
 from fencepost.version import __version__
 
 if TYPE_CHECKING:
+    from fencepost.cli.run.script import RunError, RunResult, run
     from fencepost.connectors.functions.dataframes import pyspark_source
 
 __all__ = [
@@ -44,6 +46,8 @@ __all__ = [
     "RecordMetadata",
     "RefusedRow",
     "RetriableError",
+    "RunError",
+    "RunResult",
     "SourceBatch",
     "SourceConnector",
     "SourceConnectorContext",
@@ -55,14 +59,21 @@ __all__ = [
     "Transformation",
     "__version__",
     "pyspark_source",
+    "run",
     "source",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # PySpark takes half a second to import, which most connectors have no use for.
-    if name != "pyspark_source":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from fencepost.connectors.functions.dataframes import pyspark_source  # noqa: PLC0415 - see above
+# PySpark takes half a second to import, and a worker more, which most connectors have no use for.
+_LATER = {
+    "pyspark_source": "fencepost.connectors.functions.dataframes",
+    "run": "fencepost.cli.run.script",
+    "RunError": "fencepost.cli.run.script",
+    "RunResult": "fencepost.cli.run.script",
+}
 
-    return pyspark_source
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)

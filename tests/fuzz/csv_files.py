@@ -324,10 +324,10 @@ def _read_task(task: Any, path: Path, more: bytes) -> tuple[list[tuple[str | Non
 
 def _polled(task: Any) -> Any:
     """What the task finds now, without the wait for more."""
-    splits = task._look()
-    if not splits:
+    found = task._look()
+    if not found:
         return None
-    wait_for_now = iter([splits])
+    wait_for_now = iter([found])
     original, task._look = task._look, lambda: next(wait_for_now)
     try:
         return task.poll()

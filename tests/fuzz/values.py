@@ -22,9 +22,9 @@ from fencepost.api.ddl import parse_columns
 from fencepost.connectors.files.content.ranges import FileRange
 from fencepost.connectors.files.formats.csv_reader import CsvReader
 from fencepost.connectors.files.formats.jsonl_reader import JsonLinesReader
-from fencepost.connectors.files.formats.tables.columns import spark_columns
 from fencepost.connectors.files.formats.tables.table import TableFormat
 from fencepost.connectors.files.formats.tables.table_reader import RowRange, TableReader, open_table
+from fencepost.connectors.rows.arrow_columns import spark_columns
 from tests.support.python_values import BITS, BOOLEANS, MOST, REFUSED, TEXTS, csv_value, json_value, numbers_of
 from tests.support.value_tables import table_file
 
@@ -88,7 +88,7 @@ def _rows(case: Case, path: Path) -> Iterator[Any]:
     else:
         form = TableFormat(case.form)
         with open_table(str(path), form, ANYWHERE) as table:
-            reader = TableReader(form, spark_columns(str(path), table.schema))
+            reader = TableReader(form, spark_columns(table.schema, f"the file {path}"))
             [group] = list(table.groups(table.first_key))
             split = RowRange(str(path), group.key, 0, group.rows, 0, table.identity)
     for part in reader.read(split) if everything else reader.read_tolerant(split):

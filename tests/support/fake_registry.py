@@ -40,6 +40,8 @@ class FakeRegistry:
     associations: dict[str, list[str]] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
     respond: Respond = lambda _: False
+    read_json: bool = True
+    """Whether all bodies are JSON."""
     incompatible: str | None = None
     """The registry's reason to refuse each new version with 409."""
 
@@ -145,7 +147,11 @@ def fake_registry(*, with_guids: bool = False) -> Iterator[FakeRegistry]:
             parts = urlsplit(self.path)
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             request = Request(
-                self.command, parts.path, parse_qs(parts.query), dict(self.headers), json.loads(body) if body else None
+                self.command,
+                parts.path,
+                parse_qs(parts.query),
+                dict(self.headers),
+                json.loads(body) if body and (registry.read_json or body[:1] == b"{") else None,
             )
             registry.requests.append(request)
             if registry.respond(self):

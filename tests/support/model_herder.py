@@ -19,7 +19,7 @@ from fencepost.config.worker_config import WorkerConfig, WorkerMode
 from fencepost.herder.core.assignor import Unit
 from fencepost.herder.core.mixed_group import MixedGroup
 from fencepost.herder.core.observation import Json, Observation, Overview, TopicView, summed
-from fencepost.herder.core.task_transactions import TaskCommit, TaskTransactionInfo
+from fencepost.herder.core.transaction_info import TaskCommit, TaskTransactionInfo
 from fencepost.herder.errors import AlreadyExistsError, BadRequestError, NotFoundError, RequestTargetError
 from fencepost.herder.interface import (
     ConfigInfos,
@@ -43,9 +43,9 @@ from fencepost.herder.interface import (
     WorkerHealth,
 )
 from fencepost.herder.peers.request_signing import SignedRequest
+from fencepost.herder.requests.config_infos import validate_connector_config
 from fencepost.herder.requests.logger_registry import LoggerRegistry
 from fencepost.herder.requests.plugin_catalogue import PluginCatalogue
-from fencepost.herder.requests.validation import validate_connector_config
 from fencepost.runtime.connector.validation import connector_class
 from fencepost.runtime.worker import Worker
 from fencepost.storage.configs.codec import TargetState

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
 from io import FileIO
@@ -75,12 +76,25 @@ class AllowedPaths:
 
     def check(self, path: str) -> None:
         """Raise ConfigError unless a path, with links resolved, leads to an allowed place. The file need not exist."""
+        check_path(path)
         if self.paths is not None:
             self._place(path, self.paths)
         for worker in self.others:
             worker.check(path, self.property_name)
         with suppress(OSError):
             self.own.check(path, os.stat(path))  # noqa: PTH116 - called often
+
+    def allows_files_of(self, directory: str, inodes: AbstractSet[int]) -> bool:
+        """Return whether regular files directly in a directory may all be read; if not, each must be checked.
+
+        They have `inodes` and are no links: so they are where the directory is, and only the worker's own are not allowed.
+        """
+        try:
+            self.check(directory or os.curdir)
+            device = os.stat(directory or os.curdir).st_dev  # noqa: PTH116 - called often
+        except (ConfigError, OSError):
+            return False
+        return not any(own_device == device and inode in inodes for own_device, inode in self.own.identities())
 
     def open(self, path: str) -> FileIO:
         """Open a file for reading. Raises ConfigError if that is not allowed, and OSError as `open` does."""
@@ -110,6 +124,12 @@ class AllowedPaths:
             f"{self.property_name} allows ({', '.join(allowed) or self.nothing}). Move it there, or ask the worker's owner "
             "to add its directory to the property"
         )
+
+
+def check_path(path: str) -> None:
+    """Raise ConfigError for a text that cannot be a path."""
+    if "\0" in path:
+        raise ConfigError(f"{path!r} is no path: it has the character NUL. Remove it")
 
 
 ANYWHERE: Final = AllowedPaths()

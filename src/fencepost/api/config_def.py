@@ -123,15 +123,19 @@ class ConfigDef:
         dependents: Sequence[str] = (),
     ) -> ConfigDef:
         """Add a property and return self. A default may be text, which is parsed like a value."""
-        if name in self._keys:
-            raise ConfigError(f"The property {name} is defined twice", name=name)
         key = ConfigKey(
             name, type, default, importance, documentation, validator, group, order_in_group, width,
             display_name or name, tuple(dependents),
         )  # fmt: skip
         if not key.required and default is not None:
             key = replace(key, default=parse_type(name, default, type))
-        self._keys[name] = key
+        return self.add(key)
+
+    def add(self, key: ConfigKey) -> ConfigDef:
+        """Add a definition, usually of another ConfigDef, and return self."""
+        if key.name in self._keys:
+            raise ConfigError(f"The property {key.name} is defined twice", name=key.name)
+        self._keys[key.name] = key
         return self
 
     def keys(self) -> Mapping[str, ConfigKey]:

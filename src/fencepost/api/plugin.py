@@ -29,6 +29,12 @@ class Converter(ABC):
     def configure(self, configs: Mapping[str, str], *, is_key: bool) -> None:
         """Set the properties under `key.converter.` or `value.converter.`, without that prefix."""
 
+    def check(self) -> None:  # noqa: B027 - most converters need nothing else
+        """Ask the services that the converter needs whether they are there, when a configuration is validated.
+
+        Raises ConfigError that names a property. It must not take longer than some seconds.
+        """
+
     def prepare(self, topic: str, schema: DataType | None) -> None:  # noqa: B027 - most converters have nothing to decide
         """Decide how values of a schema are written to a topic, for example under which id of a schema registry.
 
@@ -62,6 +68,9 @@ class HeaderConverter(ABC):
     @abstractmethod
     def configure(self, configs: Mapping[str, str]) -> None:
         """Set the properties under `header.converter.`, without that prefix."""
+
+    def check(self) -> None:  # noqa: B027 - most converters need nothing else
+        """Ask the services that the converter needs whether they are there, as `Converter.check`."""
 
     def prepare(self, topic: str, schema: DataType | None) -> None:  # noqa: B027 - most converters have nothing to decide
         """Decide how headers of a schema are written to a topic, as `Converter.prepare`."""

@@ -27,6 +27,7 @@ SourceOffset = Mapping[str, Any]
 class SourceRecord:
     """One record for Kafka.
 
+    `topic` is that of the connector's property `topic` if it is None.
     `value` and `key` are plain Python values that fit `value_schema` and `key_schema`, which are Spark types or their
     DDL strings; without a schema they are schemaless, as in Connect. `partition` fixes the Kafka partition (else the
     key's hash decides, else records spread). `timestamp` is in milliseconds since the epoch, not before 1970 (else, and
@@ -35,7 +36,7 @@ class SourceRecord:
 
     source_partition: SourcePartition
     source_offset: SourceOffset
-    topic: str
+    topic: str | None = None
     value: Any = None
     key: Any = None
     partition: int | None = None
@@ -48,10 +49,21 @@ class SourceRecord:
         """Raises DataError for an argument of another type, at the place where the source creates the record."""
         _check_mapping("SourceRecord", "source_partition", self.source_partition, '{"filename": "/var/log/app.log"}')
         _check_mapping("SourceRecord", "source_offset", self.source_offset, '{"position": 4096}')
-        if not isinstance(self.topic, str):
+        if self.topic is not None and not isinstance(self.topic, str):
             raise _wrong("SourceRecord", "topic", self.topic, "a str")
         if self.headers:
             _check_headers(self.headers)
+
+
+def topic_of(record: SourceRecord, default: str | None) -> str:
+    """Return the topic of a record, `default` if it names none. Raises DataError if there is neither."""
+    topic = default if record.topic is None else record.topic
+    if topic is None:
+        raise DataError(
+            f"The record of the source partition {dict(record.source_partition)} at {dict(record.source_offset)} has no topic: "
+            "give SourceRecord(topic=...) one, or the connector the property 'topic', which is for records without one"
+        )
+    return topic
 
 
 class ArrowReader(Protocol):

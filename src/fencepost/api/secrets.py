@@ -59,6 +59,7 @@ class Secrets:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: set[str] = set()
+        self._renewed: dict[str, tuple[str, ...]] = {}
         self._hiding = _Hiding({})
 
     def learn(self, values: Mapping[str, str]) -> None:
@@ -68,6 +69,20 @@ class Secrets:
             if fresh:
                 self._known |= fresh.keys()
                 self._hiding = _Hiding({**_spelled(fresh), **self._hiding.shown})
+
+    def learn_renewed(self, owner: str, value: str) -> None:
+        """Store a value that is renewed again and again, such as a token: the two newest of an owner are hidden.
+
+        Without a limit each message would be searched for all of them.
+        """
+        with self._lock:
+            kept = self._renewed.get(owner, ())
+            if value in kept or value in self._known:
+                return
+            self._renewed[owner] = (*kept[-1:], value)
+            old = _spelled(dict.fromkeys(kept[:-1], HIDDEN))
+            shown = {text: instead for text, instead in self._hiding.shown.items() if text not in old}
+            self._hiding = _Hiding({**_spelled({value: HIDDEN}), **shown})
 
     def learn_properties(self, properties: Mapping[str, str]) -> None:
         """Store the passwords among properties, by their names."""

@@ -38,6 +38,7 @@ _COMMANDS: Final = {
     "init": ("fencepost.cli.develop.init:init", "Write a commented file for a worker."),
     "new": ("fencepost.cli.develop.new:new", "Write the package of a new connector."),
     "postgres": ("fencepost.cli.run.postgres:postgres", "Run a PostgreSQL on this machine."),
+    "registry": ("fencepost.cli.run.registry:registry", "Run a schema registry on this machine."),
     "standalone": ("fencepost.cli.run.standalone:standalone", "Run connectors in one process, exactly once."),
     "tail": ("fencepost.cli.topics.tail:tail", "Show the records of a topic, and the transactions that hide some."),
     "test": ("fencepost.cli.develop.test:test", "Check a connector of your own for exactly-once delivery."),

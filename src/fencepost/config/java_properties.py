@@ -76,6 +76,24 @@ WITHOUT_EFFECT: Final[Mapping[str, frozenset[str]]] = {
             "ignore.default.for.nullables",
         }
     ),
+    f"{_CONVERTERS}.jsonschema.converter.JsonSchemaConverter": frozenset(
+        {
+            "json.fail.unknown.properties",
+            "json.write.dates.iso8601",
+            "json.schema.spec.version",
+            "json.oneof.for.nullables",
+            "json.default.property.inclusion",
+            "json.indent.output",
+            "json.envelope.detection",
+            "json.validate.before.domain.rules",
+            "use.optional.for.nonrequired",
+            "ignore.modern.dialects",
+            "flatten.singleton.unions",
+            "preserve.additional.properties",
+            "ignore.default.for.nullables",
+            "generalized.sum.type.support",
+        }
+    ),
     f"{_CONVERTERS}.simple_header_converter.SimpleHeaderConverter": frozenset({"converter.type"}),
     f"{_CONVERTERS}.string_converter.StringConverter": frozenset(
         {"deserializer.encoding", "key.deserializer.encoding", "value.deserializer.encoding"}

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from fencepost.api.config_def import ConfigDef, ConfigValue, parse_type
 from fencepost.api.errors import ConfigError
-from fencepost.config.validators import replication_factor
+from fencepost.config.validators import python_regex, replication_factor
 
 PREFIX: Final = "topic.creation."
 _GROUPS: Final = "topic.creation.groups"
@@ -118,9 +118,4 @@ def _patterns(prefix: str, name: str, given: Mapping[str, str]) -> list[re.Patte
         raise ConfigError(
             f"The property {prefix}include must list the topics of the group as regular expressions", name=prefix + name
         )
-    try:
-        return [re.compile(value) for value in values if value]
-    except re.error as error:
-        raise ConfigError(
-            f"The property {prefix}{name} holds a malformed regular expression: {error}", name=prefix + name
-        ) from None
+    return [python_regex(prefix + name, value) for value in values if value]

@@ -14,13 +14,14 @@ def unknown_properties(
     """Return the unknown names, each with the most similar known one, or None if none is similar.
 
     Names with one of `open_prefixes` are not reported. With `only_alike`, neither are names that are similar to no
-    known one.
+    known one. A known name is no hint for names below it: `value.converter.x` belongs to the converter.
     """
     found: dict[str, str | None] = {}
     for name in names:
         if name in known or name.startswith(tuple(open_prefixes)):
             continue
-        nearest = next(iter(get_close_matches(name, known, n=1, cutoff=_ALIKE)), None)
+        hints = [each for each in known if not name.startswith(f"{each}.")]
+        nearest = next(iter(get_close_matches(name, hints, n=1, cutoff=_ALIKE)), None)
         if nearest is not None or not only_alike:
             found[name] = nearest
     return found

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
@@ -55,6 +56,28 @@ def no_control_characters(name: str, value: Any) -> None:
     not_blank(name, value)
     if value is not None and any(ord(character) < ord(" ") or ord(character) == 0x7F for character in str(value)):
         raise ConfigError(f"The property {name} must not contain control characters", name=name)
+
+
+def python_regex(name: str, text: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
+    r"""Read a regular expression of Python's, for the value of a property. Raises ConfigError.
+
+    Connect's users know Java's: \w, \d and upper and lower case are those of ASCII, as there. Sets within sets and
+    intersections, which Python would take for characters, are refused.
+    """
+    try:
+        if _has_nested_sets(text):
+            raise ValueError("brackets or && within brackets: write \\[ or \\& for the characters themselves")  # noqa: TRY301
+        return re.compile(text, flags | re.ASCII)
+    except (re.error, ValueError, OverflowError, RecursionError) as error:
+        raise ConfigError(
+            f"Invalid value for the property {name}: {text[:200]!r} is not a regular expression that is supported: {error}",
+            name=name,
+        ) from None
+
+
+def _has_nested_sets(text: str) -> bool:
+    plain = re.sub(r"\\.", "__", text, flags=re.DOTALL)
+    return any("[" in found[1] or "&&" in found[1] for found in re.finditer(r"\[\^?(\]?[^\]]*)", plain))
 
 
 def connector_name(name: str, value: Any) -> None:

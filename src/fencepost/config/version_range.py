@@ -71,6 +71,14 @@ class VersionRange:
         except InvalidVersion:
             return False
 
+    @property
+    def is_comparable(self) -> bool:
+        """Whether this is a version that can be compared, a range, or `latest`."""
+        try:
+            return bool(self._ranges) or self.text == _ANY or bool(Version(self.text))
+        except InvalidVersion:
+            return False
+
 
 def _range(match: re.Match[str]) -> _Range:
     """Raises ValueError (InvalidVersion too) for what is not a range."""

@@ -11,6 +11,7 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fencepost.api.time_texts import time_texts
 from fencepost.converters.binary import base64
 from fencepost.converters.json_text import quote
 from fencepost.converters.numbers import java_floats
@@ -34,11 +35,11 @@ class _IsoRenderer(Renderer):
 
     def date(self, values: pa.Array) -> Text:
         """`2013-01-31`."""
-        return Text(values.cast(pa.string()))
+        return Text(time_texts(values))
 
     def timestamp(self, millis: pa.Array) -> Text:
         """`2013-01-31T12:30:00.000Z`."""
-        spaced = millis.view(pa.timestamp("ms")).cast(pa.string())
+        spaced = time_texts(millis.view(pa.timestamp("ms")))
         return Text(pc.replace_substring(spaced, " ", "T"), "", "Z")
 
     def time(self, millis: pa.Array) -> Text:

@@ -40,15 +40,20 @@ class Text:
 
 def wrap(strings: pa.Array, prefix: str, suffix: str) -> pa.Array:
     """Put constants before and after each text; nulls stay null."""
+    return wrap_bytes(strings, prefix.encode(), suffix.encode())
+
+
+def wrap_bytes(strings: pa.Array, prefix: bytes, suffix: bytes) -> pa.Array:
+    """Put constants before and after each text; nulls stay null. The result is a `string` array, whatever its bytes are."""
     size = len(strings)
     if size == 0 or not (prefix or suffix):
         return strings
     offsets, data = _parts(strings)
     glue = suffix + prefix
     joined = _insert(data, offsets, int(offsets[0]), int(offsets[-1]), glue)
-    moved = (offsets - offsets[0]) + len(glue.encode()) * np.arange(size + 1, dtype=np.int32)
+    moved = (offsets - offsets[0]) + len(glue) * np.arange(size + 1, dtype=np.int32)
     # The joined bytes begin with a whole separator; its suffix half belongs to no value.
-    return _strings(strings, moved, joined.slice(len(suffix.encode())))
+    return _strings(strings, moved, joined.slice(len(suffix)))
 
 
 def join_columns(pieces: Sequence[str | Text], *, null: str = "null") -> pa.Array:
@@ -160,7 +165,7 @@ class Escape:
             return strings
         changed = view.copy()
         changed[positions] = replacements[view[positions]]
-        joined = _insert(pa.py_buffer(changed), positions, 0, end - start, self.inserted)
+        joined = _insert(pa.py_buffer(changed), positions, 0, end - start, self.inserted.encode())
         relative = offsets - start
         moved = relative + len(self.inserted) * np.searchsorted(positions, relative).astype(np.int32)
         return _strings(strings, moved, joined)
@@ -232,16 +237,15 @@ def _parts(strings: pa.Array) -> tuple[np.ndarray[Any, Any], pa.Buffer]:
     return view, data if data is not None else pa.py_buffer(b"")
 
 
-def _insert(data: pa.Buffer, cuts: np.ndarray[Any, Any], start: int, end: int, inserted: str) -> pa.Buffer:
+def _insert(data: pa.Buffer, cuts: np.ndarray[Any, Any], start: int, end: int, inserted: bytes) -> pa.Buffer:
     """The bytes `start` to `end` with `inserted` at each cut; cuts are ascending and may repeat."""
-    if end - start + len(cuts) * len(inserted.encode()) > _INT32_MAX:
+    if end - start + len(cuts) * len(inserted) > _INT32_MAX:
         raise pa.ArrowCapacityError("The joined text does not fit an array of 32-bit offsets")
     edges = np.empty(len(cuts) + 2, np.int32)
     edges[0], edges[1:-1], edges[-1] = start, cuts, end
-    pieces = pa.StringArray.from_buffers(len(edges) - 1, pa.py_buffer(edges), data)
-    return pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(pieces)], pa.int32()), pieces), inserted).buffers()[
-        2
-    ]
+    pieces = pa.Array.from_buffers(pa.binary(), len(edges) - 1, [None, pa.py_buffer(edges), data])
+    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(pieces)], pa.int32()), pieces), inserted)
+    return joined.buffers()[2]
 
 
 def _strings(like: pa.Array, offsets: np.ndarray[Any, Any], data: pa.Buffer) -> pa.Array:

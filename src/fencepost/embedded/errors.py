@@ -6,6 +6,7 @@ EmbeddedError
 ├── PortTakenError         another program listens on a port that was asked for
 ├── DataDirError           the data folder cannot be written, or belongs to another layout
 ├── BrokerStartError       the broker's process ended or stayed silent; the message has the end of its log
+├── RegistryStartError     the registry's process ended or stayed silent
 ├── PostgresMissingError   the programs of PostgreSQL are not installed
 └── PostgresStartError     the server's process ended or stayed silent; the message has the end of its log
 
@@ -46,6 +47,10 @@ class DataDirError(EmbeddedError):
 
 class BrokerStartError(EmbeddedError):
     """The broker's process ended while it started, or did not answer in time."""
+
+
+class RegistryStartError(EmbeddedError):
+    """The schema registry's process ended while it started, or did not answer in time."""
 
 
 class PostgresMissingError(EmbeddedError):

@@ -7,6 +7,7 @@ import importlib.util
 import logging
 import os
 import subprocess
+import tarfile
 import tempfile
 import time
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from fencepost.embedded.errors import JarsUnavailableError
 from fencepost.embedded.java import Java
 
 KAFKA_VERSION: Final = "4.1.1"
+REGISTRY_VERSION: Final = "2.6.13.Final"
+"""The last line of versions that runs on Java 17."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,8 @@ class JarSet:
     folder: str
     title: str
     artifacts: tuple[tuple[str, str, str], ...]
+    classifier: str = ""
+    """Of artifacts that are archives (tar.gz) with all that they need, which are unpacked."""
 
 
 # Kafka's own distribution adds a logging backend that its artifacts on Maven Central do not depend on.
@@ -37,6 +42,13 @@ BROKER: Final = JarSet(
     folder=f"kafka-{KAFKA_VERSION}",
     title=f"the Kafka {KAFKA_VERSION} broker",
     artifacts=(("org.apache.kafka", "kafka_2.13", KAFKA_VERSION), LOGGING_BACKEND),
+)
+
+REGISTRY: Final = JarSet(
+    folder=f"apicurio-{REGISTRY_VERSION}",
+    title=f"the schema registry Apicurio {REGISTRY_VERSION}",
+    artifacts=(("io.apicurio", "apicurio-registry-app", REGISTRY_VERSION),),
+    classifier="all",
 )
 
 # Where Debian and Red Hat keep the machine's trusted certificates in Java's form.
@@ -81,6 +93,8 @@ def _fetch_once(java: Java, wanted: JarSet, folder: Path) -> None:
             started = time.monotonic()
             logger.info("Fetching %s (tens of megabytes, once)", wanted.title)
             _fetch(java, wanted, Path(scratch))
+            if wanted.classifier:
+                _unpack(Path(scratch) / "jars")
             # The folder appears only when it is complete.
             (Path(scratch) / "jars").rename(folder)
             logger.debug("Fetched %s in %.1f s", wanted.title, time.monotonic() - started)
@@ -102,6 +116,13 @@ def _fetch(java: Java, wanted: JarSet, scratch: Path) -> None:
         raise _unavailable(wanted, f"no answer within {_TIMEOUT_SECONDS} s") from error
     if result.returncode != 0:
         raise _unavailable(wanted, _cause(result.stdout + result.stderr))
+
+
+def _unpack(folder: Path) -> None:
+    for archive in folder.glob("*.gz"):
+        with tarfile.open(archive) as packed:
+            packed.extractall(folder, filter="data")
+        archive.unlink()
 
 
 def _trust(java: Java) -> list[str]:
@@ -140,10 +161,17 @@ def _ivy_jar() -> Path:
 
 def _module_descriptor(wanted: JarSet) -> str:
     dependencies = "".join(
-        f'<dependency org="{group}" name="{name}" rev="{version}" conf="default->default"/>'
+        _archive(group, name, version, wanted.classifier)
+        if wanted.classifier
+        else f'<dependency org="{group}" name="{name}" rev="{version}" conf="default->default"/>'
         for group, name, version in wanted.artifacts
     )
     return (
-        '<ivy-module version="2.0"><info organisation="fencepost" module="jars"/>'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven"><info organisation="fencepost" module="jars"/>'
         f'<configurations><conf name="default"/></configurations><dependencies>{dependencies}</dependencies></ivy-module>'
     )
+
+
+def _archive(group: str, name: str, version: str, classifier: str) -> str:
+    artifact = f'<artifact name="{name}" type="tar.gz" ext="tar.gz" m:classifier="{classifier}"/>'
+    return f'<dependency org="{group}" name="{name}" rev="{version}" conf="default->master" transitive="false">{artifact}</dependency>'

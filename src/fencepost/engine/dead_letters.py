@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.types as pt
 
 from fencepost.api.record import RefusedRow, SourceRecord
+from fencepost.api.time_texts import plain_value
 from fencepost.engine.refused_records import Stage
 from fencepost.kafka.records.columns import HEADERS, Records
 
@@ -103,27 +103,13 @@ def letter_records(letters: Sequence[DeadLetter], task: str) -> Records:
 
 
 def contents_of(rows: pa.RecordBatch | pa.Table) -> Sequence[object]:
-    """Return rows as dicts of their columns; with bytes in place of texts if one of them is not UTF-8."""
+    """Return rows as dicts of their columns, with the values of `plain_value`."""
     try:
         found: Sequence[object] = rows.to_pylist()
-    except UnicodeDecodeError:
-        undecoded = pa.schema([field.with_type(_undecoded(field.type)) for field in rows.schema])
-        found = rows.cast(undecoded).to_pylist()
+    except (ValueError, OverflowError):
+        columns = [[plain_value(value) for value in column] for column in rows.columns]
+        found = [dict(zip(rows.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
     return found
-
-
-def _undecoded(kind: Any) -> Any:
-    """The type with BINARY in place of STRING."""
-    if pt.is_string(kind) or pt.is_large_string(kind):
-        return pa.binary() if pt.is_string(kind) else pa.large_binary()
-    if pt.is_struct(kind):
-        return pa.struct([field.with_type(_undecoded(field.type)) for field in kind])
-    if pt.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_undecoded(kind.value_type)))
-    if pt.is_map(kind):
-        key, item = kind.key_field, kind.item_field
-        return pa.map_(key.with_type(_undecoded(key.type)), item.with_type(_undecoded(item.type)))
-    return kind
 
 
 def plain_bytes(value: object) -> bytes | None:

@@ -26,7 +26,7 @@ from fencepost.api.ddl import parse_ddl
 from fencepost.api.errors import DataError
 from fencepost.api.plain_values import why_no_json
 from fencepost.api.plugin import Converter, HeaderConverter
-from fencepost.api.record import RefusedRow, SourceRecord
+from fencepost.api.record import RefusedRow, SourceRecord, topic_of
 from fencepost.engine.conversion import ROW, ColumnTypes, header_converted_by, list_of_headers
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import AllRowsRefusedError
@@ -74,20 +74,21 @@ def group_records(
 
     With `structured`, for transforms, schemaless mappings become structs and not JSON text; those of one group have the
     same fields. Records that do not fit their schema, or stand for a RefusedRow, are skipped if `errors` tolerates them.
-    Raises RecordRefusedError that names the first one if it does not.
+    Raises RecordRefusedError that names the first one if it does not, and DataError for a record without a topic.
     """
     forms = _Forms(structured=structured)
-    groups: dict[tuple[str, _Form, _Form], list[int]] = {}
+    groups: dict[tuple[str | None, _Form, _Form], list[int]] = {}
     for row, record in enumerate(records):
         value = forms.of(record.value_schema, record.value)
         key = forms.of(record.key_schema, record.key)
         groups.setdefault((record.topic, value, key), []).append(row)
     made = []
-    for identity, rows in groups.items():
-        if identity[1].kind == _REFUSED:
-            _refuse(records, identity[0], rows, errors)
+    for (_, value, key), rows in groups.items():
+        topic = topic_of(records[rows[0]], pipeline.default_topic)
+        if value.kind == _REFUSED:
+            _refuse(records, topic, rows, errors)
         else:
-            made.append(_group(records, identity, rows, pipeline, errors))
+            made.append(_group(records, (topic, value, key), rows, pipeline, errors))
     return [group for group in made if group.columns.num_rows]
 
 

@@ -38,6 +38,7 @@ _EXECUTOR_LOST: Final = re.compile(r"ExecutorLostFailure \([^)]*\)[^\n]*")
 _LONGEST: Final = 400
 _NO_MODULE: Final = ("ModuleNotFoundError", "ImportError")
 _OTHER_VERSION: Final = "[PYTHON_VERSION_MISMATCH]"
+_NO_MEMORY: Final = "java.lang.OutOfMemoryError"
 _NOT_STARTED: Final = "Error from python worker:"
 
 PYTHON_ADVICE: Final = (
@@ -112,6 +113,11 @@ class JobFailure:
         full = os.strerror(errno.ENOSPC)
         return not self.is_of_data and any(full in cause.message for cause in self.causes)
 
+    @property
+    def is_of_full_memory(self) -> bool:
+        """Whether the JVM had no memory left."""
+        return any(cause.kind == _NO_MEMORY for cause in self.causes)
+
     def as_error(self, what: str, *, code: str, afterwards: str) -> FencepostError:
         """Return the error to raise for a failed job of `what`, a task or a batch.
 
@@ -131,6 +137,12 @@ class JobFailure:
                 f"{failed} because the disk of Spark's temporary files is full: {self.one_line}. Free some space there, or "
                 "set spark.local.dir to a folder on another disk (the environment variable SPARK_LOCAL_DIRS has "
                 f"precedence). {afterwards}"
+            )
+        if self.is_of_full_memory:
+            return SparkJobError(
+                f"{failed} because the JVM's memory is full: {self.one_line}. Set spark.driver.memory higher, or "
+                "spark.executor.memory on a cluster, or let the source read less at once, as by the property batch.bytes of "
+                f"FileSource. {afterwards}"
             )
         advice = f" {PYTHON_ADVICE}." if self.is_of_python else ""
         return SparkJobError(f"{failed}: {self.one_line}.{advice} {afterwards}")

@@ -17,7 +17,7 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.herder.core.assignor import Unit
 from fencepost.herder.core.mixed_group import MixedGroup
 from fencepost.herder.core.observation import Observation
-from fencepost.herder.core.task_transactions import TaskTransactionInfo
+from fencepost.herder.core.transaction_info import TaskTransactionInfo
 from fencepost.herder.peers.request_signing import SignedRequest
 from fencepost.storage.configs.codec import TargetState
 

@@ -15,13 +15,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.api.errors import ConfigError, DataError, RetriableError
-from fencepost.api.record import RecordMetadata, RefusedRow, SourceBatch, SourceOffset, SourcePartition, SourceRecord
+from fencepost.api.record import (
+    RecordMetadata,
+    RefusedRow,
+    SourceBatch,
+    SourceOffset,
+    SourcePartition,
+    SourceRecord,
+    topic_of,
+)
 from fencepost.api.source import SourceConnector
 from fencepost.config.connector_config import TransactionBoundary
 from fencepost.config.ids import ConnectorTaskId
@@ -48,7 +56,7 @@ _RETRY_S = 0.05
 class Polled:
     """The result of a poll.
 
-    `records` are the records, for a SourceBatch a record for each row. `offsets` are `(source_partition, source_offset)`
+    `records` are the records with their topics, for a SourceBatch a record for each row. `offsets` are `(source_partition, source_offset)`
     pairs: the position after all of them, one pair for each source partition, None where it is removed. `is_batch`: they
     are a SourceBatch's rows.
     """
@@ -97,7 +105,7 @@ class RunningTask:
             plugin_metrics=WorkerPluginMetrics(f"task {self.id}"),
         )
         self._instance = TaskInstance(self.id, started.task_class())
-        self._uncommitted: list[Polled] = []
+        self._uncommitted: list[tuple[Polled, Sequence[SourceRecord]]] = []
         self._on_exit = on_exit
         self._instance.start(self.config, context)
 
@@ -133,7 +141,9 @@ class RunningTask:
             answer = None
         polled = self._polled(answer)
         if polled:
-            self._uncommitted.append(polled)
+            # The task knows its records by their identity.
+            own = polled.records if answer is None or isinstance(answer, SourceBatch) else answer
+            self._uncommitted.append((polled, own))
         return polled
 
     def commit(self) -> None:
@@ -141,10 +151,16 @@ class RunningTask:
 
         Raises DataError for offsets that cannot be stored.
         """
-        polled, self._uncommitted = self._uncommitted, []
-        for part in polled:
+        uncommitted, self._uncommitted = self._uncommitted, []
+        for part, _ in uncommitted:
             self.offsets.commit(part.offsets)
-        self._instance.settled([(record, _metadata(record)) for part in polled for record in part.records])
+        self._instance.settled(
+            [
+                (record, _metadata(shown))
+                for part, own in uncommitted
+                for record, shown in zip(own, part.records, strict=True)
+            ]
+        )
         self._instance.committed()
 
     def at_end(self) -> bool:
@@ -172,7 +188,11 @@ class RunningTask:
         refused = next((record.value for record in answer if isinstance(record.value, RefusedRow)), None)
         if refused is not None:
             raise DataError(refused.reason)
-        return Polled(answer, last_offsets(answer))
+        return Polled([self._with_topic(record) for record in answer], last_offsets(answer))
+
+    def _with_topic(self, record: SourceRecord) -> SourceRecord:
+        topic = topic_of(record, self._topic)
+        return record if record.topic == topic else replace(record, topic=topic)
 
 
 def run_task(
@@ -216,4 +236,4 @@ def last_offsets(records: Iterable[SourceRecord]) -> list[tuple[SourcePartition,
 
 
 def _metadata(record: SourceRecord) -> RecordMetadata:
-    return RecordMetadata(record.topic, record.partition or 0, -1, record.timestamp or 0)
+    return RecordMetadata(record.topic or "", record.partition or 0, -1, record.timestamp or 0)

@@ -27,6 +27,9 @@ from fencepost.transforms.field_paths import FieldPath, field_at
 
 C = TypeVar("C", bound=type[Transformation] | type[Predicate])
 
+APPLIES: Final = "__fencepost_applies"
+"""The column that says which records a transform with a predicate applies to."""
+
 _PLANNED_BY_SCHEMA: Final[set[type]] = set()
 
 
@@ -100,7 +103,11 @@ class PartTransformation(_Configured, Transformation):
         kind = records.schema[self.part].dataType
         if isinstance(kind, NullType):
             return records
-        return records.withColumn(self.part, self.changed(F.col(self.part), kind))
+        column = F.col(self.part)
+        if APPLIES in records.columns:
+            # Spark computes the result for other records as well, and must not fail for them.
+            column = F.when(F.col(APPLIES), column)
+        return records.withColumn(self.part, self.changed(column, kind))
 
     @abstractmethod
     def changed(self, column: Column, kind: DataType) -> Column:
@@ -128,6 +135,12 @@ class PartTransformation(_Configured, Transformation):
                 f"have; it has: {names}. Correct the transform's properties"
             )
         return found
+
+
+def refused(records: DataFrame, reason: Column) -> Column:
+    """Return a column that refuses a record if the transform applies to it. Spark computes it for other records as well."""
+    refusal = F.raise_error(reason)
+    return F.when(F.col(APPLIES), refusal) if APPLIES in records.columns else refusal
 
 
 def define_null_default(definitions: ConfigDef) -> ConfigDef:

@@ -14,12 +14,11 @@ from fencepost.api.errors import ConfigError
 from fencepost.api.plugin import Predicate, Transformation
 from fencepost.api.plugin_calls import call_plugin, kind_of, refuse_answer
 from fencepost.api.schema_name import SCHEMA_METADATA
-from fencepost.transforms.base import DroppingTransformation, is_planned_by_schema
+from fencepost.transforms.base import APPLIES, DroppingTransformation, is_planned_by_schema
 
 RECORD_COLUMNS: Final = ("topic", "partition", "key", "value", "timestamp", "headers")
 """The columns that a transform may change."""
 
-_APPLIES: Final = "__fencepost_applies"
 _BEFORE: Final = "__fencepost_before_"
 
 
@@ -76,7 +75,7 @@ def _apply_where(records: DataFrame, predicate: Predicate, step: Step) -> DataFr
         # The transform's own filter would drop records to which it does not apply.
         records = records.filter(~applies | transform.kept(records))
     before = {f"{_BEFORE}{name}": F.col(name) for name in RECORD_COLUMNS}
-    beside = records.withColumns({**before, _APPLIES: applies})
+    beside = records.withColumns({**before, APPLIES: applies})
     if isinstance(transform, DroppingTransformation):
         changed = transform.changed_records(beside)
     else:
@@ -103,5 +102,5 @@ def _chosen(name: str, changed: DataFrame, step: Step) -> Column:
             "or write the records that it selects separately"
         )
     return (
-        F.when(F.col(_APPLIES), F.col(name)).otherwise(F.col(f"{_BEFORE}{name}")).alias(name, metadata=before.metadata)
+        F.when(F.col(APPLIES), F.col(name)).otherwise(F.col(f"{_BEFORE}{name}")).alias(name, metadata=before.metadata)
     )

@@ -23,6 +23,10 @@ Change = Callable[[Column, StructField], Mapping[str, Column]]
 _SYNTAX: Final = "field.syntax.version"
 
 
+class NameTakenError(Exception):
+    """Two fields of a struct would have one name."""
+
+
 def define_syntax(definitions: ConfigDef) -> ConfigDef:
     """Add the property that says how fields are named, and return the definitions."""
     return definitions.define(
@@ -129,14 +133,15 @@ def selected(
     names: Mapping[FieldPath, str],
     at: FieldPath = (),
 ) -> Column | None:
-    """Return a struct with the fields that are kept; None if it, or one within it, has none.
+    """Return a struct with the fields that are kept; None if it, or one within it, has none. Raises NameTakenError.
 
     `names` has the paths that matter, each with the field's new name, if any: a struct that holds none of them is kept as
     it is. `at` is the path of the struct itself.
     """
-    fields = []
+    fields: dict[str, Column] = {}
     for field in kind.fields:
         path = (*at, field.name)
+        name = names.get(path) or field.name
         if not keeps(path):
             continue
         content: Column | None = column.getField(field.name)
@@ -144,8 +149,10 @@ def selected(
             content = selected(column.getField(field.name), field.dataType, keeps, names, path)
         if content is None:
             return None
-        fields.append(content.alias(names.get(path) or field.name))
-    return rebuilt(column, fields) if fields else None
+        if name in fields:
+            raise NameTakenError(".".join((*at, name)))
+        fields[name] = content.alias(name)
+    return rebuilt(column, list(fields.values())) if fields else None
 
 
 def _any_within(path: FieldPath, paths: Collection[FieldPath]) -> bool:

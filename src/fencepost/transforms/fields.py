@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import reduce
 from typing import Any, ClassVar, Final
 
 from pyspark.sql import Column, DataFrame
@@ -16,6 +15,7 @@ from fencepost.config.validators import not_blank, not_empty
 from fencepost.transforms.base import PartTransformation, define_null_default, planned_by_schema
 from fencepost.transforms.field_paths import (
     FieldPath,
+    NameTakenError,
     content_at,
     define_syntax,
     field_path,
@@ -81,19 +81,20 @@ class InsertField(PartTransformation):
             case "topic.field":
                 content = F.coalesce(F.col("topic"), F.lit("")) if required else F.col("topic")
             case "partition.field":
-                content = self._given("partition", required=required)
+                content = self._given("partition", part, required=required)
             case "timestamp.field":
-                content = F.timestamp_millis(self._given("timestamp", required=required))
+                content = F.timestamp_millis(self._given("timestamp", part, required=required))
             case _:
                 content = F.lit(self.properties["static.value"])
         return content if required else F.when(part.isNotNull(), content)
 
-    def _given(self, column: str, *, required: bool) -> Column:
+    def _given(self, column: str, part: Column, *, required: bool) -> Column:
         if not required:
             return F.col(column)
         why = f"A record has no {column}, which {type(self).__name__} is to insert: remove the ! of {column}.field"
         # The numbers are never used: they make a type of it that cannot be null.
-        return F.coalesce(F.col(column), F.when(F.raise_error(F.lit(why)).isNull(), F.lit(0)).otherwise(F.lit(1)))
+        refusal = F.when(part.isNotNull(), F.raise_error(F.lit(why)))
+        return F.coalesce(F.col(column), F.when(refusal.isNull(), F.lit(0)).otherwise(F.lit(1)))
 
 
 @planned_by_schema
@@ -117,6 +118,11 @@ class ReplaceField(PartTransformation):
         if not all(old.strip() and new.strip() for old, _, new in pairs):
             raise ConfigError("renames must be a list of old:new", name="renames")
         self._renames = {field_path(old.strip(), given, "renames"): new.strip() for old, _, new in pairs}
+        results = [(*path[:-1], new) for path, new in self._renames.items()]
+        if twice := sorted({".".join(path) for path in results if results.count(path) > 1}):
+            raise ConfigError(
+                f"renames gives the name {twice[0]} to several fields: give each another name", name="renames"
+            )
         self._include, self._exclude = (
             {field_path(field, given, name) for field in given[name] if field} for name in ("include", "exclude")
         )
@@ -124,7 +130,13 @@ class ReplaceField(PartTransformation):
     def changed(self, column: Column, kind: t.DataType) -> Column:
         """Return the struct with the remaining fields, under their new names."""
         names = dict.fromkeys(self._include | self._exclude, "") | self._renames
-        left = selected(column, self.struct(kind), self._keeps, names)
+        try:
+            left = selected(column, self.struct(kind), self._keeps, names)
+        except NameTakenError as error:
+            raise DataError(
+                f"The transform {type(self).__name__} would make two fields named {error} of the {self.part}: correct "
+                "renames, or exclude one of them"
+            ) from None
         if left is None:
             raise DataError(
                 f"The transform {type(self).__name__} leaves no field of {', '.join(self.struct(kind).names)}, or of a "
@@ -238,11 +250,16 @@ class Flatten(PartTransformation):
     def changed(self, column: Column, kind: t.DataType) -> Column:
         """Return the flat struct."""
         self.struct(kind)
-        leaves = [
-            reduce(Column.getField, path, column).alias(self.properties["delimiter"].join(path))
-            for path in _leaves(kind)
-        ]
-        return rebuilt(column, leaves)
+        paths = {}
+        for path in _leaves(kind):
+            name = self.properties["delimiter"].join(path)
+            if name in paths:
+                raise DataError(
+                    f"The transform {type(self).__name__} would make two fields named {name} of the {self.part}: set "
+                    "another delimiter, or rename one of them with ReplaceField"
+                )
+            paths[name] = path
+        return rebuilt(column, [content_at(column, path).alias(name) for name, path in paths.items()])
 
 
 def _leaves(kind: t.DataType, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 
 from fencepost.api.config_def import ConfigDef
+from fencepost.config.java_regex import java_pattern, java_regex
 from fencepost.config.validators import not_blank
 from fencepost.transforms.base import RecordPredicate, planned_by_schema
-from fencepost.transforms.records import matches_whole
+
+
+def _pattern(name: str, value: Any) -> None:
+    not_blank(name, value)
+    java_pattern(name, value)
 
 
 @planned_by_schema
@@ -17,12 +24,12 @@ class TopicNameMatches(RecordPredicate):
 
     definitions = ConfigDef().define(
         "pattern", ConfigDef.Type.STRING, ConfigDef.NO_DEFAULT, ConfigDef.Importance.MEDIUM,
-        "The regular expression.", validator=not_blank,
+        "The regular expression.", validator=_pattern,
     )  # fmt: skip
 
     def test(self, records: DataFrame) -> Column:  # noqa: ARG002 - the columns have fixed names
         """Return whether the topic matches."""
-        return F.col("topic").rlike(matches_whole(self.properties["pattern"]))
+        return F.col("topic").rlike(java_regex("pattern", self.properties["pattern"]).whole)
 
 
 @planned_by_schema

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
-from pyspark.sql.types import ArrayType, DataType, StructType
+from pyspark.sql.types import ArrayType, DataType, NullType, StructType
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
+from fencepost.config.java_regex import check_replacement, java_pattern, java_regex
 from fencepost.config.validators import not_blank, not_empty
 from fencepost.transforms.base import (
     PartTransformation,
@@ -18,16 +19,13 @@ from fencepost.transforms.base import (
     define_null_default,
     formatted,
     planned_by_schema,
+    refused,
 )
-from fencepost.transforms.field_paths import content_at, define_syntax, field_path, rebuilt
+from fencepost.transforms.field_paths import content_at, define_syntax, field_path
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
+_NO_KEY = "has no fields for the key of this record: apply it to other records alone, with a negated predicate RecordIsTombstone"
 _PLACE = re.compile(r"\$\{(topic|timestamp)\}")
-
-
-def matches_whole(regex: str) -> str:
-    """Return a regular expression (Java's) that matches only whole texts."""
-    return rf"\A(?:{regex})\z"
 
 
 @planned_by_schema
@@ -36,13 +34,28 @@ class RegexRouter(RecordTransformation):
 
     definitions = (
         ConfigDef()
-        .define("regex", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The regular expression.")
-        .define("replacement", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The new name; $1 is a group.")
-    )
+        .define(
+            "regex", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The regular expression.",
+            validator=java_pattern,
+        )
+        .define(
+            "replacement", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
+            "The new name. $1 is a group, ${name} a named one; a backslash makes the next character itself, as in \\$.",
+        )
+    )  # fmt: skip
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """Set the properties. Raises ConfigError for an invalid expression, or a group that it does not have."""
+        super().configure(configs)
+        regex, replacement = java_regex("regex", self.properties["regex"]), self.properties["replacement"]
+        try:
+            check_replacement(regex, replacement)
+        except ValueError as error:
+            raise ConfigError(f"The replacement {replacement!r} {error}", name="replacement") from None
 
     def apply(self, records: DataFrame) -> DataFrame:
         """Return the records with their topic."""
-        regex = matches_whole(self.properties["regex"])
+        regex = java_regex("regex", self.properties["regex"]).whole
         return records.withColumn(
             "topic", F.regexp_replace(F.col("topic"), F.lit(regex), F.lit(self.properties["replacement"]))
         )
@@ -79,7 +92,10 @@ class TimestampRouter(RecordTransformation):
 
 @planned_by_schema
 class ValueToKey(PartTransformation):
-    """Sets the key to a struct of fields of the value; the key of a null value is null."""
+    """Sets the key to a struct of fields of the value. A record with a null value, which has none, is refused.
+
+    The key of a tombstone says what is deleted: let a negated RecordIsTombstone keep the transform from tombstones.
+    """
 
     definitions = define_syntax(
         define_null_default(
@@ -98,11 +114,18 @@ class ValueToKey(PartTransformation):
 
     def apply(self, records: DataFrame) -> DataFrame:
         """Return the records with their key."""
-        return records.withColumn("key", self.changed(F.col("value"), records.schema["value"].dataType))
+        value, kind = F.col("value"), records.schema["value"].dataType
+        refusal = refused(records, F.lit(f"The value is null, so {type(self).__name__} {_NO_KEY}"))
+        given = (
+            refusal
+            if isinstance(kind, NullType)
+            else F.when(value.isNull(), refusal).otherwise(self.changed(value, kind))
+        )
+        return records.withColumn("key", given)
 
     def changed(self, column: Column, kind: DataType) -> Column:
-        """Return the key for a value."""
-        return rebuilt(column, [content_at(column, path).alias(self.field(kind, path).name) for path in self._paths])
+        """Return the key for a value that is not null."""
+        return F.struct(*(content_at(column, path).alias(self.field(kind, path).name) for path in self._paths))
 
 
 @planned_by_schema

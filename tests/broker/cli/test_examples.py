@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
 from fencepost.config.properties import load_properties
+from fencepost.converters.registry.reading import RegistryReader
+from fencepost.embedded.registry import EmbeddedRegistry
 from tests.support.checker import assert_exactly_once, read_topic, values
 from tests.support.postgres import Database
 from tests.support.processes import Process, wait_for
@@ -72,6 +75,20 @@ def test_rows_of_a_csv_file(tmp_path: Path, bootstrap_servers: str, topic: str) 
     ]
 
 
+def test_rows_of_a_csv_file_as_avro(
+    tmp_path: Path, bootstrap_servers: str, topic: str, schema_registry: EmbeddedRegistry
+) -> None:
+    changes = {"value.converter.schema.registry.url": schema_registry.url}
+    with Example(tmp_path, "avro", bootstrap_servers, topic, changes).start("--once") as process:
+        assert process.wait() == 0, process.output
+
+    reader = RegistryReader({"schema.registry.url": schema_registry.url})
+    found = [reader.read(value or b"", is_key=False) for value in values(read_topic(bootstrap_servers, topic))]
+    reader.close()
+    assert [row["name"] for row in found] == ["Utrecht", "Den Haag, Scheveningen", "Almere"]
+    assert (found[1]["founded"], str(found[1]["area_km2"]), found[2]["area_km2"]) == (1248, "98.20", None)
+
+
 def test_a_custom_connector_resumes_from_its_position(tmp_path: Path, bootstrap_servers: str, topic: str) -> None:
     example = Example(tmp_path, "counter", bootstrap_servers, topic)
     for enough in (3, 6):
@@ -82,6 +99,15 @@ def test_a_custom_connector_resumes_from_its_position(tmp_path: Path, bootstrap_
 
     numbers = [int(value) for value in values(read_topic(bootstrap_servers, topic))]
     assert_exactly_once(numbers, range(1, max(numbers) + 1))
+
+
+def test_a_script_runs_twice_and_writes_once(tmp_path: Path, bootstrap_servers: str) -> None:
+    command = [sys.executable, str(ROOT / "examples" / "script.py"), bootstrap_servers]
+    for count, records in enumerate((3, 0)):
+        with Process(["/usr/bin/env", "-C", str(ROOT), *command], tmp_path / f"log{count}") as process:
+            assert process.wait() == 0, process.output
+            assert f"{records} records in {records and 1} transactions; cursors: [3]" in process.output
+    assert len(read_topic(bootstrap_servers, "cities")) == 3
 
 
 def test_changes_of_a_table(tmp_path: Path, bootstrap_servers: str, topics: Topics, database: Database) -> None:

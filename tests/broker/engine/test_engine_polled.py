@@ -97,6 +97,14 @@ def test_several_batches_share_a_transaction(bootstrap_servers: str, topic: str)
     assert values(read_topic(bootstrap_servers, topic)) == [str(n).encode() for n in range(500)]
 
 
+def test_records_without_a_topic_go_to_the_connectors_in_their_order(bootstrap_servers: str, topic: str):
+    records = [SourceRecord({}, {}, topic if n % 3 else None, str(n) if n % 2 else n) for n in range(30)]
+    with producer(bootstrap_servers) as owner:
+        result = write(SparkEngine({}), owner, records, pipeline(topic))
+    assert values(read_topic(bootstrap_servers, topic)) == [str(n).encode() for n in range(30)]
+    assert result.topics == {topic}
+
+
 def test_unkeyed_batches_take_turns_on_the_partitions(bootstrap_servers: str, topics: Topics):
     topic = topics.create(partitions=3)
     engine = SparkEngine({})

@@ -155,15 +155,15 @@ GUARDS = (
     Guard(
         "the commit before a file is taken away",
         "connectors/files/task.py",
-        "                    self._ended[file.path] = mark\n",
-        "                    self._ended[file.path] = mark\n                    self._take_away()\n",
+        "            self._ended.append(tracked)\n",
+        "            self._ended.append(tracked)\n            self._take_away()\n",
         "tests/unit/connectors/files/discovery/test_ended.py::test_a_file_is_deleted_after_the_commit_of_its_end",
     ),
     Guard(
         "the mark of the file whose end was committed",
-        "connectors/files/task.py",
-        "                offset = None\n",
-        "                pass\n",
+        "connectors/files/opening.py",
+        "            mark = offset = None\n",
+        "            mark = None\n",
         "tests/unit/connectors/files/discovery/test_ended.py::test_a_new_file_of_the_same_name_is_read_from_its_start",
     ),
     Guard(
@@ -191,8 +191,8 @@ GUARDS = (
     Guard(
         "the inferred schema in the offset",
         "connectors/files/task.py",
-        "(track.offset if track is not None else {}), **self._inferred}",
-        "(track.offset if track is not None else {})}",
+        "return {**tracked.offset, **self._inferred}",
+        "return {**tracked.offset}",
         "tests/unit/connectors/files/formats/test_inference.py::"
         "test_what_was_inferred_is_pinned_in_the_offset_and_a_restart_keeps_it",
     ),
@@ -404,20 +404,20 @@ GUARDS = (
     Guard(
         "the digits of DECIMALs in Avro",
         "connectors/files/formats/tables/avro_schema.py",
-        '                kept["precision"] = _ALL_DIGITS',
+        '                kept["logicalType"] = EXACT_DECIMAL',
         "                pass",
         "tests/unit/connectors/files/formats/test_table_files.py::test_avro_values_beyond_their_types_are_bad_rows_and_not_rounded",
     ),
     Guard(
         "the check of values in Parquet and ORC files",
-        "connectors/files/formats/tables/columns.py",
+        "connectors/rows/arrow_columns.py",
         "        if _has(values.type, _is_unchecked):",
         "        if False:",
         "tests/unit/connectors/files/formats/test_table_files.py::test_a_decimal_with_more_digits_than_its_column_has_is_a_bad_row",
     ),
     Guard(
         "the nanoseconds before 1970",
-        "connectors/files/formats/tables/columns.py",
+        "connectors/rows/arrow_columns.py",
         "    return pc.subtract(towards_zero, pc.greater(pc.multiply(towards_zero, 1_000), nanoseconds).cast(pa.int64()))",
         "    return towards_zero",
         "tests/unit/connectors/files/formats/test_table_files.py::test_nanoseconds_are_cut_off_downwards_before_1970_and_wherever_they_are",

@@ -6,6 +6,27 @@ from tests.mutations.guard import Guard
 
 GUARDS = (
     Guard(
+        "the records without a value, of which no key is made",
+        "transforms/records.py",
+        "F.when(value.isNull(), refusal).otherwise(self.changed(value, kind))",
+        "F.when(value.isNotNull(), self.changed(value, kind))",
+        "tests/unit/transforms/test_records.py::test_value_to_key_refuses_a_null_value",
+    ),
+    Guard(
+        "the names of fields that are taken",
+        "transforms/field_paths.py",
+        "        if name in fields:\n",
+        "        if False:\n",
+        "tests/unit/transforms/test_fields.py::test_replace_field_refuses_names_that_are_taken",
+    ),
+    Guard(
+        "the sets within sets that Python reads otherwise than Java",
+        "config/validators.py",
+        "        if _has_nested_sets(text):\n",
+        "        if False:\n",
+        "tests/unit/config/test_connector_config.py::test_expressions_that_python_has_not_or_reads_otherwise_are_refused",
+    ),
+    Guard(
         "the null value that a delete leaves",
         "transforms/new_record_state.py",
         'changes = event.has_row & ~event.deleted if self._mode == "drop" else event.has_row',
@@ -59,7 +80,7 @@ GUARDS = (
         "runtime/connector/validation.py",
         "[*found, *_refused(plugin, prefix, config)], plugin, prefix, own)",
         "found, plugin, prefix, own)",
-        "tests/unit/herder/requests/test_validation.py::test_what_only_the_java_class_does_is_an_error_of_that_property",
+        "tests/unit/herder/requests/test_config_infos.py::test_what_only_the_java_class_does_is_an_error_of_that_property",
     ),
     Guard(
         "the null of a column without a schema",
@@ -78,8 +99,8 @@ GUARDS = (
     Guard(
         "the refusal of a record without a required field to insert",
         "transforms/fields.py",
-        "F.when(F.raise_error(F.lit(why)).isNull(), F.lit(0)).otherwise(F.lit(1))",
-        "F.when(F.lit(why).isNull(), F.lit(0)).otherwise(F.lit(1))",
+        "refusal = F.when(part.isNotNull(), F.raise_error(F.lit(why)))",
+        "refusal = F.lit(why)",
         "tests/unit/transforms/test_field_paths.py::test_a_record_without_a_required_partition_is_refused",
     ),
 )

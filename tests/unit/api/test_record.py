@@ -24,7 +24,7 @@ class _Reader:
         ((_PARTITION, 7, "t"), "SourceRecord(source_offset=...) was given an int: it takes a dict, such as "),
         ((_PARTITION, None, "t"), "SourceRecord(source_offset=...) was given None: it takes a dict, such as "),
         (("f", _OFFSET, "t"), "SourceRecord(source_partition=...) was given a str: it takes a dict, such as "),
-        ((_PARTITION, _OFFSET, None), "SourceRecord(topic=...) was given None: it takes a str"),
+        ((_PARTITION, _OFFSET, 7), "SourceRecord(topic=...) was given an int: it takes a str"),
     ],
 )
 def test_a_record_is_refused_where_it_is_made(arguments: tuple[Any, ...], message: str):

@@ -27,6 +27,18 @@ def test_values_are_hidden_once_they_are_known():
     assert secrets.hidden("hunter22-and-more or xhunter22x") == "${file:db:password} or x[hidden]x"
 
 
+def test_of_a_value_that_is_renewed_the_two_newest_are_hidden():
+    secrets = Secrets()
+    secrets.learn({"a-password": HIDDEN})
+    for number in range(1_000):
+        secrets.learn_renewed("endpoint", f"token-{number:05}")
+        secrets.learn_renewed("other endpoint", "the-only-token")
+    newest = "token-00998 token-00999 the-only-token a-password"
+    assert secrets.hidden(newest) == " ".join([HIDDEN] * 4)
+    assert secrets.hidden("token-00997") == "token-00997"
+    assert len(secrets._hiding.shown) == 4
+
+
 def test_short_values_are_hidden_as_whole_words():
     secrets = Secrets()
     secrets.learn({"test": HIDDEN, "abc": HIDDEN})

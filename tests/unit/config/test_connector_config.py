@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from fencepost.api.errors import ConfigError
@@ -11,6 +13,7 @@ from fencepost.config.connector_config import (
     TransformSpec,
     connector_config_def,
 )
+from fencepost.config.validators import python_regex
 
 MINIMAL = {"name": "c", "connector.class": "X"}
 
@@ -80,6 +83,10 @@ TOPICS = {"topic.creation.default.partitions": "1", "topic.creation.default.repl
         ({"predicates": "p"}, "predicates.p.type"),
         ({"topic.creation.default.partitions": "3"}, "topic.creation.default.replication.factor"),
         ({"topic.creation.groups": "g"}, "topic.creation.default.partitions"),
+        (
+            TOPICS | {"topic.creation.groups": "g", "topic.creation.g.include": "[a&&[b]]"},
+            "topic.creation.g.include",
+        ),
         (TOPICS | {"topic.creation.groups": "g,g", "topic.creation.g.include": "x"}, "topic.creation.groups"),
         (TOPICS | {"topic.creation.groups": "g"}, "topic.creation.g.include"),
         ({"offsets.storage.topic": " "}, "offsets.storage.topic"),
@@ -118,3 +125,31 @@ def test_topics_are_created_as_their_group_says():
 
 def test_every_property_is_documented():
     assert all(len(key.documentation) > 20 for key in connector_config_def().keys().values())
+
+
+@pytest.mark.parametrize(
+    "text", ["[a[b]]", "[a&&b]", "[^[a]", "(", "(?u)a", "a{99999999999999999999}", "\\p{L}", "(" * 10_000]
+)
+def test_expressions_that_python_has_not_or_reads_otherwise_are_refused(text: str):
+    with pytest.raises(ConfigError, match="not a regular expression that is supported"):
+        python_regex("include", text)
+
+
+@pytest.mark.parametrize(
+    ("regex", "text", "matches"),
+    [
+        ("\\w+", "t\u00e4ble", False),
+        ("\\d", "\u0663", False),
+        ("a\\[b[]c&]", "a[bc", True),
+        ("[]a]+", "]a", True),
+        ("a++b", "aab", True),
+        ("ab$", "ab", True),
+    ],
+)
+def test_python_expressions_read_as_java_does(regex: str, text: str, matches: bool):
+    assert (python_regex("include", regex).fullmatch(text) is not None) is matches
+
+
+def test_upper_and_lower_case_are_those_of_ascii():
+    assert python_regex("include", "[\u00e4k]", re.IGNORECASE).fullmatch("K")
+    assert not python_regex("include", "[\u00e4k]", re.IGNORECASE).fullmatch("\u00c4")

@@ -89,6 +89,12 @@ _AVRO = (
     "flatten.singleton.unions", "discard.type.doc.default", "specific.avro.reader", "avro.reflection.allow.null",
     "avro.use.logical.type.converters",
 )  # fmt: skip
+_JSON_SCHEMA = (
+    "json.fail.invalid.schema", "json.fail.unknown.properties", "json.write.dates.iso8601", "json.schema.spec.version",
+    "json.oneof.for.nullables", "json.default.property.inclusion", "json.indent.output", "json.envelope.detection",
+    "json.validate.before.domain.rules", "object.additional.properties", "use.optional.for.nonrequired", "decimal.format",
+    "ignore.modern.dialects", "flatten.singleton.unions", "preserve.additional.properties",
+)  # fmt: skip
 
 TRANSFORMS: Mapping[str, tuple[str, ...]] = {
     "Cast": ("spec", _NULLS),
@@ -125,6 +131,7 @@ CONVERTERS = {
         _OF_CONVERTERS,
     ),
     "AvroConverter": (*_REGISTRY, *_AVRO),
+    "JsonSchemaConverter": (*_REGISTRY, *_JSON_SCHEMA),
     "JsonConverter": (*_JSON, *_OF_CONVERTERS),
     "StringConverter": (*_STRING, *_OF_CONVERTERS),
 }  # fmt: skip

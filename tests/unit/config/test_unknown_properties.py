@@ -18,3 +18,10 @@ def test_a_misspelt_name_is_reported_with_the_nearest_one():
 def test_names_with_open_prefixes_are_not_reported():
     names = ["task.max", "zzz", "spark.anything"]
     assert unknown_properties(names, KNOWN, open_prefixes=["spark."], only_alike=True) == {"task.max": "tasks.max"}
+
+
+def test_a_name_below_a_known_one_has_no_hint_at_it():
+    assert unknown_properties(["value.converter.own", "task.max.x"], KNOWN) == {
+        "value.converter.own": None,
+        "task.max.x": "tasks.max",
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.connectors.distribution import distribute
+from fencepost.connectors.distribution import MANY, distribute
 
 _FILES = [f"/data/{number:02}.csv" for number in range(40)]
 
@@ -33,3 +33,14 @@ def test_most_tasks_keep_their_files_when_one_is_added() -> None:
 
 def test_a_path_that_is_no_text_is_distributed() -> None:
     assert distribute(["/data/\udcff"], 1) == [["/data/\udcff"]]
+
+
+def test_of_many_files_a_new_one_changes_one_task_and_a_new_task_takes_its_share() -> None:
+    many = [f"/data/{number:05}.csv" for number in range(MANY * 5 + 1)]
+    before = distribute(many[:-1], 4)
+    assert sorted(file for task in before for file in task) == many[:-1]
+    assert max(map(len, before)) < 1.1 * min(map(len, before))
+    assert sum(map(list.__ne__, before, distribute(many, 4))) == 1
+    after = distribute(many[:-1], 5)
+    assert all(set(kept) <= set(task) for kept, task in zip(after, before, strict=False))
+    assert distribute(many[::-1], 5) == [share[::-1] for share in distribute(many, 5)]

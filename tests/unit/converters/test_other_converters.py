@@ -74,6 +74,8 @@ def test_encodings_without_an_order_of_bytes_have_that_of_java(name: str, writte
         (pa.array([True, False]), [b"true", b"false"]),
         (pa.array([Decimal("1.20")], pa.decimal128(5, 2)), [b"1.20"]),
         (pa.array([dt.date(2013, 1, 31)]), [b"2013-01-31"]),
+        (pa.array([2_932_897, -(2**31)], pa.int32()).view(pa.date32()), [b"+10000-01-01", b"-5877641-06-23"]),
+        (pa.array([2**63 - 1]).view(pa.timestamp("us", "UTC")), [b"+294247-01-10T04:00:54.775Z"]),
         (pa.array([dt.datetime(2013, 1, 31, 5, 6, 7, 89_999, dt.UTC)], pa.timestamp("us", "UTC")), [b"2013-01-31T05:06:07.089Z"]),
         (pa.array([dt.time(5, 6, 7, 89_999)]), [b"05:06:07.089Z"]),
         (pa.array(['{"a": 1}'], pa.json_()), [b'{"a": 1}']),

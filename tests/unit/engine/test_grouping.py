@@ -55,6 +55,21 @@ def test_groups_split_by_topic_schema_and_kind_and_keep_row_positions():
     ]  # fmt: skip
 
 
+def test_records_without_a_topic_are_for_the_default_topic():
+    records = [SourceRecord({}, {}, value=1), record(2), SourceRecord({}, {}, None, "a"), record(3, topic="u")]
+    errors = ErrorHandler(ErrorHandling(), records=records)
+    groups = group_records(records, pipeline("t"), errors)
+    assert [(g.topic, g.columns[ROW].to_pylist()) for g in groups] == [("t", [0]), ("t", [1]), ("t", [2]), ("u", [3])]
+
+
+def test_a_record_without_any_topic_is_refused_with_its_place_whatever_is_tolerated():
+    records = [record(1), SourceRecord({"file": "a"}, {"row": 7}, value=1)]
+    with pytest.raises(
+        DataError, match=r"partition {'file': 'a'} at {'row': 7} has no topic: give SourceRecord\(topic="
+    ):
+        grouped(records, SKIP)
+
+
 def test_equal_schemas_are_one_schema():
     struct = "STRUCT<id: INT>"
     records = [

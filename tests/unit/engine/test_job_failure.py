@@ -136,3 +136,13 @@ def test_a_retriable_error_of_python_code_is_distinguished_from_imitations(faile
 def test_python_that_lacks_a_module_is_told_from_data(failed: JobFailure, of_python: bool):
     assert failed.is_of_python is of_python
     assert not (failed.is_of_python and failed.is_of_data)
+
+
+def test_a_jvm_without_memory_says_what_to_set() -> None:
+    full = failure(Throwable(SPARK, f"{ABORTED}x"), Throwable("java.lang.OutOfMemoryError", "Java heap space"))
+    error = full.as_error("a-0", code="the transforms", afterwards="The transaction is aborted")
+    assert str(error).startswith(
+        "The Spark job of a-0 failed because the JVM's memory is full: Java heap space. Set spark."
+    )
+    quoted = failure(Throwable(SPARK, "java.lang.OutOfMemoryError: Java heap space"))
+    assert "memory is full" not in str(quoted.as_error("a-0", code="", afterwards=""))

@@ -27,6 +27,8 @@ from tests.support.security import make_certificate
 
 few = pytest.fixture(few_descriptors)
 
+CLOSED_SECONDS = protocol.HEAD_TIMEOUT_SECONDS * 2 / 3
+
 GET = b"GET /connectors HTTP/1.1\r\nHost: localhost\r\n\r\n"
 BODY = b"PUT /connectors/c/config HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
 UNWANTED_BODY = b"GET /connectors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"
@@ -60,8 +62,9 @@ class _Client:
             return b""
 
     async def is_closed(self) -> bool:
+        """Return once the connection is closed, which must be before it would be for its age."""
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(CLOSED_SECONDS):
                 while await self.reader.read(1000):
                     pass
         except ConnectionError:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from fencepost.api.errors import FencepostError
-from fencepost.herder.core.task_transactions import TaskTransactionInfo
+from fencepost.herder.core.transaction_info import TaskTransactionInfo
 from fencepost.herder.errors import (
     BadRequestError,
     ForbiddenError,

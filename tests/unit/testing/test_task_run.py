@@ -87,6 +87,24 @@ def test_an_invalid_answer_is_refused_as_by_a_worker(monkeypatch: pytest.MonkeyP
         task.poll()
 
 
+def test_records_without_a_topic_have_the_connectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = SourceRecord({"file": "a"}, {"row": 1}, value="x")
+    answering(monkeypatch, [given, SourceRecord({"file": "a"}, {"row": 2}, "other")])
+    committed: list[Any] = []
+    monkeypatch.setattr(Once, "commit_record", lambda _, *arguments: committed.append(arguments))
+    with run_task(OnceConnector, CONFIG | {"topic": "numbers"}) as task:
+        assert [record.topic for record in task.poll().records] == ["numbers", "other"]
+        task.commit()
+    assert committed[0][0] is given
+    assert [metadata.topic for _, metadata in committed] == ["numbers", "other"]
+
+
+def test_a_record_without_any_topic_is_refused_as_by_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(monkeypatch, [SourceRecord({"file": "a"}, {"row": 1})])
+    with run_task(OnceConnector, {}) as task, pytest.raises(DataError, match="has no topic: give SourceRecord"):
+        task.poll()
+
+
 def test_an_offset_that_cannot_be_stored_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     answering(monkeypatch, [SourceRecord({}, {"at": datetime.now(UTC)}, "t")])
     with run_task(OnceConnector, CONFIG) as task:

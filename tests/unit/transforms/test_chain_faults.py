@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from fencepost import ConfigDef, Transformation
 from fencepost.api.errors import PluginError
 from fencepost.transforms.chain import Step, apply_chain
+from tests.unit.transforms.support import Records, applied, predicate, step
 
 
 class _Told(Transformation):
@@ -42,3 +44,18 @@ def test_a_transform_that_returns_nothing_is_reported_with_the_expected_type():
 def test_a_transform_that_exits_is_a_failure():
     with pytest.raises(PluginError, match=r"apply\(\) of the transform _Told raised SystemExit\(3\)"):
         _apply(SystemExit(3))
+
+
+ROWS = Records("STRUCT<a: INT>", [{"value": (1,)}])
+
+
+def test_a_transform_refuses_no_record_that_its_predicate_keeps_from_it(spark: SparkSession) -> None:
+    inserted = step("InsertField$Value", {"partition.field": "a!"})
+    never = Step(inserted.transform, predicate("TopicNameMatches", {"pattern": "other"}))
+    assert applied(spark, ROWS, never) == [{"a": 1}]
+    with pytest.raises(PySparkException, match="no partition"):
+        applied(spark, ROWS, inserted)
+
+
+def test_a_required_field_is_not_required_of_a_null_value(spark: SparkSession) -> None:
+    assert applied(spark, ROWS.with_rows({}), step("InsertField$Value", {"partition.field": "p!"})) == [None]

@@ -69,6 +69,33 @@ def test_replace_field_must_leave_a_field(spark: SparkSession) -> None:
         step("ReplaceField$Value", {"renames": "id"})
 
 
+@pytest.mark.parametrize("properties", [{"renames": "id:name"}, {"renames": "name:x2"}])
+def test_replace_field_refuses_names_that_are_taken(spark: SparkSession, properties: dict[str, str]) -> None:
+    with pytest.raises(DataError, match=r"two fields named \w+ of the value: correct renames"):
+        applied(spark, Records("STRUCT<id: INT, name: STRING, x2: INT>", [{}]), step("ReplaceField$Value", properties))
+
+
+def test_replace_field_swaps_names_and_takes_those_of_excluded_fields(spark: SparkSession) -> None:
+    swapped = step("ReplaceField$Value", {"renames": "id:name,name:id"})
+    assert applied(spark, PEOPLE, swapped) == [{"name": 1, "id": "Ada"}, None]
+    replaced = step("ReplaceField$Value", {"renames": "id:name", "exclude": "name"})
+    assert applied(spark, PEOPLE, replaced) == [{"name": 1}, None]
+
+
+@pytest.mark.parametrize("syntax", ["V1", "V2"])
+def test_replace_field_gives_no_name_twice(syntax: str) -> None:
+    with pytest.raises(ConfigError, match="renames gives the name x to several fields"):
+        step("ReplaceField$Value", {"renames": "id:x,name:x", "field.syntax.version": syntax})
+    step("ReplaceField$Value", {"renames": "a.id:x,name:x", "field.syntax.version": "V2"})
+
+
+def test_flatten_refuses_names_that_are_taken(spark: SparkSession) -> None:
+    nested = Records("STRUCT<`a.b`: INT, a: STRUCT<b: INT>>", [{}])
+    with pytest.raises(DataError, match=r"two fields named a\.b of the value: set another delimiter"):
+        applied(spark, nested, step("Flatten$Value"))
+    assert applied(spark, nested, step("Flatten$Value", {"delimiter": "_"})) == [None]
+
+
 def test_extract_field_takes_a_fields_content(spark: SparkSession) -> None:
     assert applied(spark, PEOPLE, step("ExtractField$Value", {"field": "name"})) == ["Ada", None]
     with pytest.raises(DataError, match=r"needs the field 'nam'.*it has: id, name"):

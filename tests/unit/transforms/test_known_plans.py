@@ -94,7 +94,11 @@ CHAINS: Mapping[str, tuple[Step, ...]] = {
     "HeaderFrom": (step("HeaderFrom$Value", {"fields": "n,inner", "headers": "hn,hi", "operation": "move"}),),
     "headers": (step("InsertHeader", {"header": "h", "value.literal": "v"}), step("DropHeaders", {"headers": "other"})),
     "RegexRouter": (step("RegexRouter", {"regex": "ord(.*)", "replacement": "new-$1"}),),
-    "ValueToKey": (step("ValueToKey", {"fields": "n,text"}), step("ExtractField$Key", {"field": "n"})),
+    "ValueToKey": (
+        step("HoistField$Value", {"field": "row"}),
+        step("ValueToKey", {"fields": "row"}),
+        step("ExtractField$Key", {"field": "row"}),
+    ),
     "TimestampConverter": (
         step("TimestampConverter$Value", {"field": "n", "target.type": "string", "format": "yyyy-MM-dd HH:mm"}),
     ),

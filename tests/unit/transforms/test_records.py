@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from fencepost import ConfigError
@@ -50,10 +51,23 @@ def test_timestamp_router_uses_the_current_time_if_there_is_none(spark: SparkSes
 
 
 def test_value_to_key_makes_a_key_of_fields(spark: SparkSession) -> None:
-    records = Records("STRUCT<a: INT, b: STRING>", [{"value": (1, "x")}, {}])
+    records = Records("STRUCT<a: INT, b: STRING>", [{"value": (1, "x")}, {"value": (None, "y")}])
     keyed = step("ValueToKey", {"fields": "b,a"})
-    assert applied(spark, records, keyed, column="key") == [{"b": "x", "a": 1}, None]
-    assert applied(spark, records, keyed, step("ExtractField$Key", {"field": "b"}), column="key") == ["x", None]
+    assert applied(spark, records, keyed, column="key") == [{"b": "x", "a": 1}, {"b": "y", "a": None}]
+    assert applied(spark, records, keyed, step("ExtractField$Key", {"field": "b"}), column="key") == ["x", "y"]
+
+
+@pytest.mark.parametrize("kind", ["STRUCT<a: INT>", "VOID"])
+def test_value_to_key_refuses_a_null_value(spark: SparkSession, kind: str) -> None:
+    with pytest.raises(PySparkException, match="RecordIsTombstone"):
+        applied(spark, Records(kind, [{}]), step("ValueToKey", {"fields": "a"}), column="key")
+
+
+@pytest.mark.parametrize("kind", ["STRUCT<a: INT>", "VOID"])
+def test_the_key_of_a_tombstone_stays_if_a_predicate_says_so(spark: SparkSession, kind: str) -> None:
+    keyed = only(step("ValueToKey", {"fields": "a"}), "RecordIsTombstone", negate=True)
+    records = Records(kind, [{"key": (7,)}], key="STRUCT<a: INT>")
+    assert applied(spark, records, keyed, column="key") == [{"a": 7}]
 
 
 def test_headers_are_inserted_after_existing_ones_and_dropped_by_name(spark: SparkSession) -> None:

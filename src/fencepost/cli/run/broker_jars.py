@@ -1,4 +1,4 @@
-"""Fetches the broker's jars before its first start, and shows how far that is."""
+"""Fetches the jars of a program before its first start, and shows how far that is."""
 
 from __future__ import annotations
 
@@ -6,18 +6,23 @@ from contextlib import suppress
 from pathlib import Path
 
 from fencepost.cli.common.count_progress import shown_count
-from fencepost.embedded.jars import BROKER, cache_folder, class_path
+from fencepost.embedded.jars import BROKER, JarSet, cache_folder, class_path
 from fencepost.embedded.java import find_java
 
 
 def fetch_broker_jars() -> None:
-    """Fetch the jars unless this user has them. Raises JarsUnavailableError and JavaNotFoundError."""
+    """Fetch the broker's jars. Raises as `fetch_jars`."""
+    fetch_jars(BROKER)
+
+
+def fetch_jars(wanted: JarSet) -> None:
+    """Fetch a program unless this user has it. Raises JarsUnavailableError and JavaNotFoundError."""
     folder = cache_folder()
-    if (folder / BROKER.folder).is_dir():
+    if (folder / wanted.folder).is_dir():
         return
     before = _megabytes(folder)
-    with shown_count(f"Fetching {BROKER.title}", "MB", lambda: _megabytes(folder) - before):
-        class_path(find_java(), BROKER)
+    with shown_count(f"Fetching {wanted.title}", "MB", lambda: _megabytes(folder) - before):
+        class_path(find_java(), wanted)
 
 
 def _megabytes(folder: Path) -> float:

@@ -99,22 +99,28 @@ def summary(name: str, counts: TransferCounts, seconds: float) -> str:
     )
 
 
+def _to_log(line: str) -> None:
+    _log.info("%s", line)
+
+
 @contextmanager
-def shown_progress(transfers: Transfers, *, quiet: bool = False) -> Iterator[None]:
-    """Show the progress during the block, and a summary after it."""
+def shown_progress(
+    transfers: Transfers, *, quiet: bool = False, tell: Callable[[str], None] = _to_log
+) -> Iterator[None]:
+    """Show the progress during the block, and a summary after it; without a terminal, `tell` gets each line."""
     if quiet:
         yield
         return
     started = time.monotonic()
     live = sys.stderr.isatty() and not any(isinstance(h.formatter, JsonFormatter) for h in logging.root.handlers)
-    with _live(transfers) if live else _logged(transfers):
+    with _live(transfers) if live else _told(transfers, tell):
         yield
     for name, transfer in transfers.of_connectors().items():
         line = summary(name, transfer.counts, time.monotonic() - started)
         if live:
             Console(stderr=True, markup=False, highlight=False).print(line, soft_wrap=True)
         else:
-            _log.info("%s", line)
+            tell(line)
 
 
 @contextmanager
@@ -147,7 +153,7 @@ def _live(transfers: Transfers) -> Iterator[None]:
 
 
 @contextmanager
-def _logged(transfers: Transfers) -> Iterator[None]:
+def _told(transfers: Transfers, tell: Callable[[str], None]) -> Iterator[None]:
     estimate = Estimate()
     before: dict[str, TransferCounts] = {}
 
@@ -158,7 +164,7 @@ def _logged(transfers: Transfers) -> Iterator[None]:
             if before.get(name, TransferCounts()) != told.counts:
                 before[name] = told.counts
                 percent = "" if told.share is None else f"{told.share:.0%}  "
-                _log.info("Progress of %s: %s%s", name, percent, told.text())
+                tell(f"Progress of {name}: {percent}{told.text()}")
 
     with repeated(show, LINE_SECONDS):
         yield

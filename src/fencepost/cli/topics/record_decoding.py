@@ -6,14 +6,13 @@ StringConverter                  text in UTF-8
 Short-, Integer-, Long-,         numbers and booleans, big-endian
 Float-, Double-, BooleanConverter
 ByteArrayConverter               `{"base64": ...}`
-auto                             JSON if it is valid JSON, else text, else bytes
+AvroConverter                    by the schema whose id is before the data, or in a header
+auto                             the same if there is a registry, JSON if it is valid JSON, else text, else bytes
 """
 
 from __future__ import annotations
 
 import base64
-import json
-import math
 import struct
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
@@ -22,6 +21,7 @@ from typing import Any, Final
 
 from fencepost.api.errors import ConfigError
 from fencepost.api.foreign_json import parse_json
+from fencepost.converters.registry.reading import RegistryReader
 
 Decoder = Callable[[bytes], Any]
 """Returns data that JSON can hold, Decimals aside. Raises ValueError for bytes that it cannot decode."""
@@ -36,36 +36,34 @@ def decoder(converter: str) -> Decoder:
     found = _DECODERS.get(converter.rpartition(".")[2])
     if found is None:
         raise ConfigError(
-            f"There is no decoder for the converter {converter}: use one of {', '.join(_DECODERS)}; with "
+            f"There is no decoder for the converter {converter}: use one of {', '.join(CONVERTERS)}; with "
             "ByteArrayConverter you see the bytes"
         )
     return found
 
 
-def to_json(value: Any) -> str:
-    """Return decoded data as one line of JSON.
+class RecordDecoder:
+    """Decodes the keys or values of records by a converter's name, and by a registry if there is one."""
 
-    Decimals are numbers with all of their digits. NaN and the infinities, which JSON does not have, are texts, as Kafka
-    Connect writes them. Characters that would control a terminal are escaped.
-    """
-    try:
-        text = _rendered(value)
-    except RecursionError:
-        text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if text.isprintable() else "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
+    def __init__(self, converter: str, registry: RegistryReader | None, *, is_key: bool) -> None:
+        """Raises ConfigError for an unknown converter, and for one that needs a registry without it."""
+        name = converter.rpartition(".")[2]
+        if name in REGISTRY_CONVERTERS and registry is None:
+            raise ConfigError(f"{name} needs the address of the schema registry: --schema-registry-url")
+        self._only_registry = name in REGISTRY_CONVERTERS
+        self._registry = registry if self._only_registry or name == "auto" else None
+        self._plain = decoder("auto" if self._only_registry else converter)
+        self._is_key = is_key
 
-
-def _rendered(value: Any) -> str:
-    match value:
-        case Decimal():
-            return str(value)
-        case float() if not math.isfinite(value):
-            return json.dumps(json.dumps(value))
-        case dict():
-            return f"{{{', '.join(f'{_rendered(name)}: {_rendered(field)}' for name, field in value.items())}}}"
-        case list():
-            return f"[{', '.join(map(_rendered, value))}]"
-    return json.dumps(value, ensure_ascii=False)
+    def __call__(self, data: bytes, headers: Mapping[str, bytes | None]) -> Any:
+        """Return decoded data. Raises ValueError, and what RegistryReader raises if the registry cannot be asked."""
+        if self._registry is not None:
+            try:
+                return self._registry.read(data, is_key=self._is_key, headers=headers)
+            except ValueError:
+                if self._only_registry:
+                    raise
+        return self._plain(data)
 
 
 def _auto(data: bytes) -> Any:
@@ -116,8 +114,11 @@ _DECODERS: Final[Mapping[str, Decoder]] = {
     "DoubleConverter": _packed("d"),
 }
 
-CONVERTERS: Final = tuple(_DECODERS)
-"""The names that `decoder` knows."""
+REGISTRY_CONVERTERS: Final = ("AvroConverter",)
+"""Converters whose records are decoded by a schema registry."""
+
+CONVERTERS: Final = (*_DECODERS, *REGISTRY_CONVERTERS)
+"""The names of converters that RecordDecoder knows."""
 
 
 def _of_schema(schema: Any, payload: Any) -> Any:

@@ -23,9 +23,11 @@ import click
 from fencepost.api.texts import printable
 from fencepost.cli.common.cluster_options import asks_cluster, require_answer
 from fencepost.cli.common.exit_codes import exit_codes
+from fencepost.cli.common.json_text import to_json
+from fencepost.cli.common.registry_option import asks_registry, registry_reader
 from fencepost.cli.common.tables import counted, shown_time
 from fencepost.cli.common.topic_transactions import open_transactions
-from fencepost.cli.topics.record_decoding import CONVERTERS, Decoder, decoder, to_json
+from fencepost.cli.topics.record_decoding import CONVERTERS, Decoder, RecordDecoder, decoder
 from fencepost.kafka.admin.open_transactions import OpenTransaction
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
@@ -122,6 +124,7 @@ def _converters(ctx: click.Context, parameter: click.Parameter, incomplete: str)
     shell_complete=_converters,
     help="Likewise, for the value.",
 )
+@asks_registry
 @asks_cluster
 def tail(
     config: ClientConfig,
@@ -132,12 +135,19 @@ def tail(
     follow: bool,
     key_converter: str,
     value_converter: str,
+    schema_registry_url: str | None,
 ) -> None:
     """Show the records of TOPIC that read_committed consumers see.
 
     With -o json each record is one line. Open transactions that hide records are named on stderr.
     """
-    show = _Printer(decoder(key_converter), decoder(value_converter), as_json=as_json)
+    with registry_reader(schema_registry_url) as registry:
+        key = RecordDecoder(key_converter, registry, is_key=True)
+        value = RecordDecoder(value_converter, registry, is_key=False)
+        _show(config, topic, start, _Printer(key, value, as_json=as_json), follow=follow)
+
+
+def _show(config: ClientConfig, topic: str, start: Start, show: _Printer, *, follow: bool) -> None:
     require_answer(config)
     with TopicReader(config, topic) as reader, suppress(BrokenPipeError):
         # Waits for the markers of transactions that have just been committed.
@@ -250,7 +260,7 @@ def _polled(reader: TopicReader) -> list[ConsumedRecord]:
 class _Printer:
     """Prints records, one per line."""
 
-    def __init__(self, key: Decoder, value: Decoder, *, as_json: bool) -> None:
+    def __init__(self, key: RecordDecoder, value: RecordDecoder, *, as_json: bool) -> None:
         self._key = key
         self._value = value
         self._as_json = as_json
@@ -259,7 +269,9 @@ class _Printer:
 
     def __call__(self, record: ConsumedRecord) -> None:
         self.count += 1
-        key, value = _decoded(self._key, record.key), _decoded(self._value, record.value)
+        given = dict(record.headers)
+        key = _decoded(lambda data: self._key(data, given), record.key)
+        value = _decoded(lambda data: self._value(data, given), record.value)
         headers = [(name, _decoded(decoder("auto"), data)) for name, data in record.headers]
         click.echo(
             self._json(record, key, value, headers) if self._as_json else self._line(record, key, value, headers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,12 +22,15 @@ from fencepost.cli.common.independent_client import (
     place_of,
     read,
 )
+from fencepost.cli.common.json_text import to_json
+from fencepost.cli.common.registry_option import asks_registry, registry_reader
 from fencepost.cli.common.topic_transactions import open_transactions
 from fencepost.cli.verify.csv_rows import CsvRows
 from fencepost.cli.verify.number_check import NumberCheck, NumberFindings, compare_offsets
 from fencepost.cli.verify.record_fields import RecordField
 from fencepost.cli.verify.row_check import RowFindings, SourceFile, compare_rows, line_of_record, lines_of
 from fencepost.cli.verify.verify_report import VerifyReport, print_report
+from fencepost.converters.registry.reading import RegistryReader
 from fencepost.kafka.admin.open_transactions import OpenTransaction
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
@@ -135,8 +139,9 @@ def _field(ctx: click.Context, parameter: click.Parameter, text: str | None) -> 
     metavar="TOPIC",
     help="With --source or --expect-count: count the records of this dead letter queue in.",
 )
+@asks_registry
 @asks_cluster
-def verify(config: ClientConfig, *, as_json: bool, topic: str, **options: Any) -> None:
+def verify(config: ClientConfig, *, as_json: bool, topic: str, schema_registry_url: str | None, **options: Any) -> None:
     """Check that TOPIC holds every record of a source once, as a read_committed consumer sees it.
 
     At least one of --source, --sequence and --expect-count is required.
@@ -144,18 +149,24 @@ def verify(config: ClientConfig, *, as_json: bool, topic: str, **options: Any) -
     asked = Asked(**options)
     asked.check()
     require_answer(config)
-    report = examine(config, topic, asked)
+    with registry_reader(schema_registry_url, for_people=False) as registry:
+        report = examine(config, topic, asked, registry)
     print_report(report, as_json=as_json)
     if not report.sound:
         raise click.exceptions.Exit(ExitCode.FAILED)
 
 
-def examine(config: ClientConfig, topic: str, asked: Asked) -> VerifyReport:
-    """Read the topic, and compare it as requested. Raises KafkaError and DataError."""
+def examine(config: ClientConfig, topic: str, asked: Asked, registry: RegistryReader | None = None) -> VerifyReport:
+    """Read the topic, and compare it as requested. Raises KafkaError and DataError.
+
+    Records that a `registry` has the schema of are compared as JSON.
+    """
     at_first = open_transactions(config, topic)
     ends = ends_of(config, topic)
     size = _size(config, topic, ends)
-    counted, letters = _Counted(read(config, topic, ends)), _letters(config, asked.dead_letter_topic)
+    found = read(config, topic, ends)
+    counted = _Counted(found if registry is None else _as_json(found, registry))
+    letters = _letters(config, asked.dead_letter_topic)
     numbers = rows = mismatches = None
     with shown_count(f"Checking {topic}", "records", lambda: counted.count, size):
         if asked.sequence is not None:
@@ -182,6 +193,18 @@ def examine(config: ClientConfig, topic: str, asked: Asked) -> VerifyReport:
         rows=rows,
         offset_mismatches=mismatches,
     )
+
+
+def _as_json(messages: Iterable[Message], registry: RegistryReader) -> Iterator[Message]:
+    for message in messages:
+        given = _consumed(str(message.topic()), message)
+        headers = dict(given.headers)
+        for data, is_key, change in ((given.key, True, message.set_key), (given.value, False, message.set_value)):
+            if data is not None:
+                # What is not of the registry stays as it is.
+                with suppress(ValueError):
+                    change(to_json(registry.read(data, is_key=is_key, headers=headers)).encode())
+        yield message
 
 
 def _letters(config: ClientConfig, topic: str | None) -> _Counted:

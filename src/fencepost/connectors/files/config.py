@@ -52,10 +52,7 @@ EXTRA_COLUMNS = "header.extra.columns"
 CASE_SENSITIVE = "header.case.sensitive"
 ENCODING = "encoding"
 BATCH_BYTES = "batch.bytes"
-TASK_FILES = "task.files"
 TASK_SCHEMA = "task.schema"
-TASK_RENAMED = "task.renamed"
-TASK_INODES = "task.inodes"
 
 INFER = "infer"
 """The value of `schema` for columns that are inferred."""
@@ -227,7 +224,7 @@ FILE_SOURCE_CONFIG = (
     )
     .define(
         BATCH_BYTES, _Type.INT, DEFAULT_BATCH_BYTES, _Importance.LOW,
-        "The maximum number of bytes of a file in one poll. A record must not be longer.",
+        "The maximum number of bytes in one poll, of one file or of up to 1,000 small ones. A record must not be longer.",
         validator=at_least(1),
     )
 )  # fmt: skip

@@ -16,7 +16,6 @@ Files that are compressed are recognised by their content, and read by the worke
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -41,9 +40,6 @@ from fencepost.connectors.files.config import (
     POLL_INTERVAL,
     SCHEMA,
     SETTLE,
-    TASK_FILES,
-    TASK_INODES,
-    TASK_RENAMED,
     TASK_SCHEMA,
     check_move,
     declared_columns,
@@ -53,8 +49,10 @@ from fencepost.connectors.files.config import (
 from fencepost.connectors.files.content.growing import FILENAME_FIELD, check_offsets
 from fencepost.connectors.files.content.identity import FileIdentity
 from fencepost.connectors.files.content.restart_point import check_content_offset
-from fencepost.connectors.files.discovery.find import FILES, Discovery, FileWatch
+from fencepost.connectors.files.discovery.find import FILES, Discovery
 from fencepost.connectors.files.discovery.renames import former_names, together
+from fencepost.connectors.files.discovery.shares import Share
+from fencepost.connectors.files.discovery.watch import FileWatch
 from fencepost.connectors.files.formats.inference import ddl_text
 from fencepost.connectors.files.formats.tables.table_file import TablePosition
 from fencepost.connectors.files.stores.objects import is_object
@@ -167,7 +165,9 @@ class FileSourceConnector(SourceConnector):
         defined = FILE_SOURCE_CONFIG.keys()
         own = {name: value for name, value in self._config.items() if name in defined}
         files = self._watch.files
-        self._formers |= former_names(files, self.context.offset_reader.items(), self.context.allowed_paths)
+        self._formers |= former_names(
+            files, self.context.offset_reader.items(), self.context.allowed_paths, self._watch.inodes or {}
+        )
         for file, formers in self._watch.formers.items():
             self._formers[file] = list(dict.fromkeys([*self._formers.get(file, ()), *formers]))
         units = together(files, self._formers)
@@ -179,12 +179,12 @@ class FileSourceConnector(SourceConnector):
         return [own | self._share([file for unit in share for file in units[unit]]) for share in shares]
 
     def _share(self, files: Sequence[str]) -> dict[str, str]:
-        renamed = {file: self._formers[file] for file in files if file in self._formers}
-        share = {TASK_FILES: json.dumps(files)} | ({TASK_RENAMED: json.dumps(renamed)} if renamed else {})
-        if (inodes := self._watch.inodes) is not None:
+        inodes: Mapping[str, int | None] | None = None
+        if (seen := self._watch.inodes) is not None:
             # A task whose names have other files gets another configuration, so that it starts anew.
-            share[TASK_INODES] = json.dumps({file: inodes.get(file) for file in files if not is_object(file)})
-        return share
+            inodes = {file: seen.get(file) for file in files if not is_object(file)}
+        renamed = {file: self._formers[file] for file in files if file in self._formers}
+        return Share(files, inodes, renamed).in_config()
 
     def partitions_follow_task_configs(self, config: Config) -> bool:  # noqa: ARG002 - it is so in all configurations
         """Say yes: a task's configuration names its files, and each file belongs to one task."""

@@ -13,6 +13,7 @@ that a connector can move from a Java worker and back. The differences, and thei
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Sequence
 from functools import partial
@@ -49,6 +50,11 @@ TOPIC = "topic"
 BATCH_SIZE = "batch.size"
 BATCH_BYTES = "batch.bytes"
 
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_REMEDY = (
+    "FileStreamSource follows a file of this machine, so give its path. FileSource reads objects of s3://, gs://, abfss:// "
+    "and hdfs://"
+)
 _JAVA_TASK = "org.apache.kafka.connect.file.FileStreamSourceTask"
 
 _Importance = ConfigDef.Importance
@@ -103,6 +109,8 @@ class FileStreamSourceConnector(SourceConnector):
                 f"it can be resumed: write to a file, and set {FILE} to its path",
                 name=FILE,
             )
+        if _URL.match(config[FILE]):
+            raise ConfigError(f"The property {FILE} names {config[FILE]}, which is a URL. {_REMEDY}", name=FILE)
         check_file(config[FILE], FILE, self.context.allowed_paths)
         if Path(config[FILE]).is_dir():
             raise ConfigError(

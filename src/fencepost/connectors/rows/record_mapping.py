@@ -19,6 +19,7 @@ from pyspark.sql import types as t
 
 from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.errors import ConfigError
+from fencepost.api.time_texts import time_texts
 from fencepost.api.topic_names import topic_name
 from fencepost.config.validators import blame
 from fencepost.connectors.rows.row_types import MisfitError, ddl_of_columns
@@ -338,9 +339,14 @@ def _wrong_type(property_name: str, name: str, schema: t.StructType, wanted: str
     )
 
 
+def _text(values: pa.Array) -> pa.Array:
+    is_time = pa.types.is_date(values.type) or pa.types.is_timestamp(values.type)
+    return time_texts(values) if is_time else values.cast(pa.string())
+
+
 def _headers(names: Sequence[str], columns: Mapping[str, pa.Array]) -> pa.Array:
     count, rows = len(names), len(columns[names[0]])
-    by_column = pa.concat_arrays([columns[name].cast(pa.string()) for name in names])
+    by_column = pa.concat_arrays([_text(columns[name]) for name in names])
     # The values row by row.
     values = by_column.take(pa.array(np.arange(count * rows).reshape(count, rows).T.ravel()))
     keys = pa.array(list(names) * rows, pa.string())

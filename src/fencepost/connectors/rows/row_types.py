@@ -13,6 +13,7 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
 
 from fencepost.api.spark_names import backticked
+from fencepost.api.time_texts import plain_value
 
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _LOCAL_TIMESTAMP: Final = pa.timestamp("us")
@@ -77,14 +78,8 @@ def check_years(values: pa.Array) -> None:
 
 
 def plain_row(batch: pa.RecordBatch) -> dict[str, Any]:
-    """Return the only row of a batch, with values that Python cannot have as texts."""
-    row: dict[str, Any] = {}
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        try:
-            row[name] = column[0].as_py()
-        except (ValueError, OverflowError):
-            row[name] = column.view(pa.binary())[0].as_py() if pt.is_string(column.type) else str(column)
-    return row
+    """Return the only row of a batch, with the values of `plain_value`."""
+    return {name: plain_value(column[0]) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
 
 
 def row_as_json(row: object) -> bytes:

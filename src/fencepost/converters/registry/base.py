@@ -16,7 +16,8 @@ import logging
 import time
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 _log: Final = logging.getLogger(__name__)
+
+_CHECK_S: Final = 5.0
+"""How long the validation of a configuration waits for a registry, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,16 +137,27 @@ class RegistryConverter(BuiltinConverter):
     @property
     def registry(self) -> Registry:
         """The registry. Raises ConfigError on an executor."""
+        return shared_registry(self._reached)
+
+    @property
+    def _reached(self) -> RegistrySettings:
         if self._registry_settings is None:
             raise ConfigError(f"{type(self).__name__} has no registry: the property {URL} is required", name=URL)
-        return shared_registry(self._registry_settings)
+        return self._registry_settings
 
     def check(self) -> None:
-        """Ask the registry whether it is there. Raises ConfigError."""
-        try:
-            self.registry.client.check()
-        except (RegistryError, RegistryUnavailableError) as error:
-            raise ConfigError(str(error), name=URL) from error
+        """Ask the registry whether it is there, and takes the login. Raises ConfigError."""
+        settings = self._reached
+        brief = replace(
+            settings,
+            connect_timeout_s=min(settings.connect_timeout_s, _CHECK_S),
+            read_timeout_s=min(settings.read_timeout_s, _CHECK_S),
+        )
+        with closing(RegistryClient(brief)) as client:
+            try:
+                client.check()
+            except (RegistryError, RegistryUnavailableError) as error:
+                raise ConfigError(str(error), name=URL) from error
 
     def prepare(self, topic: str, schema: DataType | None) -> None:
         """Decide with which schema and id values are written. Raises a RegistryError or RegistryUnavailableError."""
@@ -188,7 +203,7 @@ class RegistryConverter(BuiltinConverter):
             derived = self.derive(topic, schema)
         except DataError as error:
             raise RegistryError(f"{type(self).__name__} has no schema for {where}: {describe_error(error)}") from error
-        subject = self._subjects().name(topic, derived.record_name, derived.kind, lambda: self.registry.client)
+        subject = self._subjects().name(topic, derived.record_name, derived.kind, lambda: self.registry)
         found, strict, until = self._found(where, subject, derived)
         try:
             plan = self.plan(derived, found.schema, strict=strict)
@@ -213,9 +228,8 @@ class RegistryConverter(BuiltinConverter):
             elif settings["use.schema.guid"]:
                 found, strict = registry.fixed_guid(settings["use.schema.guid"]), settings["id.compatibility.strict"]
             elif settings["use.latest.version"]:
-                found, strict = registry.client.latest(subject), settings["latest.compatibility.strict"]
-                lifetime_s = settings["latest.cache.ttl.sec"]
-                until = None if lifetime_s < 0 else time.monotonic() + lifetime_s
+                found, until = registry.latest(subject, settings["latest.cache.ttl.sec"])
+                strict = settings["latest.compatibility.strict"]
             else:
                 found = registry.looked_up(subject, derived.schema, normalize=normalize)
         except RegistryAnsweredError as error:

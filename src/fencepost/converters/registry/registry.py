@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Final, TypeVar
 
 from fencepost.converters.registry.client import RegistryClient
-from fencepost.converters.registry.errors import RegistryAnswerError
+from fencepost.converters.registry.errors import (
+    RegistryAnswerError,
+    RegistryError,
+    RegistryMissingError,
+    RegistryRefusedError,
+)
 from fencepost.converters.registry.schemas import Registered, RegistrySchema
 from fencepost.converters.registry.settings import RegistrySettings
 
@@ -23,16 +30,38 @@ class Registry:
         self._lock = threading.Lock()
         self._known: dict[tuple[object, ...], Registered] = {}
         self._schemas: dict[int, RegistrySchema] = {}
+        self._latest: dict[str, tuple[Registered, float]] = {}
+        self._associated: dict[tuple[str, str, str], tuple[str, ...]] = {}
 
     def registered(self, subject: str, schema: RegistrySchema, *, normalize: bool) -> Registered:
         """Register a schema once. Raises as `RegistryClient`, and RegistryAnswerError for an id of another schema."""
         key = ("register", subject, schema, normalize)
-        return self._once(key, lambda: self.client.register(subject, schema, normalize=normalize), own=not normalize)
+        return self._once(key, lambda: self._register(subject, schema, normalize=normalize), own=not normalize)
 
     def looked_up(self, subject: str, schema: RegistrySchema, *, normalize: bool) -> Registered:
         """Look a schema up once. Raises as `registered`."""
         key = ("look up", subject, schema, normalize)
         return self._once(key, lambda: self.client.look_up(subject, schema, normalize=normalize), own=not normalize)
+
+    def latest(self, subject: str, lifetime_s: int) -> tuple[Registered, float | None]:
+        """Return a subject's newest schema, as it was at most `lifetime_s` seconds ago (-1: ever), and until when it holds.
+
+        Raises as `RegistryClient`.
+        """
+        with self._lock:
+            known = self._latest.get(subject)
+            if known is None or (lifetime_s >= 0 and time.monotonic() >= known[1] + lifetime_s):
+                known = self._latest[subject] = self.client.latest(subject), time.monotonic()
+        found, asked = known
+        return found, None if lifetime_s < 0 else asked + lifetime_s
+
+    def associated_subjects(self, topic: str, role: str, namespace: str) -> tuple[str, ...]:
+        """Return the subjects that are associated with the keys or values of a topic. Raises as `RegistryClient`."""
+        key = topic, role, namespace
+        with self._lock:
+            if key not in self._associated:
+                self._associated[key] = tuple(self.client.associated_subjects(*key))
+            return self._associated[key]
 
     def fixed(self, schema_id: int, subject: str) -> Registered:
         """Return the schema with an id. Raises as `RegistryClient`."""
@@ -41,6 +70,21 @@ class Registry:
     def fixed_guid(self, guid: str) -> Registered:
         """Return the schema with a GUID. Raises as `RegistryClient`."""
         return self._once(("guid", guid), lambda: self.client.by_guid(guid), own=False)
+
+    def _register(self, subject: str, schema: RegistrySchema, *, normalize: bool) -> Registered:
+        """Register a schema, also if another worker does the same: Apicurio refuses one of them with 409."""
+        try:
+            return self.client.register(subject, schema, normalize=normalize)
+        except RegistryRefusedError as error:
+            if error.status != HTTPStatus.CONFLICT:
+                raise
+            try:
+                return self.client.look_up(subject, schema, normalize=normalize)
+            except RegistryMissingError:
+                return self.client.register(subject, schema, normalize=normalize)
+            except RegistryError:
+                pass
+            raise
 
     def _once(self, key: tuple[object, ...], ask: Callable[[], Registered], *, own: bool) -> Registered:
         found = self._known.get(key)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from fencepost.converters.registry.client import RegistryClient
 from fencepost.converters.registry.errors import RegistryError
+from fencepost.converters.registry.registry import Registry
 
 _log: Final = logging.getLogger(__name__)
 
@@ -30,21 +30,23 @@ class Subjects:
     namespace: str = "-"
     context: str | None = None
 
-    def name(self, topic: str, record_name: str | None, kind: str, client: Callable[[], RegistryClient]) -> str:
+    def name(self, topic: str, record_name: str | None, kind: str, registry: Callable[[], Registry]) -> str:
         """Return the subject of a schema. `record_name` is its own name, if it has one, `kind` its type.
 
         Headers have a subject for each type: they differ from record to record. Raises RegistryError for a schema without
-        a name where the strategy needs one, and what the registry's `client` raises where it is asked.
+        a name where the strategy needs one, and what the `registry` raises where it is asked.
         """
         subject = (
-            f"{topic}-header-{record_name or kind}" if self.role == "header" else self._name(topic, record_name, client)
+            f"{topic}-header-{record_name or kind}"
+            if self.role == "header"
+            else self._name(topic, record_name, registry)
         )
         return subject if self.context is None else f":{self.context}:{subject}"
 
-    def _name(self, topic: str, record_name: str | None, client: Callable[[], RegistryClient]) -> str:
+    def _name(self, topic: str, record_name: str | None, registry: Callable[[], Registry]) -> str:
         strategy = self.strategy
         if strategy == "AssociatedNameStrategy":
-            found = client().associated_subjects(topic, self.role, self.namespace)
+            found = registry().associated_subjects(topic, self.role, self.namespace)
             if len(found) > 1:
                 raise RegistryError(
                     f"The registry associates {len(found)} subjects with the {self.role}s of topic {topic}: remove all "

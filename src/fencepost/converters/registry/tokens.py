@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from fencepost.api.foreign_json import parse_json
+from fencepost.api.secrets import SECRETS
 from fencepost.converters.registry.errors import RegistryAccessError, RegistryUnavailableError
 from fencepost.converters.registry.http import HttpClient, TransportError
 from fencepost.converters.registry.settings import RegistrySettings
@@ -78,5 +79,6 @@ class TokenSource:
                 status=answer.status,
             )
         # Of a token that lives no longer than the buffer, half of its life is used.
+        SECRETS.learn_renewed(f"{oauth.endpoint} {oauth.client_id}", token)
         self._until = self._clock() + max(lifetime - self._settings.token_buffer_s, lifetime / 2)
         return token

@@ -14,8 +14,8 @@ from fencepost.api.errors import FencepostError
 from fencepost.api.foreign_json import parse_json
 from fencepost.herder.core.observation import Json, Overview
 from fencepost.herder.distributed.group_parts import GroupParts
+from fencepost.herder.requests.connector_states import ConnectorStates
 from fencepost.herder.requests.observing import LocalObservation
-from fencepost.herder.requests.snapshots import Snapshots
 
 _log: Final = logging.getLogger(__name__)
 
@@ -29,8 +29,8 @@ _ASKING_SECONDS: Final = 5.0
 class GroupObservation(LocalObservation):
     """Adds the tasks of the group's other workers."""
 
-    def __init__(self, parts: GroupParts, snapshots: Snapshots) -> None:
-        super().__init__(parts, snapshots)
+    def __init__(self, parts: GroupParts, states: ConnectorStates) -> None:
+        super().__init__(parts, states)
         self._group = parts
 
     async def overview(self, authorization: str | None) -> Overview:

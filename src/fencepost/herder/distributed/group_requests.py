@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fencepost.herder.core.task_transactions import TaskTransactionInfo
+from fencepost.herder.core.transaction_info import TaskTransactionInfo
 from fencepost.herder.distributed.leadership import Leadership
 from fencepost.herder.distributed.task_configs import TaskConfigs
 from fencepost.herder.distributed.transaction_requests import GroupTransactions

@@ -12,7 +12,7 @@ from fencepost.herder.distributed.group_parts import GroupParts
 from fencepost.herder.distributed.group_work import GroupWork
 from fencepost.herder.distributed.leadership import Leadership
 from fencepost.herder.errors import NotAssignedError, RebalanceNeededError, RequestFailedError
-from fencepost.herder.requests.snapshots import Snapshots
+from fencepost.herder.requests.connector_states import ConnectorStates
 
 
 class GroupRestarts:
@@ -24,13 +24,13 @@ class GroupRestarts:
         leadership: Leadership,
         work: GroupWork,
         assignor: LeaderAssignor,
-        snapshots: Snapshots,
+        states: ConnectorStates,
     ) -> None:
         self._parts = parts
         self._leadership = leadership
         self._work = work
         self._assignor = assignor
-        self._snapshots = snapshots
+        self._states = states
 
     async def restart(self, unit: Unit) -> None:
         """Restart a connector or a task of this worker.
@@ -41,13 +41,13 @@ class GroupRestarts:
         if isinstance(unit, ConnectorTaskId):
             # A task that should not run any more must not be started by a request.
             await self._catch_up(unit)
-            self._snapshots.check_task(unit)
+            self._states.check_task(unit)
             if self._work.rebalance_due:
                 raise RebalanceNeededError(
                     f"Task {unit} cannot be restarted now, because a rebalance is pending: ask again soon"
                 )
         else:
-            self._snapshots.config(unit)
+            self._states.config(unit)
         if not self._work.has(unit):
             leader = self._leadership.leads
             url = self._assignor.owner_url(unit) if leader else self._leadership.leader_url

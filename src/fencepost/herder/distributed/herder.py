@@ -37,11 +37,11 @@ from fencepost.herder.errors import BadRequestError, ServiceUnavailableError
 from fencepost.herder.interface import HealthStatus, Herder, WorkerHealth
 from fencepost.herder.peers.rest_client import RestClient
 from fencepost.herder.requests.connector_requests import ConnectorRequests
+from fencepost.herder.requests.connector_states import ConnectorStates
 from fencepost.herder.requests.logger_registry import LoggerRegistry
 from fencepost.herder.requests.logger_requests import LoggerRequests
 from fencepost.herder.requests.offset_requests import OffsetRequests
 from fencepost.herder.requests.plugin_requests import PluginRequests
-from fencepost.herder.requests.snapshots import Snapshots
 from fencepost.herder.work.fencing_round import FencingRounds
 from fencepost.herder.work.worker_clients import cluster_id, config_store, require_internal_topics
 from fencepost.runtime.connector.client_properties import admin_config
@@ -89,16 +89,16 @@ class DistributedHerder(Herder):
         self._task_configs = TaskConfigs(parts, self._leadership, self._work.local)
         assignor = LeaderAssignor(self._work.configured, max_delay_ms=group.scheduled_rebalance_max_delay_ms)
         self._member = group_member(parts, assignor, self._work)
-        snapshots = Snapshots(parts, ShownStatuses(parts, self._is_cut_off))
-        transactions = GroupTransactions(parts, self._leadership, self._work.local, snapshots)
-        restarts = GroupRestarts(parts, self._leadership, self._work, assignor, snapshots)
+        states = ConnectorStates(parts, ShownStatuses(parts, self._is_cut_off))
+        transactions = GroupTransactions(parts, self._leadership, self._work.local, states)
+        restarts = GroupRestarts(parts, self._leadership, self._work, assignor, states)
         self._loggers = LoggerRegistry()
-        self.connectors = ConnectorRequests(parts, self._leadership, restarts, snapshots)
+        self.connectors = ConnectorRequests(parts, self._leadership, restarts, states)
         self.offsets = OffsetRequests(parts, self._leadership, rounds)
         self.transactions = transactions
         self.plugins = PluginRequests(parts)
         self.loggers = LoggerRequests(parts, self._loggers)
-        self.observation = GroupObservation(parts, snapshots)
+        self.observation = GroupObservation(parts, states)
         self.peers = GroupRequests(self._leadership, rounds, transactions, self._task_configs)
         self._cluster_id = ""
         self._warming_up: asyncio.TimerHandle | None = None

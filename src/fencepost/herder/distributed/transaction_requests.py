@@ -11,13 +11,13 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from fencepost.api.errors import FencepostError
-from fencepost.herder.core.task_transactions import TaskTransactionInfo
+from fencepost.herder.core.transaction_info import TaskTransactionInfo
 from fencepost.herder.distributed.group_parts import GroupParts
 from fencepost.herder.distributed.leadership import Leadership
 from fencepost.herder.interface import Transactions
 from fencepost.herder.peers.rest_client import RestClient, Signer
-from fencepost.herder.requests.snapshots import Snapshots
-from fencepost.herder.requests.task_transactions import local_transactions, merge
+from fencepost.herder.requests.connector_states import ConnectorStates
+from fencepost.herder.requests.local_transactions import local_transactions, merge
 from fencepost.herder.work.local_work import LocalWork
 
 _log: Final = logging.getLogger(__name__)
@@ -29,11 +29,11 @@ _ASKING_SECONDS: Final = 10.0
 class GroupTransactions(Transactions):
     """Answers requests about the transactions of tasks."""
 
-    def __init__(self, parts: GroupParts, leadership: Leadership, work: LocalWork, snapshots: Snapshots) -> None:
+    def __init__(self, parts: GroupParts, leadership: Leadership, work: LocalWork, states: ConnectorStates) -> None:
         self._parts = parts
         self._leadership = leadership
         self._work = work
-        self._snapshots = snapshots
+        self._states = states
 
     def here(self, connector: str) -> list[TaskTransactionInfo]:
         """Return those of the tasks that run on this worker."""
@@ -45,7 +45,7 @@ class GroupTransactions(Transactions):
         `authorization` has the user's credentials, which other workers require as well.
         """
         await self._parts.started()
-        self._snapshots.config(name)
+        self._states.config(name)
         tasks = self._parts.state.tasks(name)
         reported = self._parts.statuses.table.tasks(name)
         owners = {task: reported[task].worker_id if task in reported else "" for task in tasks}

@@ -27,7 +27,7 @@ from fencepost.herder.interface import (
     TaskInfo,
     TaskState,
 )
-from fencepost.herder.requests.snapshots import Snapshots
+from fencepost.herder.requests.connector_states import ConnectorStates
 from fencepost.herder.work.parts import HerderParts, Leader
 from fencepost.runtime.connector.passwords import (
     check_passwords_stay_hidden,
@@ -50,11 +50,11 @@ class Restarts(Protocol):
 class ConnectorRequests(Connectors):
     """Validates requests, and lets the leader write the changes."""
 
-    def __init__(self, parts: HerderParts, leader: Leader, restarts: Restarts, snapshots: Snapshots) -> None:
+    def __init__(self, parts: HerderParts, leader: Leader, restarts: Restarts, states: ConnectorStates) -> None:
         self._parts = parts
         self._leader = leader
         self._restarts = restarts
-        self._snapshots = snapshots
+        self._states = states
         self._topics = ActiveTopics(parts.config, parts.statuses)
 
     async def names(self) -> list[str]:
@@ -65,12 +65,12 @@ class ConnectorRequests(Connectors):
     async def info(self, name: str) -> ConnectorInfo:
         """Return a connector's configuration, without its passwords, and tasks."""
         await self._parts.joined()
-        return await self._shown(self._snapshots.info(name))
+        return await self._shown(self._states.info(name))
 
     async def status(self, name: str) -> ConnectorStateInfo:
         """Return the states of a connector and its tasks."""
         await self._parts.started()
-        return self._snapshots.status(name)
+        return self._states.status(name)
 
     async def put(
         self, name: str, config: Mapping[str, str], target_state: TargetState | None = None, *, allow_replace: bool
@@ -95,7 +95,7 @@ class ConnectorRequests(Connectors):
         """Change some properties of a configuration. Raises ConfigError."""
         await self._parts.joined()
         await self._leader.require()
-        former = self._snapshots.config(name)
+        former = self._states.config(name)
         patched = {key: text for key, text in {**former, **patch}.items() if text is not None}
         config = restored_config(patched, former)
         await self._parts.run(self._validate, config)
@@ -150,7 +150,7 @@ class ConnectorRequests(Connectors):
         await self._leader.require()
         self._check_exists(name)
         request = RestartRequest(name, include_tasks, only_failed)
-        status = self._snapshots.status(name)
+        status = self._states.status(name)
         plan = restart_plan(request, self._parts.state, self._parts.statuses.table)
         await self._leader.write(lambda: self._parts.configs.put_restart_request(request))
         return replace(
@@ -165,14 +165,14 @@ class ConnectorRequests(Connectors):
     async def task_configs(self, name: str) -> list[TaskInfo]:
         """Return the configurations of a connector's tasks, without passwords."""
         await self._parts.joined()
-        config, tasks = self._snapshots.config(name), self._snapshots.tasks(name)
+        config, tasks = self._states.config(name), self._states.tasks(name)
         passwords = await self._passwords(config)
         return [replace(task, config=shown_task_config(task.config, config, passwords)) for task in tasks]
 
     async def task_status(self, task: ConnectorTaskId) -> TaskState:
         """Return a task's state."""
         await self._parts.started()
-        return self._snapshots.task_status(task)
+        return self._states.task_status(task)
 
     async def active_topics(self, name: str) -> Sequence[str]:
         """Return the topics that a connector has written to. Raises ForbiddenError."""
@@ -213,7 +213,7 @@ class ConnectorRequests(Connectors):
             raise NotFoundError(f"There is no connector {name}")
 
     def _check_unchanged(self, name: str, former: Mapping[str, str]) -> None:
-        if self._snapshots.config(name) != former:
+        if self._states.config(name) != former:
             raise ConflictError(
                 f"The configuration of connector {name} was changed meanwhile: look at it and ask again"
             )

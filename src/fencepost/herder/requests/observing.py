@@ -18,7 +18,7 @@ from fencepost.herder.core.observation import (
     summed,
 )
 from fencepost.herder.errors import NotFoundError
-from fencepost.herder.requests.snapshots import Snapshots
+from fencepost.herder.requests.connector_states import ConnectorStates
 from fencepost.herder.work.parts import HerderParts
 from fencepost.kafka.admin.open_transactions import NoOpenTransactionError, OpenTransaction
 from fencepost.kafka.consumer.read_to_end import LATEST
@@ -33,9 +33,9 @@ _CLASS: Final = "connector.class"
 class LocalObservation(Observation):
     """Shows a worker that has no others beside it; that of a group adds the answers of its other workers."""
 
-    def __init__(self, parts: HerderParts, snapshots: Snapshots) -> None:
+    def __init__(self, parts: HerderParts, states: ConnectorStates) -> None:
         self._parts = parts
-        self._snapshots = snapshots
+        self._states = states
 
     def here(self, connector: str | None = None) -> list[Json]:
         """Return what the tasks of this worker do, of one connector with its last transactions, or of all."""
@@ -52,7 +52,7 @@ class LocalObservation(Observation):
         """Return what the tasks of a connector do. Raises NotFoundError."""
         del authorization
         await self._parts.started()
-        self._snapshots.config(connector)
+        self._states.config(connector)
         return self.here(connector)
 
     def _overview(self, answers: Mapping[str, Iterable[Json]], silent: Mapping[str, str]) -> Overview:
@@ -66,9 +66,9 @@ class LocalObservation(Observation):
         return Overview(self._parts.worker_id, self._parts.config.group_id, workers, rows, silent)
 
     def _row(self, name: str, tasks: list[Json]) -> Json:
-        row = {"name": name, "class": self._snapshots.config(name).get(_CLASS, ""), **summed(tasks)}
+        row = {"name": name, "class": self._states.config(name).get(_CLASS, ""), **summed(tasks)}
         try:
-            status = self._snapshots.status(name)
+            status = self._states.status(name)
         except NotFoundError:
             return {**row, "state": "UNASSIGNED", "worker_id": "", "error": None, "tasks": []}
         traces = (status.connector.trace, *(task.trace for task in status.tasks))

@@ -27,7 +27,7 @@ from fencepost.config.plugins import PluginKind, find_plugin, plugin_entry_point
 from fencepost.config.version_range import VersionRange
 from fencepost.herder.errors import BadRequestError, NotFoundError
 from fencepost.herder.interface import ConfigKeyInfo, PluginInfo
-from fencepost.herder.requests.validation import config_key_info
+from fencepost.herder.requests.config_infos import config_key_info
 
 _log: Final = logging.getLogger(__name__)
 

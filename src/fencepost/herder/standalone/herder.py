@@ -22,16 +22,16 @@ from urllib.parse import urlsplit
 from fencepost.api.errors import ConfigError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.herder.core.mixed_group import MixedGroup
-from fencepost.herder.core.task_transactions import TaskTransactionInfo
+from fencepost.herder.core.transaction_info import TaskTransactionInfo
 from fencepost.herder.interface import HealthStatus, Herder, Transactions, WorkerHealth
 from fencepost.herder.requests.connector_requests import ConnectorRequests
+from fencepost.herder.requests.connector_states import ConnectorStates
+from fencepost.herder.requests.local_transactions import local_transactions, merge
 from fencepost.herder.requests.logger_registry import LoggerRegistry
 from fencepost.herder.requests.logger_requests import LoggerRequests
 from fencepost.herder.requests.observing import LocalObservation
 from fencepost.herder.requests.offset_requests import OffsetRequests
 from fencepost.herder.requests.plugin_requests import PluginRequests
-from fencepost.herder.requests.snapshots import Snapshots
-from fencepost.herder.requests.task_transactions import local_transactions, merge
 from fencepost.herder.standalone.config_store import MemoryConfigs
 from fencepost.herder.standalone.outcome import Outcome
 from fencepost.herder.standalone.sole_member import SoleLeader, SoleMember, SoleMemberRestarts
@@ -86,14 +86,14 @@ class StandaloneHerder(Herder):
         self._outcome = Outcome(parts.configs, parts.statuses.table, parts.errors, self._is_moving, once=once)
         self._watching: asyncio.Task[None] | None = None
         self._cluster_id = ""
-        snapshots = Snapshots(parts)
-        restarts = SoleMemberRestarts(snapshots, self._work)
-        self.connectors = ConnectorRequests(parts, SoleLeader(), restarts, snapshots)
+        states = ConnectorStates(parts)
+        restarts = SoleMemberRestarts(states, self._work)
+        self.connectors = ConnectorRequests(parts, SoleLeader(), restarts, states)
         self.offsets = OffsetRequests(parts, SoleLeader(), self._fencing)
-        self.transactions = _LocalTransactions(parts, self._work, snapshots)
+        self.transactions = _LocalTransactions(parts, self._work, states)
         self.plugins = PluginRequests(parts)
         self.loggers = LoggerRequests(parts, LoggerRegistry())
-        self.observation = LocalObservation(parts, snapshots)
+        self.observation = LocalObservation(parts, states)
         self.peers = None
 
     async def start(self) -> None:
@@ -114,14 +114,23 @@ class StandaloneHerder(Herder):
         for name, properties in zip(names, self._connectors, strict=True):
             parts.configs.load(name, {**properties, "name": name})
 
-    async def stop(self) -> None:
-        """Let tasks commit, stop everything, and close all resources."""
-        parts = self._parts
+    @property
+    def errors(self) -> Mapping[str | ConnectorTaskId, Exception]:
+        """Why connectors and tasks are FAILED."""
+        return self._parts.errors
+
+    async def stop_tasks(self) -> None:
+        """Let tasks commit, and stop them and their connectors for good. Offsets can still be shown."""
         if self._watching is not None:
             self._watching.cancel()
         self._task_configs.close()
         self._member.close()
         await self._work.revoke(self._work.units)
+
+    async def stop(self) -> None:
+        """Let tasks commit, stop everything, and close all resources."""
+        parts = self._parts
+        await self.stop_tasks()
         await parts.run(parts.task_counts.close)
         await parts.run(parts.worker.stop)
 
@@ -187,15 +196,15 @@ class StandaloneHerder(Herder):
 class _LocalTransactions(Transactions):
     """Shows the transactions of the tasks, which all run here."""
 
-    def __init__(self, parts: StandaloneParts, work: LocalWork, snapshots: Snapshots) -> None:
+    def __init__(self, parts: StandaloneParts, work: LocalWork, states: ConnectorStates) -> None:
         self._parts = parts
         self._work = work
-        self._snapshots = snapshots
+        self._states = states
 
     async def everywhere(self, name: str, authorization: str | None) -> list[TaskTransactionInfo]:
         """Return the open transaction of each task of a connector, by number. Raises NotFoundError."""
         del authorization
-        self._snapshots.config(name)
+        self._states.config(name)
         here = self._parts.worker_id
         owners = dict.fromkeys(self._parts.state.tasks(name), here)
         return merge(owners, {here: local_transactions(self._parts, self._work, name)}, self._parts.config.group_id)

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.herder.core.assignor import Unit
-from fencepost.herder.requests.snapshots import Snapshots
+from fencepost.herder.requests.connector_states import ConnectorStates
 from fencepost.herder.work.local_work import LocalWork
 
 T = TypeVar("T")
@@ -49,14 +49,14 @@ class SoleLeader:
 class SoleMemberRestarts:
     """Restarts any connector or task."""
 
-    def __init__(self, snapshots: Snapshots, work: LocalWork) -> None:
-        self._snapshots = snapshots
+    def __init__(self, states: ConnectorStates, work: LocalWork) -> None:
+        self._states = states
         self._work = work
 
     async def restart(self, unit: Unit) -> None:
         """Restart a connector or a task. Raises NotFoundError."""
         if isinstance(unit, ConnectorTaskId):
-            self._snapshots.check_task(unit)
+            self._states.check_task(unit)
         else:
-            self._snapshots.config(unit)
+            self._states.config(unit)
         self._work.restart(unit, announce=False)

@@ -10,6 +10,8 @@ import os
 import random
 import threading
 import time
+import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -78,9 +80,12 @@ class Cluster:
 
     @classmethod
     def of(cls, config: ClientConfig) -> Cluster:
-        """Return this process's view of the cluster."""
+        """Return this process's view of the cluster, as long as somebody has it or it is one of the latest asked for."""
         with _CLUSTERS_LOCK:
-            return _CLUSTERS.setdefault(config, cls(config))
+            found = _CLUSTERS.setdefault(config, cls(config))
+            if found not in _RECENT:
+                _RECENT.append(found)
+            return found
 
     def partitions(self, topic: str, deadline: Deadline) -> int:
         """Return the number of a topic's partitions. Brokers with automatic topic creation create the topic.
@@ -363,7 +368,9 @@ def _split(servers: Iterable[str]) -> Iterable[tuple[str, str, str]]:
     return (server.rpartition(":") for server in servers)
 
 
-_CLUSTERS: dict[ClientConfig, Cluster] = {}
+# Each connector may have a configuration of its own, and connectors come and go.
+_CLUSTERS: weakref.WeakValueDictionary[ClientConfig, Cluster] = weakref.WeakValueDictionary()
+_RECENT: deque[Cluster] = deque(maxlen=8)
 _CLUSTERS_LOCK = threading.Lock()
 
 
@@ -371,6 +378,7 @@ def _forget_after_fork() -> None:
     global _CLUSTERS_LOCK  # noqa: PLW0603 - a lock that another thread held at the fork would stay locked here
     _CLUSTERS_LOCK = threading.Lock()
     _CLUSTERS.clear()
+    _RECENT.clear()
 
 
 os.register_at_fork(after_in_child=_forget_after_fork)

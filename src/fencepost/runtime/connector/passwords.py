@@ -28,6 +28,9 @@ _ROLES: Final = {
 _CHAINS: Final = {"transforms": PluginKind.TRANSFORMATION, "predicates": PluginKind.PREDICATE}
 _REFERENCE: Final = re.compile(r"\$\{[^}:]*:[^}]*\}")
 """A placeholder of a config provider, which is not a secret."""
+_URLS: Final = "schema.registry.url"
+_LOGIN_IN_URL: Final = re.compile(r"://[^/?#\s]*@")
+"""A user and a password in an address, where Confluent's converters have them by default."""
 
 
 def password_properties(worker: WorkerConfig, config: Mapping[str, str]) -> frozenset[str]:
@@ -36,7 +39,8 @@ def password_properties(worker: WorkerConfig, config: Mapping[str, str]) -> froz
     The type of a property decides, or its name if no known plugin defines it. May take as long as importing a plugin.
     """
     defined = {name for found in _plugins(config) for name in _names(worker, config, *found)}
-    return frozenset(defined | {name for name in config if is_secret_name(name)})
+    with_login = {name for name, value in config.items() if name.endswith(_URLS) and _LOGIN_IN_URL.search(value)}
+    return frozenset(defined | with_login | {name for name in config if is_secret_name(name)})
 
 
 def passwords(worker: WorkerConfig, config: Mapping[str, str]) -> list[str]:

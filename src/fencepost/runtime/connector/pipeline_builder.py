@@ -6,6 +6,8 @@ from typing import Final
 
 from fencepost.api.config_def import ConfigValue
 from fencepost.api.errors import ConfigError
+from fencepost.api.plugin import Converter, HeaderConverter
+from fencepost.api.plugin_calls import call_plugin
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.engine.pipeline import Pipeline
@@ -29,10 +31,27 @@ def build_pipeline(worker: WorkerConfig, connector: ConnectorConfig) -> Pipeline
     )
 
 
-def pipeline_errors(worker: WorkerConfig, connector: ConnectorConfig) -> list[ConfigValue]:
-    """Return the first problem with a connector's converters and transforms, on the property that has it."""
+def pipeline_errors(worker: WorkerConfig, connector: ConnectorConfig, *, ask: bool = False) -> list[ConfigValue]:
+    """Return the first problem with a connector's converters and transforms, on the property that has it.
+
+    With `ask`, the services that converters need are asked whether they are there.
+    """
     try:
-        build_pipeline(worker, connector)
+        pipeline = build_pipeline(worker, connector)
+        if ask:
+            for role, converter in (
+                ("key.converter", pipeline.key_converter),
+                ("value.converter", pipeline.value_converter),
+                ("header.converter", pipeline.header_converter),
+            ):
+                _check(role, converter)
     except ConfigError as error:
         return [ConfigValue(error.name or "value.converter", errors=[str(error)])]
     return []
+
+
+def _check(role: str, converter: Converter | HeaderConverter) -> None:
+    try:
+        call_plugin(f"check() of {type(converter).__name__}", converter.check)
+    except ConfigError as error:
+        raise ConfigError(f"{role}.*: {error}", name=f"{role}.{error.name}" if error.name else role) from error

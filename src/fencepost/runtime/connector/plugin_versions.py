@@ -32,10 +32,14 @@ def version_errors(name: str, config: Mapping[str, Any], installed: str) -> list
     if asked is None:
         return []
     try:
-        if VersionRange.of(name, asked).has(installed):
+        versions = VersionRange.of(name, asked)
+        if versions.has(installed):
             return []
         told = (
             f"The property {name} asks for version {asked}, but {installed} is installed: remove or change the property"
+            if versions.is_comparable
+            else f"The property {name} asks for {asked!r}, which is no version: give {installed}, a range such as "
+            f"[{installed},), or latest for any. {installed} is installed"
         )
     except ConfigError as error:
         told = str(error)

@@ -2,7 +2,7 @@
 
 In addition to the common properties and the connector's own, a configuration can set those of its converters, transforms
 and predicates, under prefixes; each has its definitions here. Nothing is started and no broker is asked; plugins are
-imported, and the connector's code runs.
+imported, and the connector's code runs. A converter asks its schema registry, unless the configuration was accepted before.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def _findings(
     values = merge([*values, *transformed.errors])
     if not any(value.errors for value in values):
         checked_config = ConnectorConfig.from_properties(config)
-        more = *pipeline_errors(worker, checked_config), *override_errors(worker, checked_config)
+        more = *pipeline_errors(worker, checked_config, ask=not accepted), *override_errors(worker, checked_config)
         values = merge([*values, *more])
     return {value.name: value for value in values}
 

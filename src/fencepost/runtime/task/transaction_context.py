@@ -55,10 +55,11 @@ class WorkerTransactionContext:
         with self._lock:
             _, requests = self._records.pop(id(record), (record, set()))
         if len(requests) > 1:
+            topic = "the connector's topic" if record.topic is None else f"topic {record.topic}"
             partition = "" if record.partition is None else f", partition {record.partition}"
             raise IllegalStateError(
-                "The task asked both to commit and to abort the transaction after the same record, which is for topic "
-                f"{record.topic}{partition}, of {dict(record.source_partition)} at {dict(record.source_offset)}"
+                "The task asked both to commit and to abort the transaction after the same record, which is for "
+                f"{topic}{partition}, of {dict(record.source_partition)} at {dict(record.source_offset)}"
             )
         return next(iter(requests), None)
 

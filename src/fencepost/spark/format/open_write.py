@@ -18,6 +18,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from fencepost.api.errors import ConfigError, FencepostError
+from fencepost.engine.conversion import column_types, require_topic
+from fencepost.engine.preparation import has_decisions, prepare_topics
 from fencepost.engine.reports import new_mark
 from fencepost.engine.routing import agreed
 from fencepost.failpoint import FailPoint, reach
@@ -121,9 +123,10 @@ def _task_context() -> TaskContext:
 
 
 def task_spec(config: SinkConfig, key: SinkKey, schema: StructType) -> TaskSpec:
-    """Return what tasks need for rows with these columns.
+    """Return what tasks need for rows with these columns, with the converters prepared.
 
-    Raises ConfigError and DataError as `pipeline_for` does, and ConfigError if there are no columns.
+    Raises ConfigError and DataError as `pipeline_for` does, ConfigError if there are no columns, and what `prepare` of a
+    converter raises.
     """
     if not schema.fields:
         # Arrow counts the rows of a batch by its columns: tasks would get none.
@@ -133,6 +136,15 @@ def task_spec(config: SinkConfig, key: SinkKey, schema: StructType) -> TaskSpec:
         )
     columns = SinkColumns.of(schema.fieldNames(), config)
     records = columns.schema(schema)
-    return TaskSpec(
-        config=config, sink=key.sink, columns=columns, schema=records, pipeline=pipeline_for(records, config)
-    )
+    pipeline = pipeline_for(records, config)
+    if has_decisions(pipeline):
+        types = column_types(records, where=pipeline.given)
+        if types.has_topic:
+            raise ConfigError(
+                "A converter with a schema registry has to know the topics before the write, and Spark does not show the rows "
+                "of a data source: set the option topic and drop the column 'topic', or write with "
+                "fencepost.spark.write_kafka or exactly_once",
+                name="topic",
+            )
+        prepare_topics(pipeline, [require_topic(pipeline.default_topic)], types)
+    return TaskSpec(config=config, sink=key.sink, columns=columns, schema=records, pipeline=pipeline)

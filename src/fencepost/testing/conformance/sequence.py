@@ -42,7 +42,7 @@ class Seen:
         partition = identity_of(record.source_partition) if record.source_partition else None
         value = without(record.value, ignored)
         headers = [(name, part) for name, part in record.headers if name not in ignored]
-        contents = record.topic, repr(record.key), repr(value), record.partition, repr(headers)
+        contents = record.topic or "", repr(record.key), repr(value), record.partition, repr(headers)
         fields: dict[str, list[str]] = {}
         for name, text in (*named_fields(value), *((f"the header {name}", repr(part)) for name, part in headers)):
             fields.setdefault(name, []).append(text)

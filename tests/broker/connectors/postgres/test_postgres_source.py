@@ -199,6 +199,40 @@ def test_a_delete_becomes_one_null_value_with_and_without_tombstones(
     assert deleted.headers == (("__op", b"d"),)
 
 
+_LEFT_BY_DELETES: dict[str, list[Any]] = {
+    "drop": [],
+    "tombstone": [None],
+    "delete-to-tombstone": [None],
+    "rewrite": [{"id": 2, "name": None, "__deleted": "true"}],
+    "rewrite-with-tombstone": [{"id": 2, "name": None, "__deleted": "true"}],
+}
+
+
+@pytest.mark.parametrize("tombstones", [True, False])
+@pytest.mark.parametrize("mode", _LEFT_BY_DELETES)
+def test_deletes_leave_what_the_mode_says(source: PostgresSource, database: Database, mode: str, *, tombstones: bool):
+    database.execute("create table people(id int primary key, name text)")
+    source.run_to_end()
+    source.change(
+        transforms="unwrap", transforms_unwrap_type="ExtractNewRecordState", tombstones_on_delete=str(tombstones).lower(),
+        transforms_unwrap_delete_tombstone_handling_mode=mode,
+    )  # fmt: skip
+    database.execute("insert into people values (1, 'Ada'), (2, 'Bob')")
+    database.execute("delete from people where id = 2")
+    database.execute("update people set name = 'Eve' where id = 1")
+    source.run_to_end()
+
+    rewritten = {"__deleted": "false"} if mode.startswith("rewrite") else {}
+    after = [None] if mode == "rewrite-with-tombstone" and tombstones else []
+    by_id: dict[int, list[Any]] = {1: [], 2: []}
+    for key, value in source.events("public.people"):
+        by_id[key["id"]].append(value)
+    assert by_id == {
+        1: [{"id": 1, "name": name, **rewritten} for name in ("Ada", "Eve")],
+        2: [{"id": 2, "name": "Bob", **rewritten}, *_LEFT_BY_DELETES[mode], *after],
+    }
+
+
 def test_a_transform_leaves_rows_and_tombstones(source: PostgresSource, database: Database):
     database.execute("create table people(id int primary key, name text)")
     source.run_to_end()

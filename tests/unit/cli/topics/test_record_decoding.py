@@ -28,8 +28,12 @@ from pyspark.sql.types import (
 
 from fencepost.api.errors import ConfigError
 from fencepost.api.plugin import Converter
-from fencepost.cli.topics.record_decoding import decoder, to_json
+from fencepost.cli.common.json_text import to_json
+from fencepost.cli.topics.record_decoding import RecordDecoder, decoder
 from fencepost.converters import DoubleConverter, FloatConverter, JsonConverter, LongConverter, StringConverter
+from fencepost.converters.avro.converter import AvroConverter
+from fencepost.converters.registry.reading import RegistryReader
+from tests.support.fake_registry import fake_registry
 
 
 def _converted(converter: Converter, schema: DataType | None, values: pa.Array, **configs: str) -> list[bytes]:
@@ -128,3 +132,42 @@ def test_numbers_that_json_does_not_have_are_texts(text: str, shown: str) -> Non
     line = to_json({"number": decoder("DoubleConverter")(as_double), "json": decoder("auto")(text.encode())})
 
     assert json.loads(line, parse_constant=pytest.fail) == {"number": shown, "json": shown}
+
+
+def test_avro_is_decoded_by_its_registry_and_other_bytes_as_they_are() -> None:
+    schema = StructType(
+        [StructField("at", TimestampType()), StructField("d", DecimalType(10, 2)), StructField("n", LongType())]
+    )
+    arrow = pa.struct([("at", pa.timestamp("us", "UTC")), ("d", pa.decimal128(10, 2)), ("n", pa.int64())])
+    rows = pa.array(
+        [{"at": datetime.fromisoformat("2026-01-31T08:00:00.250+00:00"), "d": Decimal("-1.20"), "n": 7}], arrow
+    )
+    with fake_registry(with_guids=True) as registry:
+        for mode in ("PrefixSchemaIdSerializer", "HeaderSchemaIdSerializer"):
+            converter = AvroConverter()
+            given = {"schema.registry.url": registry.address, "value.schema.id.serializer": mode}
+            converter.configure(given, is_key=False)
+            converter.prepare("t", schema)
+            (data,) = converter.from_connect_data("t", schema, rows).to_pylist()
+            header = converter.record_header("t", schema)
+            headers = {} if header is None else dict([header])
+            reader = RegistryReader({"schema.registry.url": registry.address})
+            decode = RecordDecoder("auto", reader, is_key=False)
+            shown = to_json(decode(data, headers))
+            assert shown == '{"at": "2026-01-31T08:00:00.250000+00:00", "d": -1.20, "n": 7}'
+            assert decode(b"\0\0\0\0\x63x", {}) == "\0\0\0\0cx"
+            assert decode(b'{"a": 1}', {}) == {"a": 1}
+            with pytest.raises(ValueError, match="Schema not found"):
+                RecordDecoder("AvroConverter", reader, is_key=False)(b"\0\0\0\0\x63x", {})
+            with pytest.raises(ValueError, match="do not fit their schema"):
+                RecordDecoder("AvroConverter", reader, is_key=False)(data + b"x", headers)
+            reader.close()
+            plain = RegistryReader({"schema.registry.url": registry.address}, for_people=False)
+            assert plain.read(data, is_key=False, headers=headers)["at"] == 1_769_846_400_250
+            plain.close()
+            converter.registry.client.close()
+
+
+def test_avro_needs_a_registry() -> None:
+    with pytest.raises(ConfigError, match="--schema-registry-url"):
+        RecordDecoder("AvroConverter", None, is_key=False)

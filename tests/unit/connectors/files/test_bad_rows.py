@@ -211,3 +211,25 @@ def test_a_line_end_that_is_written_in_two_parts_is_one(
     refused = [row for part in parts if isinstance(part, list) for row in part]
     assert [(row.raw, row.place["line"]) for row in refused] == [(b"x", "2"), (b"y", "4"), (b"z", "5")]
     assert read_in_parts(format="text") == ["0", "x", "1", "y", "z"]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (b'{"n": 1, "n": 2}', "an object has the name 'n' twice"),
+        (b'{"s": {"x": 1, "\\u0078": 2}}', "an object has the name 'x' twice"),
+        (b'{"n": 1, "t": "\xed\xa0\x80"}', "it is not UTF-8: set the property encoding to the file's"),
+    ],
+)
+def test_the_reason_of_a_bad_line_of_json_says_what_is_wrong(tmp_path: Path, line: bytes, told: str) -> None:
+    path = tmp_path / "rows"
+    path.write_bytes(line + b"\n")
+    _, [refused] = read_tolerant(path, format="jsonl", schema="n INT, t STRING, s STRUCT<x: INT>")
+    assert refused.reason == told
+
+
+def test_a_text_of_csv_that_is_not_utf_8_says_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    path.write_bytes(b"1,\xe9\n")
+    _, [refused] = read_tolerant(path, format="csv", schema="n INT, t STRING")
+    assert refused.reason.endswith("is not of type STRING: it is not UTF-8: set the property encoding to the file's")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import lzma
 import os
 import subprocess
 import sys
 import tarfile
 import zipfile
+import zlib
 from pathlib import Path
 
 import pyarrow as pa
@@ -46,7 +48,16 @@ def _tar() -> bytes:
 
 @pytest.mark.parametrize("wrap", [bytes, gzip.compress])
 @pytest.mark.parametrize(
-    ("data", "called"), [(_zip(), "a zip archive"), (_tar(), "a tar archive"), (b"\x1f\x9d\x90", "compress")]
+    ("data", "called"),
+    [
+        (_zip(), "a zip archive"),
+        (_tar(), "a tar archive"),
+        (b"\x1f\x9d\x90", "compress"),
+        (b"LZIP\x01\x0c", "lzip"),
+        (b"\x89LZO\x00\r\n\x1a\n", "lzop"),
+        (lzma.compress(b"1\n2\n", lzma.FORMAT_ALONE), "lzma's format before xz"),
+        (zlib.compress(b"1\n2\n"), "zlib"),
+    ],
 )
 def test_archives_are_refused_by_name_with_what_to_do(path: Path, data: bytes, called: str, wrap: type[bytes]) -> None:
     with pytest.raises(DataError, match=f"{called}.*Unpack"):

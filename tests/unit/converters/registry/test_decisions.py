@@ -6,6 +6,7 @@ import pickle
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -54,6 +55,7 @@ def test_an_id_is_asked_for_once(registry: FakeRegistry):
         second.prepare("t", ROW)
         assert first.from_connect_data("t", ROW, ROWS).to_pylist()[0] == b"\0\0\0\0\1\x0e"
     assert len(registry.asked("POST", "/versions")) == 1
+    assert len(registry.asked("GET", "/associations")) == 1
 
 
 def test_threads_that_prepare_at_once_ask_once(registry: FakeRegistry):
@@ -231,6 +233,25 @@ def test_a_refusal_says_what_the_registry_says(registry: FakeRegistry, status: i
     registry.respond = lambda handler: send(handler, status, body, "application/json")
     with pytest.raises(error, match="No, because of reasons"):
         converter(registry).prepare("t", ROW)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_conflict_with_another_worker_is_not_an_incompatibility(registry: FakeRegistry, known: bool):
+    """Apicurio refuses the second of two registrations at once."""
+    conflicts = [b'{"error_code": 409, "message": "already exists"}']
+    if known:
+        converter(registry).prepare("t", ROW)
+        forget_registries()
+
+    def refuse(handler: Any) -> bool:
+        first = handler.command == "POST" and handler.path.partition("?")[0].endswith("/versions") and conflicts
+        return bool(first) and send(handler, 409, conflicts.pop(), "application/json")
+
+    registry.respond = refuse
+    made = converter(registry)
+    made.prepare("t", ROW)
+    assert made.from_connect_data("t", ROW, ROWS).to_pylist()[0] == b"\0\0\0\0\1\x0e"
+    assert registry.subjects == {"t-value": [1]}
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])

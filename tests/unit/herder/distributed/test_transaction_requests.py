@@ -10,10 +10,10 @@ import pytest
 from aiohttp import encode_basic_auth
 
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.herder.core.task_transactions import TaskTransactionInfo
+from fencepost.herder.core.transaction_info import TaskTransactionInfo
 from fencepost.herder.distributed.transaction_requests import ask
 from fencepost.herder.peers.rest_client import RestClient, Signer
-from fencepost.herder.requests.task_transactions import merge
+from fencepost.herder.requests.local_transactions import merge
 from tests.support.model_herder import SESSION_KEY, ModelHerder
 from tests.support.rest import RestApis
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
@@ -32,6 +33,8 @@ IDENTITY_FIELD: Final = "identity"
 
 SAMPLE_BYTES: Final = 1_024
 """The bytes that a hash is of, at most."""
+
+_INODE: Final = re.compile(r'\{"inode": (\d+), ')
 
 Stamp = tuple[int, int, int]
 """A file at a look: inode, time of the last change in nanoseconds since 1970, size in bytes."""
@@ -74,6 +77,15 @@ class FileIdentity:
                 "whatever file is there is read on from the position"
             )
         return found
+
+    @classmethod
+    def inode_in_offset(cls, path: str, offset: Mapping[str, Any] | None) -> int | None:
+        """Return the inode of the identity in an offset, as `in_offset`; quick for an identity as `in_json` writes it."""
+        text = (offset or {}).get(IDENTITY_FIELD)
+        if isinstance(text, str) and (start := _INODE.match(text)) is not None:
+            return int(start[1])
+        identity = cls.in_offset(path, offset)
+        return identity.inode if identity is not None else None
 
     def _is_valid(self) -> bool:
         numbers = (self.inode, self.modified, self.end)

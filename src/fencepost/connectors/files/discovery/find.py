@@ -1,42 +1,35 @@
-"""Finds the files that paths and patterns name, and watches for new ones."""
+"""Finds the files that paths and patterns name."""
 
 from __future__ import annotations
 
-import errno
 import fnmatch
 import glob
-import logging
 import os
 import re
-import stat
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 from urllib.parse import unquote
 
-from fencepost.api.allowed_paths import AllowedPaths
-from fencepost.api.errors import ConfigError, DataError, RetriableError
+from fencepost.api.allowed_paths import AllowedPaths, check_path
+from fencepost.api.errors import ConfigError, DataError
 from fencepost.connectors.files.content.growing import check_file
 from fencepost.connectors.files.content.identity import inode_at
+from fencepost.connectors.files.discovery.directories import Listing, directories_of
 from fencepost.connectors.files.stores.objects import ObjectUrl, check_allowed, is_object, objects_below, size_and_time
 
 FILES: Final = "files"
 ORDERS: Final = ("name", "time")
 
-_NO_FILE: Final = (errno.ENOENT, errno.ELOOP)
-
-_ANY_DIRECTORIES: Final = "**"
+Entry = int | None
+"""The inode by which a directory has a file, that of a link's target, None for an object. See `directories`."""
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
-
-_STOP_SECONDS: Final = 5.0
-
-_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,50 +48,75 @@ class Discovery:
     clock: Callable[[], float] = time.time
     ready: Callable[[str], bool] | None = None
 
-    def find(self, known: Sequence[str] = ()) -> list[str]:
-        """Return the files, each once. Those that are `known` need not settle again, and may be gone.
+    def find(self) -> list[str]:
+        """Return the files, each once. Raises as `scan`."""
+        return list(self.scan())
+
+    def scan(self, known: Mapping[str, Entry] = MappingProxyType({})) -> dict[str, Entry]:
+        """Return the files, each once, with their entries. `known` are the names of scans before, None without an entry.
+
+        New files are in order, after the known ones. Known files need not settle again, and may be gone. They are not checked again while their entries stay.
 
         Raises ConfigError if a path names no file, or one is found that may not be read. A pattern may fit no file, but
         must begin in an allowed directory, so that an error reveals nothing about other directories. Raises RetriableError
         if a store of objects does not answer.
         """
-        found: dict[str, None] = {}
+        found: dict[str, Entry] = {}
         for pattern in self.patterns:
             _check_encodable(pattern)
             if is_object(pattern):
                 check_object(pattern, self.allowed)
-                found.update(dict.fromkeys(self._urls(pattern, known)))
+                found |= dict.fromkeys(self._urls(pattern, known))
                 continue
             _check_no_url(pattern)
             _check_pattern(pattern, self.allowed)
-            matches = self._of_pattern(pattern, set(known)) if is_pattern(pattern) else _of_path(pattern, known)
-            for match in matches:
-                _check_name(match)
-                check_file(match, FILES, self.allowed)
-            found.update(dict.fromkeys(matches))
-        return list(found)
+            found |= self._of_pattern(pattern, known) if is_pattern(pattern) else self._of_path(pattern, known)
+        return found
 
-    def _of_pattern(self, pattern: str, known: set[str]) -> list[str]:
-        changed = {}
-        for match in dict.fromkeys(_matches(pattern)):
+    def _of_path(self, path: str, known: Mapping[str, Entry]) -> dict[str, Entry]:
+        found = {match: inode_at(match) for match in _of_path(path, known)}
+        for match in found:
+            _check_name(match)
+            check_file(match, FILES, self.allowed)
+        return found
+
+    def _of_pattern(self, pattern: str, known: Mapping[str, Entry]) -> dict[str, Entry]:
+        found: dict[str, Entry] = {}
+        for listing in directories_of(pattern):
+            found |= listing.files
+            found |= listing.links
+            self._check_new(listing, known)
+        new = [path for path in found if path not in known]
+        if not new:
+            return found
+        changed = dict.fromkeys(new, 0.0)
+        for path in new if self.by_time or self.settle_s else ():
             try:
-                status = os.stat(match)  # noqa: PTH116 - spares making a Path for each file
-            except OSError as error:
-                # Removed since, or a link to nothing or to itself.
-                if error.errno in _NO_FILE:
-                    continue
-                raise
-            if stat.S_ISREG(status.st_mode):
-                changed[match] = status.st_mtime
-        return self._settled(changed, known)
+                changed[path] = os.stat(path).st_mtime  # noqa: PTH116 - spares making a Path for each file
+            except FileNotFoundError:
+                del changed[path]
+        settled = {path: found[path] for path in self._settled(changed, known)}
+        return {path: entry for path, entry in found.items() if path in known} | settled
 
-    def _urls(self, pattern: str, known: Sequence[str]) -> list[str]:
+    def _check_new(self, listing: Listing, known: Mapping[str, Entry]) -> None:
+        files, links = (
+            {path: inode for path, inode in entries.items() if known.get(path) != inode}
+            for entries in (listing.files, listing.links)
+        )
+        for path in (*files, *links):
+            _check_name(path)
+        if files and not self.allowed.allows_files_of(listing.directory, set(files.values())):
+            links = {**files, **links}
+        for path in links:
+            check_file(path, FILES, self.allowed)
+
+    def _urls(self, pattern: str, known: Mapping[str, Entry]) -> list[str]:
         try:
-            return self._objects(pattern, set(known)) if is_pattern(pattern) else _of_url(pattern, known)
+            return self._objects(pattern, known) if is_pattern(pattern) else _of_url(pattern, known)
         except DataError as error:
             raise ConfigError(f"The property {FILES} names {pattern}. {error}", name=FILES) from error
 
-    def _objects(self, pattern: str, known: set[str]) -> list[str]:
+    def _objects(self, pattern: str, known: Mapping[str, Entry]) -> list[str]:
         parts = pattern.split("/")
         # The scheme, nothing, the bucket.
         fixed = max(3, next(i for i, part in enumerate(parts) if glob.has_magic(part)))
@@ -109,7 +127,7 @@ class Discovery:
         changed = {url: at for url, at in found.items() if _fits(url.split("/")[fixed:], wanted)}
         return self._settled(changed, known)
 
-    def _settled(self, changed: Mapping[str, float], known: set[str]) -> list[str]:
+    def _settled(self, changed: Mapping[str, float], known: Mapping[str, Entry]) -> list[str]:
         latest = self.clock() - self.settle_s
         settled = [
             match
@@ -130,43 +148,6 @@ class Discovery:
 def is_pattern(path: str) -> bool:
     """Return whether a path is a pattern: it has a *, ? or [, and there is no file of just this name."""
     return glob.has_magic(path) and not os.path.lexists(path)
-
-
-def _matches(pattern: str) -> Iterator[str]:
-    """Yield the paths of a pattern in which a part ** stands for any number of directories. Links may lead back."""
-    parts = pattern.split("/")
-    if _ANY_DIRECTORIES not in parts:
-        yield from glob.iglob(pattern)  # noqa: PTH207 - Path.glob refuses absolute patterns
-        return
-    at = parts.index(_ANY_DIRECTORIES)
-    before, after = "/".join(parts[:at]), parts[at + 1 :]
-    if at and not before:
-        before = "/"
-    # As in a shell, ** at the end also stands for all files in these directories.
-    rest = "/".join(after) or "*"
-    for root in glob.iglob(before) if before else [before]:  # noqa: PTH207 - see above
-        for directory in _directories(root):
-            yield from _matches(os.path.join(glob.escape(directory), rest))  # noqa: PTH118 - keeps a relative path as it is
-
-
-def _directories(directory: str, above: frozenset[tuple[int, int]] = frozenset()) -> Iterator[str]:
-    """Yield a directory and those below it, also behind links, but none inside of itself. `above` are those it is in."""
-    try:
-        status = os.stat(directory or os.curdir)  # noqa: PTH116 - spares making a Path for each directory
-        if not stat.S_ISDIR(status.st_mode) or (identity := (status.st_dev, status.st_ino)) in above:
-            return
-        with os.scandir(directory or os.curdir) as entries:
-            inside = [
-                entry.name
-                for entry in entries
-                if not entry.name.startswith(".") and (entry.is_symlink() or entry.is_dir())
-            ]
-    except OSError:
-        # Removed since, or closed to the worker; a link to nothing.
-        return
-    yield directory
-    for name in inside:
-        yield from _directories(os.path.join(directory, name), above | {identity})  # noqa: PTH118 - see above
 
 
 def _check_no_url(path: str) -> None:
@@ -211,7 +192,7 @@ def check_object(url: str, allowed: AllowedPaths) -> None:
         )
 
 
-def _of_url(url: str, known: Sequence[str]) -> list[str]:
+def _of_url(url: str, known: Mapping[str, Entry]) -> list[str]:
     if url in known or size_and_time(url) is not None:
         return [url]
     raise ConfigError(
@@ -219,7 +200,7 @@ def _of_url(url: str, known: Sequence[str]) -> list[str]:
     )
 
 
-def _of_path(path: str, known: Sequence[str]) -> list[str]:
+def _of_path(path: str, known: Mapping[str, Entry]) -> list[str]:
     if path in known and not os.path.exists(path):  # noqa: PTH110 - spares making a Path for each file
         return []
     if not os.path.lexists(path):
@@ -301,127 +282,17 @@ def _fits(parts: Sequence[str], patterns: Sequence[str]) -> bool:
     return (parts[0] == first or fnmatch.fnmatchcase(parts[0], first)) and _fits(parts[1:], others)
 
 
+def _check_text(pattern: str) -> None:
+    try:
+        check_path(pattern)
+    except ConfigError as error:
+        raise ConfigError(f"The property {FILES} is refused. {error}", name=FILES) from None
+
+
 def _check_pattern(pattern: str, allowed: AllowedPaths) -> None:
+    _check_text(pattern)
     parts = Path(pattern).parts
     fixed = list(takewhile(lambda part: not glob.has_magic(part), parts))
     check_file(str(Path(*fixed)), FILES, allowed)
     if allowed.restricted and ".." in parts[len(fixed) :]:
         raise ConfigError(f"The property {FILES} names {pattern}: after a * or ? there must be no ..", name=FILES)
-
-
-class FileWatch:
-    """Looks for files that are new, or have the name of another one now, at an interval, on a thread of its own.
-
-    Files that are known keep their order: new ones follow them. Those that are gone are forgotten when others change,
-    because the tasks change then anyway. `on_change` and `on_error` are called on
-    the watch's thread; after an error it ends.
-    """
-
-    def __init__(
-        self,
-        discovery: Discovery,
-        *,
-        interval_s: float,
-        on_change: Callable[[], None],
-        on_error: Callable[[Exception], None],
-    ) -> None:
-        self._discovery = discovery
-        self._interval_s = interval_s
-        self._on_change = on_change
-        self._on_error = on_error
-        self._stopping = threading.Event()
-        self._files: tuple[str, ...] = ()
-        self._inodes: dict[str, int] = {}
-        self._formers: dict[str, list[str]] = {}
-        self._thread = threading.Thread(target=self._run, name="file-watch", daemon=True)
-
-    @property
-    def files(self) -> Sequence[str]:
-        """The known files, in the order in which they are to be read. Thread-safe."""
-        return self._files
-
-    @property
-    def inodes(self) -> Mapping[str, int] | None:
-        """The inode that each known file had at the last look, None if there are no further looks. Thread-safe."""
-        return self._inodes if self._looks_again else None
-
-    @property
-    def formers(self) -> Mapping[str, list[str]]:
-        """The names that the files of names had at the look before, whatever was committed of them. Thread-safe."""
-        return self._formers
-
-    @property
-    def _looks_again(self) -> bool:
-        return len(self._discovery.patterns) > 1 or any(map(is_pattern, self._discovery.patterns))
-
-    def start(self) -> None:
-        """Find the first files, and begin to watch if there is a pattern. Raises ConfigError as `Discovery.find`."""
-        self._files = tuple(self._discovery.find())
-        self._inodes = _inodes(self._files)
-        while (again := _inodes(self._files)) != self._inodes:
-            # Files are being renamed: a file may have been seen by two names.
-            self._inodes = again
-        if not self._files:
-            _log.warning(
-                "No file%s fits %s yet: waiting for one, with a look every %g seconds",
-                "" if self._discovery.ready is None else " with a row",
-                ", ".join(self._discovery.patterns),
-                self._interval_s,
-            )
-        if self._looks_again:
-            self._thread.start()
-
-    def stop(self) -> None:
-        """End the watch. Returns when its thread has ended, or hangs on a file system that does not answer."""
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join(_STOP_SECONDS)
-
-    def _run(self) -> None:
-        while not self._stopping.wait(self._interval_s):
-            try:
-                new, other = self._look()
-            except RetriableError as error:
-                _log.warning("%s; the next look is in %g seconds", error, self._interval_s)
-                continue
-            except (ConfigError, DataError, OSError) as error:
-                self._on_error(error)
-                return
-            if new:
-                _log.info("New files: %d, the first is %s", len(new), new[0])
-            elif other:
-                _log.info("Names with other files: %d, the first is %s", len(other), other[0])
-            if new or other:
-                self._on_change()
-
-    def _look(self) -> tuple[list[str], list[str]]:
-        known = set(self._files)
-        # A path that was there at the start may be gone later, also when it is forgotten.
-        found = self._discovery.find((*known, *self._discovery.patterns))
-        new = [file for file in found if file not in known]
-        inodes = _inodes(found)
-        other = [path for path, inode in inodes.items() if path in known and self._inodes.get(path) != inode]
-        if (new or other) and _inodes(found) != inodes:
-            # Files are being renamed: a file may have been seen by two names, or by none. The next look tells.
-            return [], []
-        if new or other:
-            there = set(found)
-            kept = [file for file in self._files if file in there or os.path.exists(file)]  # noqa: PTH110 - as above
-            self._formers = _formers(self._formers, self._inodes, inodes)
-            self._inodes = {path: inode for path in (*kept, *new) if (inode := inodes.get(path)) is not None}
-            self._files = (*kept, *new)
-        return new, other
-
-
-def _inodes(paths: Sequence[str]) -> dict[str, int]:
-    return {path: inode for path in paths if (inode := inode_at(path)) is not None}
-
-
-def _formers(known: Mapping[str, list[str]], before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, list[str]]:
-    """Return the former names of files that have other ones now, and those that were known of files that are there."""
-    names: dict[int, list[str]] = {}
-    for path, inode in before.items():
-        if now.get(path) != inode:
-            names.setdefault(inode, []).append(path)
-    moved = {path: names[inode] for path, inode in now.items() if before.get(path) != inode and inode in names}
-    return {path: formers for path, formers in known.items() if path in now} | moved

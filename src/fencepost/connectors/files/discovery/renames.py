@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 from fencepost.api.allowed_paths import AllowedPaths
@@ -27,39 +28,52 @@ _PROGRESS_FIELDS: Final = (POSITION_FIELD, GROUP_FIELD, ROW_FIELD)
 
 def former_names(
     files: Iterable[str],
-    offsets: Iterable[tuple[SourcePartition | None, SourceOffset]],
+    offsets: Iterable[tuple[SourcePartition | None, SourceOffset | None]],
     allowed: AllowedPaths,
+    inodes: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, list[str]]:
     """Return the former names of each file that was renamed, by the identities in a connector's committed offsets.
 
+    Linear in both, and quick for names with the file of their offset: `inodes` spares a look at those that it has.
+
     Raises DataError for an offset that no file source wrote, and for a renamed file that cannot be read.
     """
-    known: dict[int, list[tuple[str, SourceOffset]]] = {}
+    moved: dict[int, list[tuple[str, SourceOffset]]] = {}
     for partition, offset in offsets:
         path = str((partition or {}).get(FILENAME_FIELD))
-        if (identity := FileIdentity.in_offset(path, offset)) is not None:
-            known.setdefault(identity.inode, []).append((path, offset))
+        inode = FileIdentity.inode_in_offset(path, offset)
+        # A name that still has the file is a link to it.
+        if offset is not None and inode is not None and (inodes.get(path) or inode_at(path)) != inode:
+            moved.setdefault(inode, []).append((path, offset))
     found: dict[str, list[str]] = {}
-    for file in files if known else ():
-        inode = inode_at(file)
-        candidates = known.get(inode, []) if inode is not None else []
-        for path, offset in candidates:
-            # A name that still has the file is a link to it.
-            if path != file and inode_at(path) != inode and _is_at(offset, path, file, allowed):
+    for file in files if moved else ():
+        inode = inodes.get(file) or inode_at(file)
+        for path, offset in moved.get(inode, ()) if inode is not None else ():
+            if path != file and _is_at(offset, path, file, allowed):
                 found.setdefault(file, []).append(path)
     return found
 
 
 def together(files: Sequence[str], formers: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Return the files that one task must have, by a name that stays the same as long as they are joined."""
-    joined: dict[str, list[str]] = {file: [file] for file in files}
-    for file in files:
+    """Return the files that one task must have, by a name that stays the same as long as they are joined.
+
+    Linear in the files.
+    """
+    order = {file: number for number, file in enumerate(files)}
+    joined: dict[str, list[str]] = {}
+    for file in files if formers else ():
         for former in formers.get(file, ()):
-            if former in joined and joined[former] is not joined[file]:
-                joined[former] += joined[file]
-                for member in joined[file]:
-                    joined[member] = joined[former]
-    return {members[0]: [file for file in files if file in members] for members in joined.values()}
+            if former not in order:
+                continue
+            first, second = joined.setdefault(former, [former]), joined.setdefault(file, [file])
+            if first is not second:
+                first += second
+                joined |= dict.fromkeys(second, first)
+    names = {file: joined[file][0] if file in joined else file for file in files}
+    return {
+        name: sorted(joined[name], key=order.__getitem__) if name in joined else [name]
+        for name in dict.fromkeys(names.values())
+    }
 
 
 @dataclass(frozen=True, slots=True)

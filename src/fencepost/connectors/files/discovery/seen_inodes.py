@@ -46,6 +46,10 @@ class SeenInodes:
         """Return whether a name has, or had, another file than the connector saw."""
         return path in self._unsure or self.has_another(path)
 
+    def was_unsure(self, path: str) -> bool:
+        """Return whether a name had another file than the connector saw, without a look at it."""
+        return path in self._unsure
+
     def check_start(self, path: str, track: FileTrack) -> None:
         """Raise DataError for an unread file that came back to its name: it may have been read under another one."""
         if path in self._unsure and track.identity is None and inode_at(path) is not None:

@@ -20,7 +20,7 @@ from fencepost.connectors.files.content.csv_quotes import BYTE_ORDER_MARK, Quoti
 from fencepost.connectors.files.content.open_ends import described_open_end
 from fencepost.connectors.files.content.ranges import Block, FileRange, after_mark, read_blocks
 from fencepost.connectors.files.formats.field_values import is_finite, parse_texts
-from fencepost.connectors.files.formats.row_reader import RowReader, contents, shown
+from fencepost.connectors.files.formats.row_reader import NOT_UTF_8, RowReader, contents, is_utf8, shown
 from fencepost.connectors.rows.record_mapping import RecordColumns
 from fencepost.connectors.rows.row_types import MisfitError, arrow_type, check_years
 
@@ -167,7 +167,9 @@ class CsvReader(RowReader):
             if not alone.fits(Block.of(record)):
                 place = self.file_columns.index(column.name)
                 type_name = column.dataType.simpleString().upper() + ("" if column.nullable else " NOT NULL")
-                return f"column {column.name} (number {place + 1}): {shown(fields[place])} is not of type {type_name}"
+                told = f"column {column.name} (number {place + 1}): {shown(fields[place])} is not of type {type_name}"
+                is_text = isinstance(column.dataType, t.StringType)
+                return told if is_utf8(record) or not is_text else f"{told}: {NOT_UTF_8}"
         return str(error) if isinstance(error, MisfitError) and str(error) else shown(record.decode("utf-8", "replace"))
 
     def _suspects(self, error: Exception) -> list[t.StructField]:

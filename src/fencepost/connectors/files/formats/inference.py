@@ -8,6 +8,7 @@ Rows of the sample that cannot be read are left out: they are rows that do not f
 from __future__ import annotations
 
 import codecs
+import math
 import re
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
@@ -136,7 +137,7 @@ def infer_json(path: str, encoding: str, allowed: AllowedPaths) -> t.StructType 
     rows = []
     for line in _sample(path, encoding, None, allowed).data.splitlines():
         try:
-            row = parse_json(line)
+            row = parse_json(line, parse_float=_number)
         except ValueError:
             continue
         if isinstance(row, dict) and row:
@@ -148,6 +149,11 @@ def _struct(rows: Iterable[Mapping[str, Any]], path: str, parent: str) -> t.Stru
     fields: dict[str, list[Any]] = {}
     for row in rows:
         for name, value in row.items():
+            if not name:
+                raise DataError(
+                    f"schema=infer found a field without a name in {parent.rstrip('.') or 'a row'} of the file {path}, which is "
+                    "not read. Correct the file"
+                )
             fields.setdefault(name, []).append(value)
     return t.StructType(
         [t.StructField(name, _json(values, path, f"{parent}{name}")) for name, values in fields.items()]
@@ -167,12 +173,29 @@ def _json(values: Iterable[Any], path: str, place: str) -> t.DataType:
         return t.BooleanType()
     if kinds == {int}:
         return t.LongType() if all(value in _LONG for value in known) else _BIG
-    if kinds <= {int, float}:
+    if kinds <= {int, float, Decimal}:
+        if (lost := next((number for number in known if _loses_digits(number)), None)) is not None:
+            raise DataError(
+                f"schema=infer found {lost} in the column {place} of the file {path}, which a DOUBLE would change: set the "
+                "property schema to columns, with a DECIMAL or DOUBLE for it"
+            )
         return t.DoubleType()
     raise DataError(
         f"schema=infer found values of different types in the column {place} of the file {path}: "
         f"{', '.join(sorted(kind.__name__ for kind in kinds))}. Correct the file, or set the property schema to columns"
     )
+
+
+def _number(text: str) -> float | Decimal:
+    """Return a number with all digits, or as DOUBLE if it is too large or too small for one."""
+    number = float(text)
+    return Decimal(text) if number and math.isfinite(number) else number
+
+
+def _loses_digits(number: float | Decimal) -> bool:
+    """Return whether a number of JSON does not come back from a DOUBLE. One that is too large is a bad row."""
+    text = str(number)
+    return re.search(_MANY_DIGITS, text) is not None and math.isfinite(float(text)) and not _is_double(text)
 
 
 def _sample(path: str, encoding: str, quoting: Quoting | None, allowed: AllowedPaths) -> HeldRange:

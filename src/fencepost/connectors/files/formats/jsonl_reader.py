@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import codecs
+import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -19,7 +21,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.api.foreign_json import parse_json
 from fencepost.connectors.files.content.ranges import Block
 from fencepost.connectors.files.formats.field_values import exact_decimal, is_finite
-from fencepost.connectors.files.formats.row_reader import RowReader, contents, shown
+from fencepost.connectors.files.formats.row_reader import NOT_UTF_8, RowReader, contents, is_utf8, shown
 from fencepost.connectors.rows.record_mapping import RecordColumns
 from fencepost.connectors.rows.row_types import MisfitError, arrow_type, check_years
 
@@ -102,13 +104,34 @@ class JsonLinesReader(RowReader):
                 return f"column {name} is not in the schema ({', '.join(self.columns.names)})"
         for column in self.columns.fields:
             if not self._fits_alone(column, record):
-                type_name = column.dataType.simpleString().upper() + ("" if column.nullable else " NOT NULL")
-                return f"column {column.name}: {shown(row.get(column.name))} is not of type {type_name}"
+                return _misfit(column, record, row)
         return str(error) if isinstance(error, MisfitError) and str(error) else shown(row)
 
     def _fits_alone(self, column: t.StructField, record: bytes) -> bool:
         alone = replace(self, columns=t.StructType([column]), record=RecordColumns(), one_of_many=True)
         return alone.fits(Block.of(record))
+
+
+def _misfit(column: t.StructField, record: bytes, row: dict[str, Any]) -> str:
+    """Return why a line does not fit in a column."""
+    if not is_utf8(record):
+        return NOT_UTF_8
+    if (name := _name_twice(record)) is not None:
+        return f"an object has the name {shown(name)} twice"
+    type_name = column.dataType.simpleString().upper() + ("" if column.nullable else " NOT NULL")
+    return f"column {column.name}: {shown(row.get(column.name))} is not of type {type_name}"
+
+
+def _name_twice(record: bytes) -> str | None:
+    """Return a name that one object has twice, at any depth."""
+    found: list[str] = []
+
+    def collect(pairs: list[tuple[str, Any]]) -> None:
+        names = Counter(name for name, _ in pairs)
+        found.extend(name for name, count in names.items() if count > 1)
+
+    json.loads(record, object_pairs_hook=collect)
+    return found[0] if found else None
 
 
 class _Written(float):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.types import StructField, StructType
@@ -17,6 +18,8 @@ from fencepost.connectors.files.content.csv_quotes import Quoting
 from fencepost.connectors.files.content.ranges import Block, FileRange, read_blocks
 from fencepost.connectors.rows.record_mapping import RecordColumns
 from fencepost.connectors.rows.row_types import MisfitError, arrow_type
+
+NOT_UTF_8: Final = "it is not UTF-8: set the property encoding to the file's"
 
 
 @dataclass(frozen=True)
@@ -172,6 +175,15 @@ def contents(block: Block) -> pa.BufferReader:
     """Return a block's records as a file for pyarrow's parsers."""
     begin = int(block.starts[0]) if len(block.starts) else block.length
     return pa.BufferReader(pa.py_buffer(memoryview(block.data)[begin : block.length]))
+
+
+def is_utf8(record: bytes) -> bool:
+    """Return whether a record is UTF-8."""
+    try:
+        record.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def shown(value: object, limit: int = 60) -> str:

@@ -116,7 +116,10 @@ class PostgresConfig:
         """Check that the worker lets connectors read the files for TLS. Raises ConfigError."""
         for name in _FILES:
             if name in self.connection.options:
-                allowed.check(self.connection.options[name])
+                try:
+                    allowed.check(self.connection.options[name])
+                except ConfigError as error:
+                    raise ConfigError(str(error), name=f"database.{name}") from None
 
     def captures(self, table: str) -> bool:
         """Whether `schema.table` is captured."""
@@ -150,12 +153,15 @@ def _listed(name: str, included: Sequence[re.Pattern[str]], excluded: Sequence[r
 
 
 def _compiled(patterns: Sequence[str]) -> list[re.Pattern[str]]:
-    return [re.compile(pattern, re.IGNORECASE) for pattern in patterns if pattern]
+    return [re.compile(pattern, re.IGNORECASE | re.ASCII) for pattern in patterns if pattern]
 
 
 def _keys(value: str | None) -> list[tuple[re.Pattern[str], frozenset[str]]]:
     parts = [part.rpartition(":") for part in key_parts(value)]
     return [
-        (re.compile(table.strip(), re.IGNORECASE), frozenset(column.strip() for column in columns.split(",")))
+        (
+            re.compile(table.strip(), re.IGNORECASE | re.ASCII),
+            frozenset(column.strip() for column in columns.split(",")),
+        )
         for table, _, columns in parts
     ]

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
-from fencepost.config.validators import at_least, not_blank, one_of
+from fencepost.config.validators import at_least, not_blank, one_of, python_regex
 from fencepost.connectors.postgres.types.temporal import TimePrecision
 from fencepost.connectors.postgres.types.types import DecimalHandling, IntervalHandling
 
@@ -43,12 +43,7 @@ class Autocreate(StrEnum):
 
 def _patterns(name: str, value: Any) -> None:
     for pattern in value or ():
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise ConfigError(
-                f"Invalid value for the property {name}: {pattern!r} is not a regular expression: {error}", name=name
-            ) from None
+        python_regex(name, pattern, re.IGNORECASE)
 
 
 def _snapshot_mode(name: str, value: Any) -> None:

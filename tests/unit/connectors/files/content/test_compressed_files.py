@@ -56,6 +56,44 @@ def test_the_content_of_all_members_is_read_whatever_the_name(path: Path, codec:
     assert [row["n"] for row in read_to_end(task)] == list(range(len(LINES)))
 
 
+def _skipped(content: bytes, number: int = 0) -> bytes:
+    """A frame that readers skip. pzstd writes one before each frame, with its size."""
+    return bytes([0x50 + number, 0x2A, 0x4D, 0x18]) + len(content).to_bytes(4, "little") + content
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+@pytest.mark.parametrize("before", [[b"size"], [b""], [b"x" * 5_000, b"", b"y"]])
+def test_a_file_that_begins_with_a_frame_to_skip_is_told_by_the_next_one(
+    path: Path, codec: str, before: list[bytes]
+) -> None:
+    compress = COMPRESS[codec]
+    skipped = b"".join(_skipped(content, number) for number, content in enumerate(before))
+    path.write_bytes(skipped + compress(TEXT[:1001]) + skipped + compress(TEXT[1001:]) + skipped)
+    assert codec_of(str(path), UTF_8, ANYWHERE) == (True, Codec(codec))
+    [task] = tasks(config(path, **ROWS))
+    assert [row["n"] for row in read_to_end(task)] == list(range(len(LINES)))
+
+
+@pytest.mark.parametrize("size", [4, 7, 8, 10, 12])
+def test_a_file_that_ends_after_a_frame_to_skip_is_no_text(path: Path, size: int) -> None:
+    path.write_bytes(_skipped(b"size")[:size])
+    certain, codec = codec_of(str(path), UTF_8, ANYWHERE)
+    assert (certain, codec) == (False, Codec.ZSTD)
+    [task] = tasks(config(path, format="text"))
+    if size == 12:
+        assert read_to_end(task) == []
+        return
+    with pytest.raises(DataError, match="is truncated"):
+        read_to_end(task)
+
+
+def test_a_file_of_very_many_frames_to_skip_is_told_without_reading_them_all(path: Path) -> None:
+    path.write_bytes(_skipped(b"") * 100_000 + COMPRESS["zstd"](TEXT))
+    assert codec_of(str(path), UTF_8, ANYWHERE) == (True, Codec.ZSTD)
+    [task] = tasks(config(path, **ROWS))
+    assert [row["n"] for row in read_to_end(task)] == list(range(len(LINES)))
+
+
 @codecs
 @pytest.mark.parametrize("damage", [b"garbage after the data", b"X"])
 def test_a_member_that_does_not_begin_properly_fails_after_what_is_before(
@@ -225,11 +263,9 @@ def test_a_file_that_arrives_byte_by_byte_is_told_as_compressed(path: Path, code
     with path.open("ab", buffering=0) as file:
         for byte in whole:
             file.write(bytes([byte]))
-            splits = task._look()
             rows += [
                 row
-                for split in splits
-                for part in task._reader(task._files[0]).read(split)
-                for row in part["value"].to_pylist()
+                for batch in task._look()
+                for row in read(SourceBatch(reader=batch.reader, splits=batch.splits[str(path)]))
             ]
     assert rows == ["1", "2"]

@@ -216,7 +216,7 @@ def test_a_member_that_is_added_later_is_read_from_the_last_one_on(path: Path) -
     members = [gzip.compress(text, 1) for text in texts]
     path.write_bytes(b"".join(members[:-1]))
     task = _task(path, Offsets(), WatchedPaths())
-    while not task._files[0].finished:
+    while not task._files[0].file.finished:
         read(task.poll())
     WatchedPaths.reads.clear()
     with path.open("ab") as file:

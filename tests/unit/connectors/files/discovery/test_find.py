@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+import glob
 import json
 import os
 import threading
@@ -9,8 +11,11 @@ import pytest
 
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.errors import ConfigError
+from fencepost.api.own_files import OwnFiles
 from fencepost.connectors.files.connector import FileSourceConnector
-from fencepost.connectors.files.discovery.find import Discovery, FileWatch, reads_directory
+from fencepost.connectors.files.content.identity import inode_at
+from fencepost.connectors.files.discovery.find import Discovery, reads_directory
+from fencepost.connectors.files.discovery.watch import FileWatch
 from tests.unit.connectors.support import ConnectorContext, errors_in
 
 WAIT_SECONDS = 60
@@ -37,6 +42,28 @@ def test_what_is_no_regular_file_does_not_fit_a_pattern(tmp_path: Path) -> None:
     (tmp_path / "nowhere.csv").symlink_to("nothing")
     (tmp_path / "link.csv").symlink_to(file)
     assert Discovery((str(tmp_path / "*.csv"),), ANYWHERE).find() == [file, str(tmp_path / "link.csv")]
+
+
+def test_a_file_of_the_worker_that_fits_a_pattern_is_refused(tmp_path: Path) -> None:
+    for name in "abc":
+        touch(tmp_path / f"{name}.csv")
+    protected = OwnFiles.of([str(tmp_path / "b.csv")])
+    with pytest.raises(ConfigError, match=r"/b\.csv may not be read: it is one of the worker's own"):
+        Discovery((str(tmp_path / "*.csv"),), AllowedPaths(own=protected)).find()
+
+
+@pytest.mark.parametrize("pattern", ["*", "*.csv", "?.csv", "[ab].csv", ".*", "*/a.csv", "*/*", "x*/", "a.csv*/*"])
+def test_a_pattern_fits_the_regular_files_that_glob_finds(tmp_path: Path, pattern: str) -> None:
+    for folder in (tmp_path, tmp_path / "x", tmp_path / ".y"):
+        folder.mkdir(exist_ok=True)
+        for name in ("a.csv", "b.csv", ".c.csv", "d"):
+            touch(folder / name)
+    (tmp_path / "link").symlink_to("x")
+    found = glob.glob(f"{tmp_path}/{pattern}")  # noqa: PTH207 - what it is compared with
+    expected = sorted(path for path in found if Path(path).is_file())
+    assert Discovery((f"{tmp_path}/{pattern}",), ANYWHERE).find() == expected
+    with contextlib.chdir(tmp_path):
+        assert [f"{tmp_path}/{path}" for path in Discovery((pattern,), ANYWHERE).find()] == expected
 
 
 def test_a_path_of_a_pipe_is_refused(tmp_path: Path) -> None:
@@ -116,7 +143,7 @@ def test_a_file_of_a_pattern_is_found_once_it_has_settled(tmp_path: Path) -> Non
     now = 110.0
     discovery = Discovery((str(tmp_path / "*"),), ANYWHERE, settle_s=5, clock=lambda: now)
     assert discovery.find() == [old]
-    assert discovery.find([young]) == [old, young]
+    assert list(discovery.scan({young: inode_at(young)})) == [young, old]
     now = 115.0
     assert discovery.find() == [old, young]
 

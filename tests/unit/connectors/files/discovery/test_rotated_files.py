@@ -14,9 +14,10 @@ from fencepost import DataError, SourceBatch
 from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.connectors.files import task as file_task
 from fencepost.connectors.files.content.identity import inode_at
-from fencepost.connectors.files.discovery import find as file_discovery
 from fencepost.connectors.files.discovery import seen_inodes
-from fencepost.connectors.files.discovery.find import Discovery, FileWatch
+from fencepost.connectors.files.discovery import watch as file_watch
+from fencepost.connectors.files.discovery.find import Discovery
+from fencepost.connectors.files.discovery.watch import FileWatch
 from fencepost.connectors.files.task import FileSourceTask
 from tests.unit.connectors.files.renaming import Reader, lines, rotate, text
 from tests.unit.connectors.support import read, start
@@ -130,12 +131,12 @@ def test_a_look_in_the_midst_of_a_rotation_is_left_to_the_next(tmp_path: Path, m
 
     def looked_at(path: str) -> int | None:
         inode = inode_at(path)
-        if path == str(tmp_path / "log") and inode is not None:
+        if path == str(tmp_path / "log.1") and (tmp_path / "log").exists():
             (tmp_path / "log").rename(tmp_path / "log.1")
         return inode
 
     with monkeypatch.context() as patched:
-        patched.setattr(file_discovery, "inode_at", looked_at)
+        patched.setattr(file_watch, "inode_at", looked_at)
         assert watch._look() == ([], [])
     assert watch._look() == ([str(tmp_path / "log.1")], [])
     assert watch.formers == {str(tmp_path / "log.1"): [str(tmp_path / "log")]}

@@ -121,6 +121,36 @@ def test_a_field_of_json_with_values_of_different_types_is_told(path: Path) -> N
         schema_of(path, '{"in": {"a": 1}}\n{"in": {"a": "x"}}\n', format="jsonl", **INFER)
 
 
+@pytest.mark.parametrize(
+    ("numbers", "told"),
+    [
+        (["1.5", "9007199254740993"], "9007199254740993"),
+        (["12345678901234567890", "0.5"], "12345678901234567890"),
+        (["0.1234567890123456789"], "0.1234567890123456789"),
+        (["-1.00000000000000000001e2"], "-100.000000000000000001"),
+    ],
+)
+def test_a_number_of_json_that_a_double_would_change_is_told(path: Path, numbers: list[str], told: str) -> None:
+    lines = "".join(f'{{"in": [{{"x": {number}}}]}}\n' for number in numbers)
+    with pytest.raises(
+        DataError, match=rf"{told} in the column in\[\]\.x .*, which a DOUBLE would change.*DECIMAL or DOUBLE"
+    ):
+        schema_of(path, lines, format="jsonl", **INFER)
+
+
+@pytest.mark.parametrize(
+    "number", ["0.1", "1e22", "5e-324", "123456789012345680.0", "1.7976931348623157e308", "NaN", "1e400"]
+)
+def test_a_number_of_json_as_programs_write_it_is_a_double(path: Path, number: str) -> None:
+    assert schema_of(path, f'{{"x": {number}}}\n{{"x": 2}}\n', format="jsonl", **INFER) == "x DOUBLE"
+
+
+@pytest.mark.parametrize("line", ['{"": 1}', '{"a": [{"": 1}]}'])
+def test_a_field_of_json_without_a_name_is_told(path: Path, line: str) -> None:
+    with pytest.raises(DataError, match=r"found a field without a name .*Correct the file"):
+        schema_of(path, line + "\n", format="jsonl", **INFER)
+
+
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_what_was_inferred_is_pinned_in_the_offset_and_a_restart_keeps_it(
     path: Path, form: str, caplog: pytest.LogCaptureFixture

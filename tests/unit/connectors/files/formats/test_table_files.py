@@ -146,7 +146,7 @@ def test_rows_without_a_topic_are_refused_with_their_place(path: Path, form: str
     task, found, refused = task_of(path, form, topic_column="t", batch_bytes="30000"), [], []
     while not task.at_end():
         batch: Any = task.poll()
-        for split in batch.splits:
+        for split in batch.splits if batch is not None else ():
             for part in batch.reader.read_tolerant(split):
                 if isinstance(part, pa.RecordBatch):
                     found += part["value"].to_pylist()
@@ -420,7 +420,7 @@ def refused_of(path: Path, form: str, **properties: str) -> tuple[list[Any], lis
     task, found, refused = task_of(path, form, **properties), [], []
     while not task.at_end():
         batch: Any = task.poll()
-        for split in batch.splits:
+        for split in batch.splits if batch is not None else ():
             for part in batch.reader.read_tolerant(split):
                 if isinstance(part, pa.RecordBatch):
                     found += part["value"].to_pylist()
@@ -451,6 +451,14 @@ def test_a_decimal_with_more_digits_than_its_column_has_is_a_bad_row(path: Path,
         DataError, match=r"row 1 of the group 0, makes no record: column price: Decimal value does not fit"
     ):
         rows_of(path, form)
+
+
+def test_a_bad_value_in_a_list_refuses_its_own_row_only(path: Path) -> None:
+    prices = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3, 4], pa.int32()), decimals([150, 10**20, 7, 8]))
+    parquet.write_table(pa.table({"n": [1, 2, 3, 4], "prices": prices}), str(path))
+    rows, refused = refused_of(path, "parquet")
+    assert [row["n"] for row in rows] == [1, 3, 4]
+    assert [row.place["row"] for row in refused] == ["1"]
 
 
 @pytest.mark.parametrize("form", ["parquet", "orc"])

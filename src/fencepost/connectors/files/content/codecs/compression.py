@@ -23,13 +23,19 @@ from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import DataError
 from fencepost.connectors.files.content.codecs.bzip2_blocks import Bzip2Blocks
 from fencepost.connectors.files.content.codecs.compressed_parts import BEGIN, READ_BYTES, GzipMembers, Parts, Place
-from fencepost.connectors.files.content.codecs.compression_frames import Frames
+from fencepost.connectors.files.content.codecs.compression_frames import (
+    SKIPPABLE_HEAD,
+    Frames,
+    is_skippable,
+    skippable_size,
+)
 from fencepost.connectors.files.content.codecs.foreign_content import HEAD_BYTES, UTF_8, check_text, may_become_foreign
 from fencepost.connectors.files.content.codecs.xz_blocks import XzBlocks
 from fencepost.connectors.files.content.ranges import open_file, unreadable
 from fencepost.connectors.files.stores.objects import read_at
 
 _HASHED_BYTES: Final = 4_096
+_MOST_SKIPPED: Final = 1_000
 
 
 class Codec(StrEnum):
@@ -70,6 +76,8 @@ def codec_of(path: str, encoding: str, allowed: AllowedPaths) -> tuple[bool, Cod
     with open_file(path, allowed) as file:
         try:
             head = file.read(HEAD_BYTES)
+            if is_skippable(head):
+                return _codec_after_skipped(file, head)
         except OSError as error:
             raise unreadable(path, error) from error
     for magic, codec in _MAGIC.items():
@@ -77,6 +85,19 @@ def codec_of(path: str, encoding: str, allowed: AllowedPaths) -> tuple[bool, Cod
             return True, codec
     check_text(path, head, encoding)
     return not may_become_foreign(head) and not any(magic.startswith(head) for magic in _MAGIC), None
+
+
+def _codec_after_skipped(file: FileIO, head: bytes) -> tuple[bool, Codec]:
+    """Return the same for a file that begins with frames that are to be skipped: both zstd and lz4 have them."""
+    place = 0
+    for _ in range(_MOST_SKIPPED):
+        if len(head) < SKIPPABLE_HEAD:
+            return False, Codec.ZSTD
+        place += skippable_size(head)
+        head = read_at(file, SKIPPABLE_HEAD, place)
+        if len(head) == SKIPPABLE_HEAD and not is_skippable(head):
+            break
+    return True, _MAGIC.get(head[:4], Codec.ZSTD)
 
 
 class TruncatedError(Exception):
@@ -183,6 +204,7 @@ class ContentStream:
 
     def _check_begin(self, data: bytes) -> None:
         inside = next((codec for magic, codec in _MAGIC.items() if data.startswith(magic)), None)
+        inside = Codec.ZSTD if is_skippable(data) else inside
         if inside is not None:
             raise DataError(
                 f"The file {self._path} is compressed twice, as {inside} in {self._codec}. Decompress it once"

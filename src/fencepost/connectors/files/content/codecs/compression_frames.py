@@ -18,8 +18,22 @@ from fencepost.connectors.files.content.codecs.compressed_parts import READ_BYTE
 _MAGIC_BYTES: Final = 4
 _MAGIC: Final = {"zstd": 0xFD2FB528, "lz4": 0x184D2204}
 _SKIPPABLE: Final = range(0x184D2A50, 0x184D2A60)
+_SIZE_BYTES: Final = 4
+
+SKIPPABLE_HEAD: Final = _MAGIC_BYTES + _SIZE_BYTES
+"""The number of bytes before the content of a frame that is to be skipped."""
 _LAST_SIZES: Final = (0, 2, 4, 8)
 _DICTIONARY_SIZES: Final = (0, 1, 2, 4)
+
+
+def is_skippable(head: bytes) -> bool:
+    """Return whether a frame that begins with these bytes, at least 4, is to be skipped."""
+    return len(head) >= _MAGIC_BYTES and int.from_bytes(head[:_MAGIC_BYTES], "little") in _SKIPPABLE
+
+
+def skippable_size(head: bytes) -> int:
+    """Return the size of a frame that is to be skipped, by its first SKIPPABLE_HEAD bytes."""
+    return SKIPPABLE_HEAD + int.from_bytes(head[_MAGIC_BYTES:SKIPPABLE_HEAD], "little")
 
 
 class _Frame:
@@ -84,7 +98,7 @@ class Frames(Parts):
             number = int.from_bytes(magic, "little")
             if number not in _SKIPPABLE:
                 break
-            self._skip(int.from_bytes(self._bytes.take_all(4), "little"))
+            self._skip(int.from_bytes(self._bytes.take_all(_SIZE_BYTES), "little"))
         if len(magic) < _MAGIC_BYTES:
             raise EOFError
         if number != _MAGIC[self._codec]:

@@ -19,7 +19,12 @@ _ARCHIVES: Final = {
     b"\x1f\x9d": "compressed by compress (.Z)",
     b"\xff\x06\x00\x00sNaPpY": "compressed by snappy",
     b"\x02\x21\x4c\x18": "in lz4's legacy format",
+    b"LZIP\x01": "compressed by lzip",
+    b"\x89LZO\x00\r\n\x1a\n": "compressed by lzop",
 }
+_NO_UTF_8: Final = {b"\x5d\x00\x00": "in lzma's format before xz", b"\x78\x9c": "compressed by zlib"}
+"""What may be text in other encodings."""
+
 # Those of UTF-32 first: the one of UTF-16 is the begin of one.
 _MARKS: Final = {
     codecs.BOM_UTF32_LE: "utf-32",
@@ -33,7 +38,8 @@ _TAR_MAGIC_AT: Final = 257
 
 def check_text(path: str, head: bytes, encoding: str) -> None:
     """Raise DataError if content with these first bytes is certainly no text in an encoding, and say what to do."""
-    archive = next((name for magic, name in _ARCHIVES.items() if head.startswith(magic)), None)
+    told = _ARCHIVES | (_NO_UTF_8 if encoding == UTF_8 else {})
+    archive = next((name for magic, name in told.items() if head.startswith(magic)), None)
     if head[_TAR_MAGIC_AT:].startswith(_TAR_MAGIC):
         archive = "a tar archive"
     if archive is not None:
@@ -51,4 +57,4 @@ def check_text(path: str, head: bytes, encoding: str) -> None:
 
 def may_become_foreign(head: bytes) -> bool:
     """Return whether more bytes may make these the begin of what `check_text` refuses."""
-    return any(magic.startswith(head) for magic in (*_ARCHIVES, *_MARKS))
+    return any(magic.startswith(head) for magic in (*_ARCHIVES, *_NO_UTF_8, *_MARKS))

@@ -27,7 +27,10 @@ _LOGICAL: Final = {
 }
 _DECIMAL: Final = "decimal"
 _MOST_DIGITS: Final = 76
-_ALL_DIGITS: Final = 1_000
+_DURATION: Final = "duration"
+
+EXACT_DECIMAL: Final = "fencepost-decimal"
+"""The logical type that takes the place of decimal in schemas for fastavro, which rounds to the precision of a decimal."""
 _NAMED: Final = ("record", "error", "enum", "fixed")
 
 
@@ -94,7 +97,7 @@ class _Types:
             values, nullable = self._type(schema["values"], namespace, f"{place}[]", around)
             return pa.map_(pa.string(), pa.field("value", values, nullable))
         if kind == "bytes" and schema.get("logicalType") == _DECIMAL:
-            return _decimal(schema)
+            return self._decimal(schema, place)
         return _LOGICAL.get((kind, schema.get("logicalType", ""))) or self._by_name(kind, namespace, place, around)
 
     def _named_type(
@@ -104,12 +107,21 @@ class _Types:
             case "enum":
                 return pa.string()
             case "fixed":
-                return _decimal(schema) if schema.get("logicalType") == _DECIMAL else pa.binary()
+                if schema.get("logicalType") == _DURATION:
+                    raise self._refused(place, "is a duration")
+                return self._decimal(schema, place) if schema.get("logicalType") == _DECIMAL else pa.binary()
             case _:
                 if id(schema) in around:
                     raise self._refused(place, f"has a type that contains itself, {schema['name']!r}")
                 fields = schema["fields"]
                 return pa.struct([self.field(field, namespace, f"{place}.", (*around, id(schema))) for field in fields])
+
+    def _decimal(self, schema: Mapping[str, Any], place: str) -> pa.DataType:
+        precision, scale = schema.get("precision"), schema.get("scale", 0)
+        if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or not precision:
+            raise self._refused(place, f"is a DECIMAL with the precision {precision} and the scale {scale}")
+        # One that is too large is refused with all others of Arrow's types.
+        return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(min(precision, 76), scale)
 
     def _refused(self, place: str, what: str) -> DataError:
         return DataError(
@@ -125,8 +137,7 @@ def without_logical_types(schema: Any) -> Any:
         case dict():
             kept = {name: value for name, value in schema.items() if name != "logicalType" or value == _DECIMAL}
             if "logicalType" in kept:
-                # fastavro rounds to it.
-                kept["precision"] = _ALL_DIGITS
+                kept["logicalType"] = EXACT_DECIMAL
             inner = {name: without_logical_types(kept[name]) for name in ("type", "items", "values") if name in kept}
             fields = [{**field, "type": without_logical_types(field["type"])} for field in kept.get("fields", ())]
             return kept | inner | ({"fields": fields} if fields else {})
@@ -134,23 +145,22 @@ def without_logical_types(schema: Any) -> Any:
             return schema
 
 
-def wide(kind: pa.DataType) -> pa.DataType:
-    """Return a type that holds what may be in a file in place of the values of a type: wider numbers."""
+def wide(kind: pa.DataType, *, texts: pa.DataType = _PRIMITIVE["string"]) -> pa.DataType:
+    """Return a type that holds what may be in a file in place of the values of a type: wider numbers.
+
+    `texts` is the type for texts.
+    """
     if pt.is_struct(kind):
-        return pa.struct([field.with_type(wide(field.type)) for field in kind])
+        return pa.struct([field.with_type(wide(field.type, texts=texts)) for field in kind])
     if pt.is_map(kind):
-        return pa.map_(kind.key_field, kind.item_field.with_type(wide(kind.item_type)))
+        return pa.map_(kind.key_field.with_type(texts), kind.item_field.with_type(wide(kind.item_type, texts=texts)))
     if pt.is_list(kind):
-        return pa.list_(kind.value_field.with_type(wide(kind.value_type)))
+        return pa.list_(kind.value_field.with_type(wide(kind.value_type, texts=texts)))
+    if pt.is_string(kind):
+        return texts
     if pt.is_decimal(kind):
         return pa.decimal256(_MOST_DIGITS, kind.scale)
     return pa.int64() if pt.is_int32(kind) else kind
-
-
-def _decimal(schema: Mapping[str, Any]) -> pa.DataType:
-    precision, scale = int(schema["precision"]), int(schema.get("scale", 0))
-    # One that is too large is refused with all others of Arrow's types.
-    return pa.decimal256(precision, scale) if precision > 38 else pa.decimal128(precision, scale)
 
 
 def _full_name(name: str, namespace: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from io import FileIO
 from itertools import islice
 from typing import Any, Final, cast
@@ -18,7 +19,12 @@ from typing import Any, Final, cast
 import pyarrow as pa
 
 from fencepost.api.errors import ConfigError, DataError, RetriableError
-from fencepost.connectors.files.formats.tables.avro_schema import arrow_schema, wide, without_logical_types
+from fencepost.connectors.files.formats.tables.avro_schema import (
+    EXACT_DECIMAL,
+    arrow_schema,
+    wide,
+    without_logical_types,
+)
 from fencepost.connectors.files.formats.tables.table import Group, IncompleteTableError, Table
 from fencepost.connectors.files.stores.objects import size_of
 
@@ -38,6 +44,9 @@ _SCHEMA: Final = "avro.schema"
 _SYNC_BYTES: Final = 16
 _MOST_LONG_BYTES: Final = 10
 _ROWS: Final = 4_096
+_UNDECODED: Final = "surrogateescape"
+"""How bytes that are not UTF-8 pass Python's texts."""
+_EXACT: Final = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 
 def check_avro_is_installed() -> None:
@@ -127,18 +136,53 @@ class AvroTable(Table):
 
     def batches(self, key: int, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows. They are decoded one by one, in Python."""
-        fields = wide(pa.struct(list(self.schema)))
+        fields = pa.struct(list(self.schema))
         meta = self._header["meta"] | {_SCHEMA: json.dumps(without_logical_types(self._schema)).encode()}
         header = io.BytesIO()
         fastavro.schemaless_writer(header, cast("Any", _HEADER), self._header | {"meta": meta})
         # Not more of them: the next block need not be whole.
-        reader = islice(fastavro.reader(cast("Any", _Joined(header.getvalue(), self._file, key))), rows)
+        joined = cast("Any", _Joined(header.getvalue(), self._file, key))
+        reader = islice(fastavro.reader(joined, handle_unicode_errors=_UNDECODED), rows)
         while part := list(islice(reader, _ROWS)):
-            yield pa.RecordBatch.from_struct_array(pa.array(part, fields))
+            yield from map(pa.RecordBatch.from_struct_array, _arrays(part, fields))
 
     def left(self, key: int) -> int:
         """Return the rest of the file."""
         return max(0, self._size - key)
+
+
+def _arrays(rows: list[Any], fields: pa.DataType) -> Iterator[pa.Array]:
+    """Yield rows as structs. One with a text that is not UTF-8 is alone, and its texts are bytes."""
+    try:
+        yield pa.array(rows, wide(fields))
+    except UnicodeEncodeError:
+        if len(rows) == 1:
+            yield pa.array([_encoded(rows[0])], wide(fields, texts=pa.binary()))
+            return
+        middle = len(rows) // 2
+        yield from _arrays(rows[:middle], fields)
+        yield from _arrays(rows[middle:], fields)
+
+
+def _encoded(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode(errors=_UNDECODED)
+        case list():
+            return [_encoded(item) for item in value]
+        case dict():
+            return {name: _encoded(item) for name, item in value.items()}
+        case _:
+            return value
+
+
+def _decimal(data: bytes, schema: Any, _reader_schema: Any = None) -> Decimal:
+    return Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-schema.get("scale", 0), _EXACT)
+
+
+if fastavro is not None:
+    for _kind in ("bytes", "fixed"):
+        fastavro.read.LOGICAL_READERS[f"{_kind}-{EXACT_DECIMAL}"] = _decimal
 
 
 class _Joined:

@@ -36,7 +36,10 @@ class OrcTable(Table):
     @property
     def schema(self) -> pa.Schema:
         """The columns."""
-        return self._table.schema
+        try:
+            return self._table.schema
+        except pa.ArrowException as error:
+            raise self._damaged(error) from error
 
     @property
     def identity(self) -> str:

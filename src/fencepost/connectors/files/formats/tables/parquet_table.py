@@ -30,7 +30,7 @@ class ParquetTable(Table):
         super().__init__(path, file)
         try:
             # Old writers' INT96 may be a time that nanoseconds cannot hold.
-            self._table = parquet.ParquetFile(file, coerce_int96_timestamp_unit="us")
+            self._table = parquet.ParquetFile(file, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
         except pa.ArrowInvalid as error:
             raise IncompleteTableError(str(error)) from error
         except (OSError, pa.ArrowException) as error:

@@ -25,14 +25,15 @@ from fencepost.connectors.files.content.compressed import TRUNCATED_SECONDS
 from fencepost.connectors.files.content.growing import FILENAME_FIELD, SPLIT_BYTES, Awaited
 from fencepost.connectors.files.content.identity import Stamp, stamp_of
 from fencepost.connectors.files.content.ranges import open_file, unreadable
-from fencepost.connectors.files.formats.tables.columns import spark_columns
 from fencepost.connectors.files.formats.tables.table import Group, IncompleteTableError, Table, TableFormat
 from fencepost.connectors.files.formats.tables.table_reader import RowRange, open_table
+from fencepost.connectors.rows.arrow_columns import spark_columns
 
 GROUP_FIELD: Final = "group"
 ROW_FIELD: Final = "row"
 IDENTITY_FIELD: Final = "file"
 
+_ENCRYPTED: Final = b"PARE"
 _MAGIC: Final = {TableFormat.PARQUET: b"PAR1", TableFormat.ORC: b"ORC", TableFormat.AVRO: b"Obj\x01"}
 
 
@@ -136,7 +137,7 @@ class TableFile(Awaited):
         try:
             with open_table(self.path, self.form, self._allowed) as table:
                 self._check_identity(table)
-                self.columns = spark_columns(self.path, table.schema)
+                self.columns = spark_columns(table.schema, f"the file {self.path}")
                 return self._next(table)
         except IncompleteTableError as error:
             self._incomplete = str(error)
@@ -148,6 +149,10 @@ class TableFile(Awaited):
                 head = file.read(len(_MAGIC[self.form]))
             except OSError as error:
                 raise unreadable(self.path, error) from error
+        if head == _ENCRYPTED:
+            raise DataError(
+                f"The file {self.path} is a Parquet file with an encrypted footer, which is not read: write it without encryption"
+            )
         if not _MAGIC[self.form].startswith(head):
             raise DataError(
                 f"The file {self.path} is no {self.form} file: it begins with {head!r}. Set the property format to what it "

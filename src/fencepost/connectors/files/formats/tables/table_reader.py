@@ -16,13 +16,12 @@ from fencepost.api.errors import DataError
 from fencepost.api.record import RefusedRow
 from fencepost.connectors.files.content.ranges import open_file
 from fencepost.connectors.files.formats.tables.avro_table import AvroTable
-from fencepost.connectors.files.formats.tables.columns import cast_columns
 from fencepost.connectors.files.formats.tables.orc_table import OrcTable
 from fencepost.connectors.files.formats.tables.parquet_table import ParquetTable
 from fencepost.connectors.files.formats.tables.table import IncompleteTableError, Table, TableFormat
 from fencepost.connectors.files.stores.objects import check_unchanged
+from fencepost.connectors.rows.arrow_columns import records_or_refused
 from fencepost.connectors.rows.record_mapping import RecordColumns
-from fencepost.connectors.rows.row_types import MisfitError, plain_row, row_as_json
 
 _TABLES: Final[dict[TableFormat, Callable[[str, FileIO], Table]]] = {
     TableFormat.PARQUET: ParquetTable,
@@ -86,24 +85,16 @@ class TableReader:
     def read_tolerant(self, split: RowRange) -> Iterator[pa.RecordBatch | list[RefusedRow]]:
         """Yield the rows of a split, and as JSON those that name no topic or timestamp, or have a value that does not fit."""
         row = split.skip
+
+        def place(number: int) -> dict[str, str]:
+            return {"file": split.path, "group": str(split.group), "row": str(number)}
+
         try:
             with open_table(split.path, self.form, self.allowed) as table:
                 if table.identity != split.identity:
                     raise DataError(f"The file {split.path} was replaced while it was read: restart the task")
                 for batch in table.rows(split.group, split.skip, split.rows):
-                    yield from self._records(split, batch, row)
+                    yield from records_or_refused(batch, self.columns, self.record, place, first=row)
                     row += batch.num_rows
         except IncompleteTableError as error:
             raise DataError(f"The file {split.path} was truncated while it was read: {error}") from error
-
-    def _records(self, split: RowRange, batch: pa.RecordBatch, row: int) -> Iterator[pa.RecordBatch | list[RefusedRow]]:
-        try:
-            yield self.record.records(self.columns, cast_columns(batch, self.columns))
-        except MisfitError as error:
-            if batch.num_rows == 1:
-                place = {"file": split.path, "group": str(split.group), "row": str(row)}
-                yield [RefusedRow(row_as_json(plain_row(batch)), str(error), place)]
-                return
-            middle = batch.num_rows // 2
-            yield from self._records(split, batch.slice(0, middle), row)
-            yield from self._records(split, batch.slice(middle), row + middle)

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from fencepost.api.errors import DataError
+from fencepost.api.errors import ConfigError, DataError
+from fencepost.config.validators import python_regex
 from fencepost.connectors.postgres.changes.stream.decoder import INSERT, Changes
 
 _COLUMNS: Final = 3
@@ -126,10 +127,11 @@ def _collections(signal: Signal, data: Mapping[str, Any]) -> list[re.Pattern[str
 
 
 def _pattern(signal: Signal, name: Any) -> re.Pattern[str]:
+    text = _text(signal, name).strip()
     try:
-        return re.compile(_text(signal, name).strip(), re.IGNORECASE)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise DataError(f"{signal} names {str(name)[:200]!r}, which is not a regular expression: {error}") from None
+        return python_regex(_COLLECTIONS, text, re.IGNORECASE)
+    except ConfigError as error:
+        raise DataError(f"{signal} names no tables. {error}") from None
 
 
 def _text(signal: Signal, value: Any) -> str:

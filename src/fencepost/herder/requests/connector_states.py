@@ -20,7 +20,7 @@ def _as_reported(subject: str | ConnectorTaskId, status: Status) -> tuple[str, s
     return status.state, status.trace
 
 
-class Snapshots:
+class ConnectorStates:
     """Shows connectors and tasks as this worker knows them. All methods raise NotFoundError for unknown ones."""
 
     def __init__(self, parts: HerderParts, shown: Shown = _as_reported) -> None:

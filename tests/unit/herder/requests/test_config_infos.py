@@ -11,7 +11,7 @@ from fencepost import ConfigDef, ConfigError, RetriableError, SourceConnector, S
 from fencepost.api.secrets import HIDDEN
 from fencepost.converters import StringConverter
 from fencepost.herder.interface import ConfigInfo, ConfigInfos
-from fencepost.herder.requests.validation import validate_connector_config
+from fencepost.herder.requests.config_infos import validate_connector_config
 from fencepost.runtime.worker import Worker
 from tests.support.model_herder import model_worker_config
 
@@ -338,6 +338,73 @@ def test_what_only_the_java_class_does_is_an_error_of_that_property(of: str, typ
     (error,) = _info(infos, f"{of}.a.{refused}").value.errors
     assert f"The property {refused} of {type_.partition('$')[0]}" in error
     assert hint in error
+
+
+@pytest.mark.parametrize(
+    ("properties", "refused"),
+    [
+        ({"transforms.a.type": "RegexRouter", "transforms.a.regex": "a)", "transforms.a.replacement": "b"}, "regex"),
+        (
+            {"transforms.a.type": "RegexRouter", "transforms.a.regex": "a", "transforms.a.replacement": "$1"},
+            "replacement",
+        ),
+        ({"transforms.a.type": "ReplaceField$Value", "transforms.a.renames": "a:x,b:x"}, "renames"),
+    ],
+)
+def test_what_a_transform_cannot_do_is_an_error_of_its_property(properties: dict[str, str], refused: str):
+    assert _errors(_validate({**CONFIG, "transforms": "a", **properties})) == {f"transforms.a.{refused}": 1}
+
+
+@pytest.mark.parametrize("asked", ["*", "1.x", ">=1.0", "^1"])
+def test_what_is_no_version_is_told_with_what_is(asked: str):
+    infos = _validate(CONFIG, **{"connector.plugin.version": asked})
+    (error,) = _info(infos, "connector.plugin.version").value.errors
+    assert f"asks for {asked!r}, which is no version" in error
+    assert "latest for any" in error
+
+
+@pytest.mark.parametrize(
+    ("properties", "refused"),
+    [
+        ({"connector.class": "FileStreamSource", "file": "/tmp/a\0b"}, "file"),
+        ({"connector.class": "FileSource", "files": "/tmp/a\0b", "format": "text"}, "files"),
+        ({"connector.class": "FileSource", "files": "/tmp/a\0*", "format": "text"}, "files"),
+        (
+            {"connector.class": "JdbcSource", "connection.url": "jdbc:postgresql://h/d?sslrootcert=/a%00b", "mode": "bulk"},
+            "connection.url",
+        ),
+        (
+            {
+                "connector.class": "JdbcSource", "connection.url": "jdbc:sqlite:/a\0b", "mode": "bulk",
+                "table.whitelist": "t",
+            },
+            "connection.url",
+        ),
+        (
+            {
+                "connector.class": "PostgresSource", "database.hostname": "h", "database.dbname": "d",
+                "database.user": "u", "topic.prefix": "p", "database.sslrootcert": "/a\0b",
+            },
+            "database.sslrootcert",
+        ),
+    ],
+)  # fmt: skip
+def test_the_character_nul_in_a_path_is_an_error_of_its_property(properties: dict[str, str], refused: str):
+    infos = _validate({"name": "c", "topic": "t", "topic.prefix": "p", **properties})
+    assert _errors(infos) == {refused: 1}
+    assert "NUL" in _info(infos, refused).value.errors[0]
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/key", "http://host/x", "file:///tmp/x"])
+def test_a_file_to_follow_is_no_url(url: str):
+    infos = _validate(CONFIG, file=url)
+    assert _errors(infos) == {"file": 1}
+    assert "FileSource reads objects of s3://" in _info(infos, "file").value.errors[0]
+
+
+def test_a_pattern_of_a_predicate_is_checked():
+    config = {**CONFIG, "predicates": "p", "predicates.p.type": "TopicNameMatches", "predicates.p.pattern": "[a"}
+    assert _errors(_validate(config)) == {"predicates.p.pattern": 1}
 
 
 @pytest.mark.parametrize("role", ["key.converter", "value.converter", "header.converter"])

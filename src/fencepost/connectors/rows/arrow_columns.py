@@ -1,8 +1,8 @@
-"""The Spark types of the columns of files in Arrow types, and the values in them."""
+"""The Spark types of columns in Arrow types, and the values in them: of files, and of frames that functions yield."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +12,9 @@ import pyarrow.types as pt
 from pyspark.sql import types as t
 
 from fencepost.api.errors import DataError
-from fencepost.connectors.rows.row_types import MisfitError, arrow_type
+from fencepost.api.record import RefusedRow
+from fencepost.connectors.rows.record_mapping import RecordColumns
+from fencepost.connectors.rows.row_types import MisfitError, arrow_type, plain_row, row_as_json
 
 _MOST_DIGITS: Final = 38
 _MOST_OF_256_BITS: Final = 76
@@ -35,38 +37,67 @@ _SIMPLE: Final[tuple[tuple[Callable[[Any], bool], t.DataType], ...]] = (
 )
 
 
-def spark_columns(path: str, schema: pa.Schema) -> t.StructType:
-    """Return a file's columns. Raises DataError that names the column for a type without a form, a name twice, or none."""
+def spark_columns(schema: pa.Schema, where: str) -> t.StructType:
+    """Return the columns of an Arrow schema. `where` says whose columns they are, as in "the file /data/a.parquet".
+
+    Raises DataError that names the column for a type without a form, a name twice, or none.
+    """
     if "" in schema.names:
         raise DataError(
-            f"The column number {schema.names.index('') + 1} of the file {path} has no name: give each column a name of its own"
+            f"The column number {schema.names.index('') + 1} of {where} has no name: give each column a name of its own"
         )
     for name in schema.names:
         if schema.names.count(name) > 1:
-            raise DataError(f"The file {path} has the column {name} twice: give each column a name of its own")
+            raise DataError(f"The column {name} is twice in {where}: give each column a name of its own")
     try:
         return t.StructType(
             [t.StructField(field.name, _spark(field.type, field.name), field.nullable) for field in schema]
         )
     except _UnsupportedError as error:
         raise DataError(
-            f"The column {error.args[1]} of the file {path} is of the type {error.args[0]}, which has no form in Kafka "
-            "Connect's data: write the file without it, or in another type"
+            f"The column {error.args[1]} of {where} {error.args[0]}, which has no form in Kafka Connect's "
+            "data: leave it out, or make it another type, such as a text or a number"
         ) from None
 
 
-def cast_columns(batch: pa.RecordBatch, columns: t.StructType) -> list[pa.Array]:
-    """Return the values in the types of the columns. What is finer than a microsecond is cut off.
+def records_or_refused(
+    batch: pa.RecordBatch,
+    columns: t.StructType,
+    record: RecordColumns,
+    place: Callable[[int], Mapping[str, str]],
+    *,
+    exact: bool = False,
+    first: int = 0,
+    alone: bool = False,
+) -> Iterator[pa.RecordBatch | list[RefusedRow]]:
+    """Yield the records of rows, and as JSON those that name no topic or timestamp, or have a value that does not fit.
 
-    Raises MisfitError, with the column, for a value that does not fit.
+    `place` returns where a row is, by its number; `first` is the number of the batch's first row. `exact` refuses times
+    that are finer than a microsecond, which are cut off otherwise. `alone` says that the batch was not cut from more rows.
     """
-    return [_cast(array, field) for field, array in zip(columns.fields, batch.columns, strict=True)]
+    try:
+        yield record.records(columns, _cast_columns(batch, columns, exact=exact))
+    except MisfitError as error:
+        if batch.num_rows == 1 and alone:
+            yield [RefusedRow(row_as_json(plain_row(batch)), str(error), place(first))]
+            return
+        # Arrow casts the items of all lists that a slice was cut from, so that it would have the others' values as well.
+        rows, middle = pa.array(range(batch.num_rows)), batch.num_rows // 2
+        for half, start in ((rows[:middle], first), (rows[middle:], first + middle)):
+            if len(half):
+                part = batch.take(half)
+                yield from records_or_refused(part, columns, record, place, exact=exact, first=start, alone=True)
 
 
-def _cast(array: pa.Array, field: t.StructField) -> pa.Array:
+def _cast_columns(batch: pa.RecordBatch, columns: t.StructType, *, exact: bool) -> list[pa.Array]:
+    """Return the values in the types of the columns. Raises MisfitError, with the column, for one that does not fit."""
+    return [_cast(array, field, exact=exact) for field, array in zip(columns.fields, batch.columns, strict=True)]
+
+
+def _cast(array: pa.Array, field: t.StructField, *, exact: bool) -> pa.Array:
     values, kind = _storage(array), arrow_type(field.dataType)
     try:
-        if _has(values.type, _is_nanoseconds):
+        if not exact and _has(values.type, _is_nanoseconds):
             values = _microseconds(values)
         if _has(values.type, _is_unchecked):
             # A cast to the same type checks nothing, and readers neither check UTF-8 nor the digits of decimals.
@@ -127,7 +158,7 @@ def _unchecked(kind: pa.DataType) -> pa.DataType:
 
 
 class _UnsupportedError(Exception):
-    """A type, and the place of its column."""
+    """What is wrong with a type, and the place of its column."""
 
 
 def _spark(kind: pa.DataType, place: str) -> t.DataType:
@@ -151,12 +182,17 @@ def _simple(kind: pa.DataType) -> t.DataType | None:
 
 def _nested(kind: pa.DataType, place: str) -> t.DataType:
     if pt.is_struct(kind) and kind.num_fields:
+        names = [field.name for field in kind]
+        if "" in names:
+            raise _UnsupportedError("has a field without a name", place)
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise _UnsupportedError(f"has the field {twice} twice", place)
         return t.StructType([t.StructField(field.name, _spark(field.type, f"{place}.{field.name}")) for field in kind])
     if pt.is_map(kind):
         return t.MapType(_spark(kind.key_type, f"{place}[key]"), _spark(kind.item_type, f"{place}[value]"))
     if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
         return t.ArrayType(_spark(kind.value_type, f"{place}[]"))
-    raise _UnsupportedError(str(kind), place)
+    raise _UnsupportedError(f"is of the type {kind}", place)
 
 
 def _storage(array: pa.Array) -> pa.Array:

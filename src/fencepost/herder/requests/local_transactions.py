@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.herder.core.task_transactions import TaskCommit, TaskTransactionInfo
+from fencepost.herder.core.transaction_info import TaskCommit, TaskTransactionInfo
 from fencepost.herder.work.local_work import LocalWork
 from fencepost.herder.work.parts import HerderParts
 from fencepost.runtime.task.source_task import TransactionStatus

@@ -1,0 +1,115 @@
+"""Lists the regular files of a pattern, one directory after the other, without a look at each file.
+
+A directory's entries have the names, kinds and inodes of its files, so a scan of 100,000 files that are known needs no
+`stat`. The inode of an entry may be another number than that of `stat` (overlay file systems, mount points): it tells
+whether a name has another file than before, and nothing else.
+"""
+
+from __future__ import annotations
+
+import errno
+import fnmatch
+import glob
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+_NO_FILE: Final = (errno.ENOENT, errno.ELOOP)
+
+_ANY_DIRECTORIES: Final = "**"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The regular files of a directory that fit a pattern: paths with the inodes of their entries.
+
+    `links` may lead elsewhere. They have the inodes of their targets.
+    """
+
+    directory: str
+    files: Mapping[str, int]
+    links: Mapping[str, int]
+
+
+def directories_of(pattern: str) -> Iterator[Listing]:
+    """Yield the directories of a pattern. A part ** stands for any number of directories. Links may lead back."""
+    parts = pattern.split("/")
+    if _ANY_DIRECTORIES not in parts:
+        yield from _listed(pattern)
+        return
+    at = parts.index(_ANY_DIRECTORIES)
+    before, after = "/".join(parts[:at]), parts[at + 1 :]
+    if at and not before:
+        before = "/"
+    # As in a shell, ** at the end also stands for all files in these directories.
+    rest = "/".join(after) or "*"
+    for root in glob.iglob(before) if before else [before]:  # noqa: PTH207 - Path.glob refuses absolute patterns
+        for directory in _directories(root):
+            yield from directories_of(os.path.join(glob.escape(directory), rest))  # noqa: PTH118 - keeps a relative path as it is
+
+
+def _listed(pattern: str) -> Iterator[Listing]:
+    folder, last = os.path.split(pattern)
+    roots: Iterable[str] = glob.iglob(folder) if glob.has_magic(folder) else (folder,)  # noqa: PTH207 - see above
+    if not glob.has_magic(last):
+        for root in roots:
+            path = os.path.join(root, last)  # noqa: PTH118 - see above
+            if os.path.lexists(path) and (inode := _regular(path)) is not None:
+                yield Listing(root, {}, {path: inode})
+        return
+    # As in a shell, a pattern fits a hidden file only if it begins with a dot itself.
+    fits = re.compile(fnmatch.translate(last) if last.startswith(".") else rf"(?!\.){fnmatch.translate(last)}").match
+    for root in roots:
+        yield _listing(root, fits)
+
+
+def _listing(directory: str, fits: Callable[[str], object]) -> Listing:
+    prefix = os.path.join(directory, "")  # noqa: PTH118 - see above
+    found, links = {}, []
+    try:
+        with os.scandir(directory or os.curdir) as entries:
+            for entry in entries:
+                if not fits(entry.name):
+                    continue
+                if entry.is_symlink():
+                    links.append(prefix + entry.name)
+                elif entry.is_file(follow_symlinks=False):
+                    found[prefix + entry.name] = entry.inode()
+    except OSError:
+        # Removed since, no directory, or closed to the worker.
+        return Listing(directory, {}, {})
+    return Listing(directory, found, {path: inode for path in links if (inode := _regular(path)) is not None})
+
+
+def _regular(path: str) -> int | None:
+    """Return the inode of a regular file, None if there is none: it was removed, or is a link to nothing or to itself."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - spares making a Path for each file
+    except OSError as error:
+        if error.errno in _NO_FILE:
+            return None
+        raise
+    return status.st_ino if stat.S_ISREG(status.st_mode) else None
+
+
+def _directories(directory: str, above: frozenset[tuple[int, int]] = frozenset()) -> Iterator[str]:
+    """Yield a directory and those below it, also behind links, but none inside of itself. `above` are those it is in."""
+    try:
+        status = os.stat(directory or os.curdir)  # noqa: PTH116 - spares making a Path for each directory
+        if not stat.S_ISDIR(status.st_mode) or (identity := (status.st_dev, status.st_ino)) in above:
+            return
+        with os.scandir(directory or os.curdir) as entries:
+            inside = [
+                entry.name
+                for entry in entries
+                if not entry.name.startswith(".") and (entry.is_symlink() or entry.is_dir())
+            ]
+    except OSError:
+        # Removed since, or closed to the worker; a link to nothing.
+        return
+    yield directory
+    for name in inside:
+        yield from _directories(os.path.join(directory, name), above | {identity})  # noqa: PTH118 - see above

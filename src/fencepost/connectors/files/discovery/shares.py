@@ -1,0 +1,88 @@
+"""The files of a task, as they are in its configuration: their names, former names, and the inodes that the connector saw.
+
+A few are JSON that people can read, each name with its inode. Many are packed, so that the configuration fits into a
+record of the config topic: what all paths begin with is there once, an inode is its difference from the one before, and the
+whole is compressed. Both are read, whichever version of the connector wrote them.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any, Final, Self
+
+from fencepost.api.errors import DataError
+
+TASK_FILES: Final = "task.files"
+TASK_INODES: Final = "task.inodes"
+TASK_RENAMED: Final = "task.renamed"
+TASK_PACKED: Final = "task.files.packed"
+
+MOST_NAMED: Final = 500
+"""The largest number of files that are in a configuration by name: these take some 65 kB."""
+
+_LEVEL: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """`files` in the order in which they are to be read, `renamed` the former names of some.
+
+    `inodes` is None if the connector does not look again. A file without an inode there was not there, or is an object.
+    """
+
+    files: Sequence[str]
+    inodes: Mapping[str, int | None] | None = None
+    renamed: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, config: Mapping[str, str]) -> Self:
+        """Read a task's configuration. Raises DataError for packed files that no connector wrote."""
+        renamed = json.loads(config[TASK_RENAMED]) if TASK_RENAMED in config else {}
+        if TASK_PACKED not in config:
+            inodes = json.loads(config[TASK_INODES]) if TASK_INODES in config else None
+            return cls(json.loads(config[TASK_FILES]), inodes, renamed)
+        try:
+            files, inodes = _unpacked(config[TASK_PACKED])
+        except (ValueError, TypeError, zlib.error) as error:
+            raise DataError(
+                f"The property {TASK_PACKED} of the task's configuration is not what FileSource wrote ({error}): restart the "
+                "connector, so that it gives its tasks new configurations"
+            ) from error
+        return cls(files, inodes, renamed)
+
+    def in_config(self) -> dict[str, str]:
+        """Return the properties of a task's configuration."""
+        renamed = {TASK_RENAMED: json.dumps(self.renamed)} if self.renamed else {}
+        if len(self.files) > MOST_NAMED:
+            return {TASK_PACKED: _packed(self.files, self.inodes)} | renamed
+        inodes = {TASK_INODES: json.dumps(self.inodes)} if self.inodes is not None else {}
+        return {TASK_FILES: json.dumps(self.files)} | renamed | inodes
+
+
+def _packed(files: Sequence[str], inodes: Mapping[str, int | None] | None) -> str:
+    prefix = os.path.commonprefix(list(files))  # noqa: RUF071 - names may begin alike, too
+    steps: list[int | None] | None = None
+    if inodes is not None:
+        steps, before = [], 0
+        for file in files:
+            inode = inodes.get(file)
+            steps.append(None if inode is None else inode - before)
+            before = inode or before
+    content = [prefix, [file[len(prefix) :] for file in files], steps]
+    return base64.b64encode(zlib.compress(json.dumps(content, separators=(",", ":")).encode(), _LEVEL)).decode()
+
+
+def _unpacked(text: str) -> tuple[list[str], dict[str, int | None] | None]:
+    prefix, names, steps = json.loads(zlib.decompress(base64.b64decode(text, validate=True)))
+    files = [prefix + name for name in names]
+    if steps is None:
+        return files, None
+    found: Any = accumulate(step or 0 for step in steps)
+    inodes = (None if step is None else inode for step, inode in zip(steps, found, strict=True))
+    return files, dict(zip(files, inodes, strict=True))

@@ -1,0 +1,143 @@
+"""Watches for files that are new, or have the name of another one now."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from fencepost.api.errors import ConfigError, DataError, RetriableError
+from fencepost.connectors.files.content.identity import inode_at
+from fencepost.connectors.files.discovery.find import Discovery, Entry, is_pattern
+
+_STOP_SECONDS: Final = 5.0
+
+_log: Final = logging.getLogger(__name__)
+
+
+class FileWatch:
+    """Looks for files that are new, or have the name of another one now, at an interval, on a thread of its own.
+
+    Files that are known keep their order: new ones follow them. Those that are gone are forgotten when others change,
+    because the tasks change then anyway. `on_change` and `on_error` are called on
+    the watch's thread; after an error it ends.
+    """
+
+    def __init__(
+        self,
+        discovery: Discovery,
+        *,
+        interval_s: float,
+        on_change: Callable[[], None],
+        on_error: Callable[[Exception], None],
+    ) -> None:
+        self._discovery = discovery
+        self._interval_s = interval_s
+        self._on_change = on_change
+        self._on_error = on_error
+        self._stopping = threading.Event()
+        self._files: tuple[str, ...] = ()
+        self._names: frozenset[str] = frozenset()
+        self._known: Mapping[str, Entry] = {}
+        self._inodes: dict[str, int] = {}
+        self._formers: dict[str, list[str]] = {}
+        self._thread = threading.Thread(target=self._run, name="file-watch", daemon=True)
+
+    @property
+    def files(self) -> Sequence[str]:
+        """The known files, in the order in which they are to be read. Thread-safe."""
+        return self._files
+
+    @property
+    def inodes(self) -> Mapping[str, int] | None:
+        """The inode that each known file had at the last look, None if there are no further looks. Thread-safe."""
+        return self._inodes if self._looks_again else None
+
+    @property
+    def formers(self) -> Mapping[str, list[str]]:
+        """The names that the files of names had at the look before, whatever was committed of them. Thread-safe."""
+        return self._formers
+
+    @property
+    def _looks_again(self) -> bool:
+        return len(self._discovery.patterns) > 1 or any(map(is_pattern, self._discovery.patterns))
+
+    def start(self) -> None:
+        """Find the first files, and begin to watch if there is a pattern. Raises ConfigError as `Discovery.find`."""
+        found = self._discovery.scan()
+        self._inodes = _inodes(found)
+        while (again := _inodes(found)) != self._inodes:
+            # Files are being renamed: a file may have been seen by two names.
+            self._inodes = again
+        self._take(tuple(found), found)
+        if not self._files:
+            _log.warning(
+                "No file%s fits %s yet: waiting for one, with a look every %g seconds",
+                "" if self._discovery.ready is None else " with a row",
+                ", ".join(self._discovery.patterns),
+                self._interval_s,
+            )
+        if self._looks_again:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End the watch. Returns when its thread has ended, or hangs on a file system that does not answer."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(_STOP_SECONDS)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._interval_s):
+            try:
+                new, other = self._look()
+            except RetriableError as error:
+                _log.warning("%s; the next look is in %g seconds", error, self._interval_s)
+                continue
+            except (ConfigError, DataError, OSError) as error:
+                self._on_error(error)
+                return
+            if new:
+                _log.info("New files: %d, the first is %s", len(new), new[0])
+            elif other:
+                _log.info("Names with other files: %d, the first is %s", len(other), other[0])
+            if new or other:
+                self._on_change()
+
+    def _look(self) -> tuple[list[str], list[str]]:
+        found = self._discovery.scan(self._known)
+        new = [path for path in found if path not in self._names]
+        other = [path for path, entry in found.items() if path in self._names and self._known[path] != entry]
+        if not new and not other:
+            return [], []
+        changed = {*new, *other}
+        inodes = {path: inode for path, inode in self._inodes.items() if path in found and path not in changed}
+        inodes |= _inodes(changed)
+        if self._discovery.scan(self._known) != found:
+            # Files are being renamed: a file may have been seen by two names, or by none. The next look tells.
+            return [], []
+        kept = [file for file in self._files if file in found or os.path.exists(file)]  # noqa: PTH110 - spares making a Path
+        self._formers = _formers(self._formers, self._inodes, inodes)
+        self._inodes = inodes
+        self._take((*kept, *new), found)
+        return new, other
+
+    def _take(self, files: Sequence[str], found: Mapping[str, Entry]) -> None:
+        self._files, self._names = tuple(files), frozenset(files)
+        # A path that was there at the start may be gone later, also when it is forgotten.
+        self._known = dict.fromkeys((*files, *self._discovery.patterns)) | dict(found)
+
+
+def _inodes(paths: Iterable[str]) -> dict[str, int]:
+    return {path: inode for path in paths if (inode := inode_at(path)) is not None}
+
+
+def _formers(known: Mapping[str, list[str]], before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, list[str]]:
+    """Return the former names of files that have other ones now, and those that were known of files that are there."""
+    names: dict[int, list[str]] = {}
+    for path, inode in before.items():
+        if now.get(path) != inode:
+            names.setdefault(inode, []).append(path)
+    moved = {path: names[inode] for path, inode in now.items() if before.get(path) != inode and inode in names}
+    return {path: formers for path, formers in known.items() if path in now} | moved

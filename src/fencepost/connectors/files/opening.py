@@ -1,0 +1,105 @@
+"""Decides how the files of a task are read: as they grow, decompressed or decoded, as tables, or as objects of a store."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Mapping
+from functools import partial
+from io import FileIO
+from typing import Any
+
+from fencepost.api.allowed_paths import AllowedPaths
+from fencepost.api.record import SourceOffset
+from fencepost.connectors.files.config import AFTER_END, BATCH_BYTES, ENCODING, FORMAT, dialect_of, table_format
+from fencepost.connectors.files.content.codecs.compression import Form, codec_of
+from fencepost.connectors.files.content.compressed import ContentFile
+from fencepost.connectors.files.content.csv_quotes import Quoting
+from fencepost.connectors.files.content.growing import (
+    SPLIT_BYTES,
+    GrowingFile,
+    Planner,
+    plan_lines,
+    plan_with_last_return,
+    position_of,
+)
+from fencepost.connectors.files.content.identity import FileIdentity, FileTrack
+from fencepost.connectors.files.content.ranges import FileRange, scan_records
+from fencepost.connectors.files.content.restart_point import RestartPoint, replaced
+from fencepost.connectors.files.discovery.ended import AfterEnd, Mark
+from fencepost.connectors.files.formats.tables.table_file import TableFile, TablePosition
+from fencepost.connectors.files.object_files import ObjectContent, ObjectTable, identity_in
+from fencepost.connectors.files.stores.objects import is_object
+from fencepost.connectors.files.tracked import FileState, ReadFile, TrackedFile
+
+
+class Opening:
+    """Makes the files of a task by a connector's properties."""
+
+    def __init__(self, parsed: Mapping[str, Any], allowed: AllowedPaths) -> None:
+        self._allowed = allowed
+        self._table = table_format(parsed)
+        self._takes_away = parsed[AFTER_END].lower() != AfterEnd.LEAVE
+        self._batch_bytes: int = parsed[BATCH_BYTES]
+        self._encoding = codecs.lookup(parsed[ENCODING]).name
+        self._quoting = dialect_of(parsed).quoting if parsed[FORMAT].lower() == "csv" else None
+        plan: Planner = plan_lines if self._quoting is None else partial(_plan_csv, self._quoting)
+        self._plan: Planner = partial(plan_with_last_return, plan)
+
+    def started(self, path: str, offset: SourceOffset | None) -> TrackedFile:
+        """Return a file at its committed offset. Raises DataError for an offset that no file source wrote."""
+        mark = Mark.in_offset(offset)
+        if mark is not None and not mark.is_at(path, self._allowed):
+            # Another file of that name.
+            mark = offset = None
+        tracked = self.new(path, offset)
+        if mark is not None and self._takes_away:
+            tracked.mark, tracked.state = mark, FileState.ENDED
+        return tracked
+
+    def gone(self, path: str) -> TrackedFile:
+        """Return a file that has another name now."""
+        tracked = self.new(path, None)
+        tracked.state = FileState.GONE
+        return tracked
+
+    def new(self, path: str, offset: SourceOffset | None) -> TrackedFile:
+        """Return a file whose first bytes were not read yet. Raises DataError as `started`."""
+        track = None if is_object(path) else FileTrack(path, FileIdentity.in_offset(path, offset), self._allowed)
+        if self._table is not None:
+            table = ObjectTable if is_object(path) else TableFile
+            position = TablePosition.of(path, offset)
+            return TrackedFile(path, table(path, self._table, position, self._batch_bytes, self._allowed), track=track)
+        start, restart = position_of(path, offset), RestartPoint.of(path, offset)
+        file = GrowingFile(path, start, self._plan, self._batch_bytes, self._allowed, self._quoting)
+        return TrackedFile(path, file, track=track, restart=restart, identity=identity_in(offset))
+
+    def identify(self, tracked: TrackedFile, *, whole: bool) -> None:
+        """Let the first bytes of a NEW file decide; it stays NEW while it has too few. `whole`: the file is complete.
+
+        Raises DataError for a file that is not compressed, but was when it was read before.
+        """
+        if self._table is not None:
+            tracked.become(FileState.FOLLOWED)
+            return
+        of_store, file = is_object(tracked.path), tracked.file
+        if not of_store and isinstance(file, GrowingFile) and file.is_missing(whole=whole):
+            return
+        certain, codec = codec_of(tracked.path, self._encoding, self._allowed)
+        position: int = file.offset["position"]
+        if (certain or of_store) and codec is None and tracked.restart is not None:
+            raise replaced(tracked.path, tracked.restart)
+        # A file that was read before had enough bytes then.
+        if not (certain or position or whole or of_store):
+            return
+        form = Form(codec, self._encoding)
+        if form != Form(None) or of_store:
+            tracked.file = self._content(tracked, position, form)
+        tracked.become(FileState.FOLLOWED)
+
+    def _content(self, tracked: TrackedFile, position: int, form: Form) -> ReadFile:
+        given = (tracked.path, position, form, self._quoting, self._batch_bytes, self._allowed, tracked.restart)
+        return ObjectContent(*given, tracked.identity) if is_object(tracked.path) else ContentFile(*given)
+
+
+def _plan_csv(quoting: Quoting, file: FileIO, part: FileRange, size: int) -> list[FileRange]:
+    return scan_records(file, part, size, quoting=quoting, split_bytes=SPLIT_BYTES)

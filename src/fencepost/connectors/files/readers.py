@@ -1,0 +1,92 @@
+"""Makes the readers of a task's files: what the rows of a batch are read with, in the worker or on executors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from pyspark.sql.types import StringType, StructField, StructType
+
+from fencepost.api.allowed_paths import AllowedPaths
+from fencepost.api.record import ArrowReader
+from fencepost.connectors.files.config import CASE_SENSITIVE, EXTRA_COLUMNS, FORMAT, HEADER, NULL_VALUE, dialect_of
+from fencepost.connectors.files.content.compressed import ContentFile, head_of
+from fencepost.connectors.files.content.ranges import FileRange
+from fencepost.connectors.files.formats.csv_reader import CsvReader, match_header, read_header
+from fencepost.connectors.files.formats.jsonl_reader import JsonLinesReader
+from fencepost.connectors.files.formats.line_reader import LineReader
+from fencepost.connectors.files.formats.tables.table_file import TableFile
+from fencepost.connectors.files.formats.tables.table_reader import TableReader
+from fencepost.connectors.files.object_files import ObjectContent
+from fencepost.connectors.files.tracked import TrackedFile
+from fencepost.connectors.rows.record_mapping import RecordColumns
+
+
+class Readers:
+    """Readers by a connector's properties. Those of files with the same columns are equal.
+
+    `columns` are None if each file says them itself.
+    """
+
+    def __init__(self, parsed: Mapping[str, Any], columns: StructType | None, allowed: AllowedPaths) -> None:
+        self._parsed = parsed
+        self._columns = columns
+        self._allowed = allowed
+        # An object has one header.
+        self._of_objects: dict[str, ArrowReader] = {}
+
+    @property
+    def of_nothing(self) -> ArrowReader:
+        """A reader for a batch that has offsets alone."""
+        return LineReader(allowed=self._allowed)
+
+    def of(self, tracked: TrackedFile) -> ArrowReader:
+        """Return the reader of records that were returned. Raises DataError for a header that does not fit."""
+        if not isinstance(tracked.file, ObjectContent):
+            return self._new(tracked)
+        if tracked.path not in self._of_objects:
+            self._of_objects[tracked.path] = self._new(tracked)
+        return self._of_objects[tracked.path]
+
+    def _new(self, tracked: TrackedFile) -> ArrowReader:
+        form, file = self._parsed[FORMAT].lower(), tracked.file
+        if form == "text":
+            return self.of_nothing
+        record = RecordColumns.from_values(self._parsed)
+        if isinstance(file, TableFile):
+            record.check(file.columns)
+            return TableReader(file.form, file.columns, record, self._allowed)
+        if form == "jsonl":
+            return JsonLinesReader(cast("StructType", self._columns), record, self._allowed)
+        return self._csv(tracked, record)
+
+    def _csv(self, tracked: TrackedFile, record: RecordColumns) -> CsvReader:
+        dialect, names = dialect_of(self._parsed), None
+        if self._parsed[HEADER]:
+            names = read_header(self._head(tracked), dialect, self._allowed, declared=self._columns is not None)
+        columns = self._columns or StructType([StructField(name, StringType()) for name in names or ()])
+        if names is not None:
+            names = match_header(
+                tracked.path,
+                names,
+                columns,
+                ignore_extra=self._parsed[EXTRA_COLUMNS].lower() == "ignore",
+                ignore_case=not self._parsed[CASE_SENSITIVE],
+            )
+            record.check(columns)
+        return CsvReader(
+            columns=columns,
+            record=record,
+            allowed=self._allowed,
+            file_columns=names or tuple(columns.names),
+            header=names is not None,
+            dialect=dialect,
+            null_values=tuple(self._parsed[NULL_VALUE]) or ("",),
+        )
+
+    def _head(self, tracked: TrackedFile) -> FileRange:
+        file, track = tracked.file, tracked.track
+        if isinstance(file, ContentFile):
+            return head_of(file.path, file.form, self._allowed)
+        end = tracked.end
+        return FileRange(tracked.path, 0, end, known=track.identity if track is not None else None)

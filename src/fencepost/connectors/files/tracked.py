@@ -1,0 +1,108 @@
+"""A file of a task, and what is known of it.
+
+    NEW --its first bytes say how it is read--> FOLLOWED --its end was returned--> ENDED --committed: taken away--> GONE
+     ^                                             |                                                                |
+     |                                             +--another file is in its place--> SUSPECT                       |
+     +-------------------------------another file has its name-----------------------------------------------------+
+
+A task starts with a file as NEW, as ENDED if its end is committed, or as GONE if its file has another name now. A suspect
+is read no further: either it turns out to be renamed, and the task gets another configuration, or the task fails.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Final
+
+from fencepost.api.errors import DataError, IllegalStateError
+from fencepost.connectors.files.content.compressed import ContentFile
+from fencepost.connectors.files.content.growing import FILENAME_FIELD, GrowingFile
+from fencepost.connectors.files.content.identity import FileTrack
+from fencepost.connectors.files.content.restart_point import RestartPoint
+from fencepost.connectors.files.discovery.ended import Mark
+from fencepost.connectors.files.formats.tables.table_file import TableFile
+
+ReadFile = GrowingFile | ContentFile | TableFile
+
+
+class FileState(Enum):
+    """The states of a file of a task."""
+
+    NEW = auto()
+    FOLLOWED = auto()
+    SUSPECT = auto()
+    ENDED = auto()
+    GONE = auto()
+
+
+TRANSITIONS: Final[Mapping[FileState, frozenset[FileState]]] = {
+    FileState.NEW: frozenset({FileState.FOLLOWED}),
+    FileState.FOLLOWED: frozenset({FileState.SUSPECT, FileState.ENDED}),
+    FileState.SUSPECT: frozenset(),
+    FileState.ENDED: frozenset({FileState.GONE}),
+    FileState.GONE: frozenset({FileState.NEW}),
+}
+
+
+@dataclass(slots=True)
+class TrackedFile:
+    """One file of a task.
+
+    `track` follows which file it is; objects have none. `restart` and `identity` are those of the committed offset of a
+    compressed file and of an object. `mark` is that of an ENDED file. A SUSPECT raises its `error` at `deadline`, in
+    seconds of the monotonic clock. `lag` is the number of bytes that were left at the last look.
+    """
+
+    path: str
+    file: ReadFile
+    state: FileState = FileState.NEW
+    track: FileTrack | None = None
+    restart: RestartPoint | None = None
+    identity: str | None = None
+    mark: Mark | None = None
+    error: DataError | None = None
+    deadline: float = 0.0
+    lag: int = 0
+
+    def become(self, state: FileState) -> None:
+        """Change the state. Raises IllegalStateError for a change that the diagram does not have."""
+        if state not in TRANSITIONS[self.state]:
+            raise IllegalStateError(f"The file {self.path} is {self.state.name} and cannot become {state.name}")
+        self.state = state
+
+    @property
+    def partition(self) -> dict[str, Any]:
+        """The source partition."""
+        return {FILENAME_FIELD: self.path}
+
+    @property
+    def offset(self) -> dict[str, Any]:
+        """The source offset of what was returned, with the identity of the file."""
+        return {**self.file.offset, **(self.track.offset if self.track is not None else {})}
+
+    @property
+    def end(self) -> int:
+        """The byte up to which the file is known when records of it are returned."""
+        return self.file.position if isinstance(self.file, GrowingFile) else self.file.looked_at_size
+
+    def pending(self) -> int:
+        """Return about how many bytes the next records have at most; 0 if only a look at the file tells."""
+        if not isinstance(self.file, GrowingFile):
+            return self.file.lag
+        try:
+            size = os.stat(self.path).st_size  # noqa: PTH116 - called often: spares making a Path each time
+        except OSError:
+            return 0
+        return max(0, size - self.file.position)
+
+    def was_read(self, mark: Mark) -> bool:
+        """Return whether the file of a mark is the one that was read, and all of it was."""
+        track = self.track
+        return (
+            track is not None
+            and track.seen == (mark.inode, mark.modified, mark.size)
+            and mark.size == self.file.looked_at_size
+        )

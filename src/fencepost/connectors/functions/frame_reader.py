@@ -1,0 +1,83 @@
+"""Makes batches of the frames that a source function yields. The columns go to the converters as they are in Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from fencepost.api.errors import DataError
+from fencepost.api.record import RefusedRow, SourceBatch, SourceOffset, SourcePartition
+from fencepost.connectors.functions.frames import as_table
+from fencepost.connectors.rows.arrow_columns import records_or_refused, spark_columns
+from fencepost.connectors.rows.record_mapping import RecordColumns
+
+# Converted at once: their values and the texts made of them fit into a processor's cache.
+_ROWS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class FrameReader:
+    """A TolerantReader of frames that are in memory. A split is a part of one, with the number of its first row.
+
+    `where` names the frame in messages.
+    """
+
+    where: str
+    columns: StructType
+    record: RecordColumns
+
+    @property
+    def schema(self) -> str:
+        """A struct `value`, and the columns that `record` makes."""
+        # A frame without columns has no rows either.
+        return self.record.ddl(self.columns) if self.columns.fields else "value STRING"
+
+    def read(self, split: tuple[int, pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows. Raises DataError for one that makes no record."""
+        for part in self.read_tolerant(split):
+            if isinstance(part, list):
+                raise DataError(
+                    f"The row {part[0].place['row']} of {self.where} makes no record: {part[0].reason}. Correct it in the "
+                    "function, or skip such rows with errors.tolerance=all; nothing of this batch was written"
+                )
+            yield part
+
+    def read_tolerant(self, split: tuple[int, pa.RecordBatch]) -> Iterator[pa.RecordBatch | list[RefusedRow]]:
+        """Yield the rows, and as JSON those that name no topic or timestamp, or have a value that does not fit."""
+        first, rows = split
+        yield from records_or_refused(
+            rows, self.columns, self.record, lambda row: {"row": str(row)}, exact=True, first=first
+        )
+
+
+class FrameBatches:
+    """Makes a batch of each frame. The columns of the last frame are kept, since most frames have the same ones."""
+
+    def __init__(self, record: RecordColumns, where: str) -> None:
+        self._record = record
+        self._where = where
+        self._schema: pa.Schema | None = None
+        self._reader: FrameReader | None = None
+
+    def batch(self, frame: Any, partition: SourcePartition, offset: SourceOffset) -> SourceBatch:
+        """Return a frame's batch, which the worker writes itself: the rows are in its memory.
+
+        Raises DataError for columns that have no form in Connect's data, ConfigError for properties that name others.
+        """
+        table = as_table(frame, self._where)
+        splits: list[tuple[int, pa.RecordBatch]] = []
+        for rows in table.to_batches(_ROWS) if table.num_columns else ():
+            splits.append((splits[-1][0] + splits[-1][1].num_rows if splits else 0, rows))
+        return SourceBatch.of_reader(self._reader_of(table.schema), splits, [(partition, offset)], bytes=0)
+
+    def _reader_of(self, schema: pa.Schema) -> FrameReader:
+        if self._reader is None or self._schema is None or not schema.equals(self._schema):
+            columns = spark_columns(schema, self._where)
+            if columns.fields:
+                self._record.check(columns)
+            self._schema, self._reader = schema, FrameReader(self._where, columns, self._record)
+        return self._reader

@@ -1,0 +1,160 @@
+"""Frames that a source function yields, as Arrow tables: of pyarrow, pandas and polars, and of all that export Arrow.
+
+An export follows the Arrow PyCapsule interface: https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html
+
+Arrow data go through as they are. In pandas a missing value is NaN, NaT, NA or None, and each is null here. A column of
+dtype object must have values of one type: Arrow would make texts bytes, numbers others, and dates of datetimes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+
+from fencepost.api.errors import DataError
+from fencepost.api.plugin_calls import call_plugin, kind_of
+
+_STREAM: Final = "__arrow_c_stream__"
+_ARRAY: Final = "__arrow_c_array__"
+# The extension types whose storage has the value itself. The storage of others is not: periods of pandas are numbers.
+_PLAIN_EXTENSIONS: Final = frozenset({"arrow.json", "arrow.uuid"})
+# Most columns of dtype object are texts. All values of one of these types are alike.
+_SIMPLE: Final = (str, bytes, bool, int, Decimal)
+_MISSING: Final = frozenset({"NoneType", "NaTType", "NAType"})
+
+
+def is_frame(value: object) -> bool:
+    """Return whether what a function yields is a frame, and not a row."""
+    kind = type(value)
+    return hasattr(kind, _STREAM) or hasattr(kind, _ARRAY) or _is_pandas(value)
+
+
+def as_table(frame: Any, where: str) -> pa.Table:
+    """Return a frame as a table whose columns are in one piece.
+
+    `where` names the frame in messages. Raises DataError, with the column, for what has no form in Arrow, and for values
+    that another type would change.
+    """
+    table = _of_pandas(frame, where) if _is_pandas(frame) else _exported(frame, where)
+    for field in table.schema:
+        _check_extensions(field.type, field.name, where, nested=False)
+    if table.num_rows and not table.num_columns:
+        raise DataError(f"There are rows without any column in {where}: yield a frame with columns")
+    # Arrow cannot pick rows out of views.
+    return table.cast(
+        pa.schema([field.with_type(_without_views(field.type)) for field in table.schema])
+    ).combine_chunks()
+
+
+def _is_pandas(value: object) -> bool:
+    # It is a frame of pandas only if pandas was imported.
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(value, getattr(pandas, "DataFrame", ()))
+
+
+def _exported(frame: Any, where: str) -> pa.Table:
+    # Polars exports the addresses of Python objects, as bytes.
+    schema = getattr(frame, "schema", None)
+    if type(frame).__module__.startswith("polars.") and isinstance(schema, Mapping):
+        for name, kind in schema.items():
+            if str(kind) == "Object":
+                raise DataError(f"The column {name} of {where} is of the type Object: give it a type, or leave it out")
+    try:
+        return call_plugin(f"The export of {where}", pa.table, frame)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise DataError(
+            f"Arrow takes no table from {where}, which is {kind_of(frame)}: {error}. Yield a table or a data frame, with "
+            "columns of types that Arrow has"
+        ) from error
+
+
+def _of_pandas(frame: Any, where: str) -> pa.Table:
+    for name in frame.columns:
+        if not isinstance(name, str):
+            raise DataError(f"A column of {where} has the name {name!r}, which is {kind_of(name)}: give it a text")
+    named = [name for name in frame.index.names if name is not None]
+    if named:
+        # An index with a name is data; one without only counts.
+        frame = frame.reset_index(level=named) if len(named) < frame.index.nlevels else frame.reset_index()
+    if not frame.columns.is_unique:
+        twice = frame.columns[frame.columns.duplicated()][0]
+        raise DataError(f"The column {twice} is twice in {where}: give each column a name of its own")
+    for name in frame.columns:
+        if frame[name].dtype == object:
+            _check_objects(frame[name].to_numpy(), name, where)
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        reason = ": ".join(map(str, reversed(error.args)))
+        raise DataError(
+            f"Arrow has no form for a column of {where}: {reason}. Make it another type, such as a text or a number"
+        ) from error
+
+
+def _check_objects(column: Iterable[Any], name: str, where: str) -> None:
+    if len(set(map(type, column)) - {type(None)}) == 1 and isinstance(next(iter(column)), _SIMPLE):
+        return
+    kinds: defaultdict[str, set[str]] = defaultdict(set)
+    for value in column:
+        for place, kind in _kinds(value, name):
+            kinds[place].add(kind)
+    for place, found in kinds.items():
+        if len(found) > 1:
+            raise DataError(
+                f"The column {place} of {where} has values of several types: {', '.join(sorted(found))}. Make them one type, "
+                f"for example with frame[{name!r}].astype(str), or leave it out"
+            )
+
+
+def _kinds(value: Any, place: str) -> Iterator[tuple[str, str]]:
+    """Yield the types in a value with their places. A missing value has none."""
+    kind = type(value)
+    if kind is str:
+        yield place, "str"
+    elif isinstance(value, Mapping):
+        yield place, "dict"
+        for name, member in value.items():
+            yield from _kinds(member, f"{place}.{name}")
+    elif isinstance(value, list | tuple | set | frozenset) or kind.__name__ == "ndarray":
+        yield place, "list"
+        for item in value:
+            yield from _kinds(item, f"{place}[]")
+    elif isinstance(value, datetime) and kind.__name__ not in _MISSING:
+        yield place, f"{kind.__name__} {'without' if value.tzinfo is None else 'with'} a time zone"
+    # Only NaN is not itself.
+    elif kind.__name__ not in _MISSING and value == value:  # noqa: PLR0124 - see above
+        yield place, kind.__name__
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    if pa.types.is_binary_view(kind):
+        return pa.large_binary()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_views(field.type)) for field in kind])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        make = pa.list_ if pa.types.is_list(kind) else pa.large_list
+        return make(kind.value_field.with_type(_without_views(kind.value_type)))
+    return kind
+
+
+def _check_extensions(kind: pa.DataType, place: str, where: str, *, nested: bool) -> None:
+    if isinstance(kind, pa.BaseExtensionType):
+        if kind.extension_name not in _PLAIN_EXTENSIONS or nested:
+            raise DataError(
+                f"The column {place} of {where} is of the extension type {kind.extension_name}, which has no form in Kafka "
+                "Connect's data: give its values in a type of Arrow's own, such as a text or a number"
+            )
+        return
+    if pa.types.is_dictionary(kind):
+        _check_extensions(kind.value_type, place, where, nested=True)
+    for number in range(kind.num_fields):
+        inner = kind.field(number)
+        _check_extensions(inner.type, f"{place}.{inner.name}", where, nested=True)

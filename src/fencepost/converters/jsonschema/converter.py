@@ -1,0 +1,135 @@
+"""Confluent's JsonSchemaConverter: JSON behind the id of its JSON Schema in a registry, on Arrow columns."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fencepost.api.config_def import ConfigDef
+from fencepost.api.errors import ConfigError, DataError
+from fencepost.config.validators import one_of
+from fencepost.converters.json_schema import connect_schema, missing_values
+from fencepost.converters.json_text import JsonRenderer
+from fencepost.converters.jsonschema.schema import (
+    JsonSchemaOptions,
+    check_kind,
+    json_schema,
+    missing_properties,
+    schema_text,
+)
+from fencepost.converters.registry.base import Derived, Plan, RegistryConverter
+from fencepost.converters.registry.config import SCHEMA_NAMES
+from fencepost.converters.registry.registry import CONTENT
+from fencepost.converters.registry.schema_names import with_names
+from fencepost.converters.registry.schemas import RegistrySchema
+from fencepost.converters.text import Text, join_columns, wrap_bytes
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+
+@dataclass(frozen=True)
+class _Renderer(JsonRenderer):
+    """The JSON of JsonConverter, but for maps whose keys are not strings: arrays of objects."""
+
+    def map(self, keys: Text, values: Text, *, string_keys: bool) -> tuple[pa.Array, tuple[str, str, str]]:
+        if string_keys:
+            return super().map(keys, values, string_keys=True)
+        return join_columns(['{"key":', keys, ',"value":', values, "}"]), ("[", ",", "]")
+
+
+class JsonSchemaConverter(RegistryConverter):
+    """Writes JSON with the id of its JSON Schema, as Java's converter of this name does.
+
+    A null without a schema is a null record. A null that has a schema is data, as in JsonConverter: JSON's null.
+    """
+
+    language: ClassVar[str] = "JSON"
+
+    def config(self) -> ConfigDef:
+        """Return the definitions of the registry's properties and those of JsonSchemaData."""
+        boolean, low = ConfigDef.Type.BOOLEAN, ConfigDef.Importance.LOW
+        return (
+            super().config()
+            .define("decimal.format", ConfigDef.Type.STRING, "BASE64", low,
+                    "How decimals are written: BASE64, the bytes of their unscaled value, or NUMERIC, as numbers.",
+                    validator=one_of(("base64", "numeric")))
+            .define("object.additional.properties", boolean, True, low,
+                    "Whether schemas of structs allow further properties.")
+            .define("json.fail.invalid.schema", boolean, False, low,
+                    "Values are made by their schema and are not validated once more: only false is supported.",
+                    validator=_only_false)
+        )  # fmt: skip
+
+    def derive(self, topic: str, schema: DataType | None) -> Derived:
+        """Return the JSON Schema of a Spark type."""
+        connect = self._connect(topic, schema)
+        found = json_schema(connect, self._options)
+        kind = "any" if connect is None else connect["type"]
+        return Derived(RegistrySchema(schema_text(found), self.language), found.get("title"), kind, (schema, connect))
+
+    def plan(self, derived: Derived, written: RegistrySchema, *, strict: bool) -> Plan:
+        """Check another schema; values are written alike, with all of their fields."""
+        spark_type, connect = derived.connect
+        try:
+            parsed = json.loads(written.text)
+        except ValueError as error:
+            raise DataError(f"The registry's schema is not JSON: {error}") from error
+        if written.text != derived.schema.text:
+            check_kind(connect, parsed)
+            if strict and (missing := list(missing_properties(connect, parsed))):
+                raise DataError(f"it has no property for {', '.join(missing)}")
+        return Plan(spark_type)
+
+    def from_connect_data(self, topic: str, schema: DataType | None, values: pa.Array) -> pa.Array:
+        """Return framed JSON; a null that has a schema is JSON's null. Raises as the base."""
+        if self._has_no_schema(schema) or not values.null_count:
+            return super().from_connect_data(topic, schema, values)
+        null = pa.scalar(self._decision(topic, schema).framing.prefix + b"null", pa.binary())
+        return pc.fill_null(super().from_connect_data(topic, schema, values), null)
+
+    def encode(self, steps: Any, prefix: bytes, values: pa.Array) -> pa.Array:
+        """Return JSON in UTF-8."""
+        if steps is not None:
+            for field in missing_values(steps, values):
+                raise DataError(f"The field {field} is null, but its schema says that it never is: declare it nullable")
+        renderer = _Renderer(numeric_decimals=self._options.numeric_decimals)
+        text = renderer.render(values)
+        return wrap_bytes(text.body, prefix + text.prefix.encode(), text.suffix.encode()).view(pa.binary())
+
+    def _connect(self, topic: str, schema: DataType | None) -> dict[str, Any] | None:
+        if schema is None:
+            return None
+        found = connect_schema(schema, optional=False)
+        return with_names(found, topic, self.role) if self.settings[SCHEMA_NAMES] == "topic" else found
+
+    @property
+    def _options(self) -> JsonSchemaOptions:
+        return JsonSchemaOptions(
+            additional_properties=self.settings["object.additional.properties"],
+            numeric_decimals=self.settings["decimal.format"].upper() == "NUMERIC",
+        )
+
+    @staticmethod
+    def _has_no_schema(schema: DataType | None) -> bool:
+        return schema is None or schema.typeName() == "void"
+
+
+def _only_false(name: str, value: Any) -> None:
+    if value:
+        raise ConfigError(f"{name}=true is not supported: values are made by their schema. Remove it", name=name)
+
+
+def _content(schema: RegistrySchema) -> object:
+    """Schemas are read alike if they are the same JSON."""
+    try:
+        return json.dumps(json.loads(schema.text), sort_keys=True)
+    except ValueError:
+        return schema.text
+
+
+CONTENT[JsonSchemaConverter.language] = _content

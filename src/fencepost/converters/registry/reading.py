@@ -1,0 +1,92 @@
+"""Reads what converters with a schema registry wrote, for people and checks: framing -> schema -> value.
+
+Each language has a reader of its own, which is imported when there is a schema of it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from fencepost.api.config_def import ConfigDef
+from fencepost.api.errors import ConfigError
+from fencepost.converters.registry.client import RegistryClient
+from fencepost.converters.registry.config import define_registry
+from fencepost.converters.registry.errors import RegistryError
+from fencepost.converters.registry.framing import HEADER_MAGIC, HEADER_NAMES, PREFIX_MAGIC, PREFIX_SIZE
+from fencepost.converters.registry.schemas import Registered, RegistrySchema
+from fencepost.converters.registry.settings import RegistrySettings
+
+Reader = Callable[[bytes], Any]
+"""Returns data that JSON can hold, Decimals aside, for the bytes after the framing. Raises ValueError for bytes of no value."""
+MakeReader = Callable[[RegistrySchema, bool], Reader]
+"""Makes the reader of a schema. True: dates and times are texts for people, else numbers. Raises ValueError for no schema."""
+
+_READERS: Final[Mapping[str, str]] = {"AVRO": "fencepost.converters.avro.reading:avro_reader"}
+"""Type of schema -> the function that is a MakeReader."""
+
+_GUID_SIZE: Final = 16
+
+
+class RegistryReader:
+    """Reads values by their schemas in a registry, each of which is asked for once. For one thread."""
+
+    def __init__(self, properties: Mapping[str, str], *, for_people: bool = True) -> None:
+        """`properties` are those of a converter, without prefix. Raises ConfigError."""
+        values = define_registry(ConfigDef()).parse(properties)
+        self._client = RegistryClient(RegistrySettings.of(values, properties))
+        self._for_people = for_people
+        self._readers: dict[int | bytes, Reader | ValueError] = {}
+
+    def read(self, data: bytes, *, is_key: bool, headers: Mapping[str, bytes | None] | None = None) -> Any:
+        """Return the value of a record's key or value.
+
+        Raises ValueError if no schema is named, or the bytes do not fit it, ConfigError, and RegistryUnavailableError.
+        """
+        named = (headers or {}).get(HEADER_NAMES["key" if is_key else "value"])
+        if named is not None and len(named) > _GUID_SIZE and named[0] == HEADER_MAGIC:
+            return self._reader(named[1 : 1 + _GUID_SIZE])(named[1 + _GUID_SIZE :] + data)
+        if not is_framed(data):
+            raise ValueError("no id of a schema")
+        return self._reader(int.from_bytes(data[1:PREFIX_SIZE], "big"))(data[PREFIX_SIZE:])
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def _reader(self, name: int | bytes) -> Reader:
+        if name not in self._readers:
+            try:
+                self._readers[name] = self._make(self._asked(name).schema)
+            except (RegistryError, ValueError) as error:
+                self._readers[name] = ValueError(str(error))
+        found = self._readers[name]
+        if isinstance(found, ValueError):
+            raise found
+        return found
+
+    def _asked(self, name: int | bytes) -> Registered:
+        return self._client.by_id(name) if isinstance(name, int) else self._client.by_guid(_text(name))
+
+    def _make(self, schema: RegistrySchema) -> Reader:
+        if schema.type not in _READERS:
+            raise ValueError(f"a schema of type {schema.type}, which is not read here")
+        module, _, function = _READERS[schema.type].partition(":")
+        make: MakeReader = getattr(importlib.import_module(module), function)
+        return make(schema, self._for_people)
+
+
+def is_framed(data: bytes) -> bool:
+    """Whether bytes may begin with the id of a schema."""
+    return len(data) >= PREFIX_SIZE and data[0] == PREFIX_MAGIC
+
+
+def _text(guid: bytes) -> str:
+    digits = guid.hex()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def needs(package: str, extra: str) -> ConfigError:
+    """The error for a package of an extra that is not installed."""
+    return ConfigError(f"This needs {package}, which is not installed: pip install 'fencepost[{extra}]'")

@@ -1,0 +1,77 @@
+"""`fencepost tail` and `fencepost verify` on Avro, decoded by a schema registry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import types as spark
+
+from fencepost.cli import main
+from fencepost.converters.avro.converter import AvroConverter
+from fencepost.converters.registry.registry import forget_registries
+from tests.support.fake_registry import FakeRegistry, fake_registry
+
+ROW = spark.StructType([spark.StructField("id", spark.LongType()), spark.StructField("name", spark.StringType())])
+
+
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    forget_registries()
+    with fake_registry() as found:
+        yield found
+    forget_registries()
+
+
+@pytest.fixture
+def sent(bootstrap_servers: str, topic: str, registry: FakeRegistry) -> None:
+    converter = AvroConverter()
+    converter.configure({"schema.registry.url": registry.address}, is_key=False)
+    converter.prepare(topic, ROW)
+    rows = pa.array(
+        [{"id": 1, "name": "a"}, {"id": 2, "name": "ä"}], pa.struct([("id", pa.int64()), ("name", pa.string())])
+    )
+    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    for data in converter.from_connect_data(topic, ROW, rows).to_pylist():
+        producer.produce(topic, data)
+    assert producer.flush(60) == 0
+
+
+@pytest.mark.usefixtures("sent")
+def test_tail_shows_values_by_their_schema(
+    bootstrap_servers: str, topic: str, registry: FakeRegistry, capsys: pytest.CaptureFixture[str]
+):
+    arguments = ["tail", topic, "--bootstrap-server", bootstrap_servers, "-o", "json"]
+    assert main.run([*arguments, "--schema-registry-url", registry.address]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["value"] for line in lines] == [{"id": 1, "name": "a"}, {"id": 2, "name": "ä"}]
+    assert main.run([*arguments, "--value-converter", "AvroConverter"]) == 2
+    assert "--schema-registry-url" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("sent")
+def test_verify_compares_values_by_their_schema(
+    bootstrap_servers: str, topic: str, registry: FakeRegistry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    source = tmp_path / "rows.csv"
+    source.write_text("id,name\n1,a\n2,ä\n")
+    arguments = ["verify", topic, "--bootstrap-server", bootstrap_servers, "--source", str(source)]
+    assert main.run([*arguments, "--schema-registry-url", registry.address]) == 0
+    source.write_text("id,name\n1,a\n2,b\n")
+    assert main.run([*arguments, "--schema-registry-url", registry.address]) == 1
+    numbers = ["verify", topic, "--bootstrap-server", bootstrap_servers, "--sequence", "value.id"]
+    assert main.run([*numbers, "--schema-registry-url", registry.address]) == 0
+    capsys.readouterr()
+
+
+@pytest.mark.usefixtures("sent")
+def test_a_registry_that_is_away_is_named(bootstrap_servers: str, topic: str, capsys: pytest.CaptureFixture[str]):
+    with fake_registry() as gone:
+        address = gone.address
+    arguments = ["tail", topic, "--bootstrap-server", bootstrap_servers, "--schema-registry-url", address]
+    assert main.run(arguments) == 1
+    assert f"The schema registry {address} could not be asked" in capsys.readouterr().err

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencepost import DataError
+from fencepost.connectors.files.discovery import shares
+from fencepost.connectors.files.discovery.shares import MOST_NAMED, TASK_FILES, TASK_INODES, TASK_PACKED, Share
+
+_paths = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
+
+
+@given(inodes=st.dictionaries(_paths, st.none() | st.integers(1, 2**63), max_size=20), looks_again=st.booleans())
+def test_packed_files_are_the_files(*, inodes: dict[str, int | None], looks_again: bool) -> None:
+    share = Share(list(inodes), inodes if looks_again else None)
+    packed = {TASK_PACKED: shares._packed(share.files, share.inodes)}
+    assert Share.of(packed) == share
+
+
+def test_few_files_are_named_as_before() -> None:
+    share = Share(["/in/a", "/in/b"], {"/in/a": 1, "/in/b": None}, {"/in/b": ["/in/c"]})
+    assert share.in_config() == {
+        "task.files": '["/in/a", "/in/b"]',
+        "task.renamed": '{"/in/b": ["/in/c"]}',
+        "task.inodes": '{"/in/a": 1, "/in/b": null}',
+    }
+    assert Share.of(share.in_config()) == share
+
+
+def test_a_configuration_of_many_names_of_an_older_version_is_read() -> None:
+    files = [f"/in/{number}" for number in range(MOST_NAMED * 5)]
+    inodes = {file: number for number, file in enumerate(files)}
+    assert Share.of({TASK_FILES: json.dumps(files), TASK_INODES: json.dumps(inodes)}) == Share(files, inodes)
+
+
+def test_25_000_files_take_less_than_100_kb() -> None:
+    numbers = random.Random(7).sample(range(1_000_000), 25_000)
+    files = [f"/data/spool/in/events-{number:06}.json" for number in sorted(numbers)]
+    config = Share(files, {file: 10_000_000 + number for number, file in enumerate(files)}).in_config()
+    assert config.keys() == {TASK_PACKED}
+    assert len(config[TASK_PACKED]) < 100_000
+
+
+def test_packed_files_that_are_damaged_are_refused() -> None:
+    packed = Share([f"/in/{number}" for number in range(MOST_NAMED + 1)]).in_config()[TASK_PACKED]
+    for wrong in ("?", packed[:-4], "", packed[: len(packed) // 2]):
+        with pytest.raises(DataError, match=r"is not what FileSource wrote .*: restart the connector"):
+            Share.of({TASK_PACKED: wrong})

@@ -1,0 +1,164 @@
+"""Many files of one task: which of them come in one batch, and that a look at them stays cheap."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost import DataError, SourceBatch
+from fencepost.api.errors import IllegalStateError
+from fencepost.connectors.files import task as file_task
+from fencepost.connectors.files.tracked import TRANSITIONS, FileState, TrackedFile
+from tests.unit.connectors.files.discovery.test_ended import Committed
+from tests.unit.connectors.files.test_file_source import config, tasks
+from tests.unit.connectors.support import CommittedOffsets, read
+
+pytestmark = pytest.mark.usefixtures("short_waits")
+
+
+def write(folder: Path, count: int, form: str = "{}\n") -> list[str]:
+    for number in range(count):
+        (folder / f"{number:03}").write_text(form.format(number))
+    return [str(number) for number in range(count)]
+
+
+def batches_of(task: Any) -> list[SourceBatch]:
+    return list(iter(task.poll, None))
+
+
+def test_small_files_come_in_one_batch_in_their_order_each_with_its_offset(tmp_path: Path) -> None:
+    rows = write(tmp_path, 300)
+    [task] = tasks(config(tmp_path / "*", format="text"))
+    [batch] = batches_of(task)
+    assert read(batch) == rows
+    assert [partition["filename"] for partition, _ in batch.offsets] == sorted(map(str, tmp_path.iterdir()))
+    assert [offset["position"] for _, offset in batch.offsets if offset] == [len(row) + 1 for row in rows]
+    assert batch.bytes == sum(path.stat().st_size for path in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("compress", "most"), [(bytes, 100), (gzip.compress, 140)])
+def test_files_are_added_to_a_batch_up_to_batch_bytes(tmp_path: Path, compress: Any, most: int) -> None:
+    """The size of compressed content shows when it is read, so one file of 40 bytes may exceed them."""
+    for number in range(5):
+        (tmp_path / str(number)).write_bytes(compress(b"".join(b"%d %d\n" % (number, line) for line in range(10))))
+    [task] = tasks(config(tmp_path / "*", format="text", batch_bytes="100"))
+    found = batches_of(task)
+    assert [row for batch in found for row in read(batch)] == [
+        f"{number} {line}" for number in range(5) for line in range(10)
+    ]
+    assert max(batch.bytes or 0 for batch in found) <= most
+    assert len(found) < 5
+
+
+def test_a_file_is_read_as_a_whole_before_the_next_one(tmp_path: Path) -> None:
+    lines = [f"a {line}" for line in range(100)]
+    (tmp_path / "a").write_text("\n".join(lines) + "\n")
+    (tmp_path / "b").write_text("b\n")
+    [task] = tasks(config(tmp_path / "*", format="text", batch_bytes="64"))
+    assert [row for batch in batches_of(task) for row in read(batch)] == [*lines, "b"]
+
+
+def test_files_with_other_columns_come_in_another_batch(tmp_path: Path) -> None:
+    for name, header in (("a", "x"), ("b", "x"), ("c", "y"), ("d", "x")):
+        (tmp_path / name).write_text(f"{header}\n{name}\n")
+    [task] = tasks(config(tmp_path / "*", format="csv", header="true"))
+    found = batches_of(task)
+    assert [read(batch) for batch in found] == [[{"x": "a"}, {"x": "b"}], [{"y": "c"}], [{"x": "d"}]]
+    assert [[partition["filename"][-1] for partition, _ in batch.offsets] for batch in found] == [
+        ["a", "b"],
+        ["c"],
+        ["d"],
+    ]
+
+
+def test_an_error_of_a_file_comes_after_the_records_of_those_before_it(tmp_path: Path) -> None:
+    write(tmp_path, 3)
+    offsets = CommittedOffsets({str(tmp_path / "002"): 90})
+    [task] = tasks(config(tmp_path / "*", format="text"), offsets=offsets)
+    assert read(task.poll()) == ["0", "1"]
+    with pytest.raises(DataError, match="/002 has 2 bytes, but was read up to byte 90"):
+        task.poll()
+
+
+def test_a_header_that_does_not_fit_is_an_error_after_the_records_before_it(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x\n1\n")
+    (tmp_path / "b").write_text("x,x\n1,2\n")
+    [task] = tasks(config(tmp_path / "*", format="csv", header="true"))
+    assert read(task.poll()) == [{"x": "1"}]
+    for _ in range(2):
+        with pytest.raises(DataError, match="b"):
+            task.poll()
+
+
+def test_a_poll_looks_at_some_of_many_idle_files_and_finds_each_that_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, 50)
+    task: Any = tasks(config(tmp_path / "*", format="text"))[0]
+    batches_of(task)
+    monkeypatch.setattr(file_task, "LOOK_FILES", 10)
+    looks: list[object] = []
+    stat = os.stat
+    monkeypatch.setattr(os, "stat", lambda path, **options: looks.append(path) or stat(path, **options))
+    assert not task._look()
+    assert len({str(path) for path in looks if str(path).startswith(str(tmp_path))}) == 10
+    for number in (49, 0, 23):
+        with (tmp_path / f"{number:03}").open("a") as file:
+            file.write("more\n")
+        found = [row for _ in range(6) for batch in task._look() for row in read(_batch(batch))]
+        assert found == ["more"]
+
+
+def _batch(found: Any) -> SourceBatch:
+    return SourceBatch(reader=found.reader, splits=[split for splits in found.splits.values() for split in splits])
+
+
+def test_many_ends_are_committed_together_before_the_files_are_taken_away(tmp_path: Path) -> None:
+    rows = write(tmp_path, 40)
+    offsets = Committed()
+    properties = config(tmp_path / "*", format="text", files_after_end="delete")
+    [task] = tasks(properties, offsets=offsets)  # type: ignore[arg-type]
+    data, ends = task.poll(), task.poll()
+    assert isinstance(data, SourceBatch)
+    assert isinstance(ends, SourceBatch)
+    assert read(data) == rows
+    assert len(ends.offsets) == 40
+    assert all("ended" in (offset or {}) for _, offset in ends.offsets)
+    assert len(list(tmp_path.iterdir())) == 40
+    task.commit()
+    assert not list(tmp_path.iterdir())
+    removed = task.poll()
+    assert isinstance(removed, SourceBatch)
+    assert [offset for _, offset in removed.offsets] == [None] * 40
+
+
+def test_the_lag_falls_by_what_was_returned_and_rises_with_what_was_seen(tmp_path: Path) -> None:
+    write(tmp_path, 10)
+    [task] = tasks(config(tmp_path / "*", format="text"))
+    assert task.lag() == 20
+    task.poll()
+    assert task.lag() == 0
+    (tmp_path / "003").write_text("3\nno end")
+    assert task.poll() is None
+    assert task.lag() == len("no end")
+
+
+def test_a_file_changes_its_state_as_the_diagram_says(tmp_path: Path) -> None:
+    write(tmp_path, 1)
+    [task] = tasks(config(tmp_path / "*", format="text"))
+    [tracked] = task._files  # type: ignore[attr-defined]
+    assert TRANSITIONS.keys() == set(FileState)
+    with pytest.raises(IllegalStateError, match="is NEW and cannot become GONE"):
+        tracked.become(FileState.GONE)
+
+
+def test_500_files_are_named_in_a_configuration_and_501_are_packed(tmp_path: Path) -> None:
+    for count in (500, 501):
+        write(tmp_path, count)
+        [task] = tasks(config(tmp_path / "*", format="text"))
+        files: list[TrackedFile] = task._files  # type: ignore[attr-defined]
+        assert [tracked.path for tracked in files] == sorted(map(str, tmp_path.iterdir()))

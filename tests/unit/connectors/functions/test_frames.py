@@ -1,0 +1,371 @@
+"""Functions that yield frames: tables of pyarrow, data frames of pandas and polars, and other exports of Arrow."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from fencepost import ConfigError, DataError, RetriableError, SourceConnector, SourceRecord, source
+from fencepost.testing import CHECKS, Check, Limits, run_task
+
+CONFIG = {"topic": "rows", "poll.interval.ms": "20", "batch.rows": "5"}
+NOON = dt.datetime(2026, 11, 24, 12, tzinfo=dt.UTC).replace(tzinfo=None)
+
+
+def yields(*items: Any) -> type[SourceConnector]:
+    """A connector whose function yields the items, each with its number as the cursor."""
+
+    @source
+    def frames(config: Any, cursor: Any) -> Iterator[tuple[Any, Any]]:
+        del config
+        for number, item in enumerate(items, start=1):
+            if number > (cursor or 0):
+                yield item, number
+
+    return frames
+
+
+def polled(item: Any, **config: str) -> list[SourceRecord]:
+    properties = {name.replace("_", "."): text for name, text in config.items()}
+    with run_task(yields(item), CONFIG | properties) as task:
+        return list(task.poll().records)
+
+
+def values(item: Any) -> list[Any]:
+    return [record.value for record in polled(item)]
+
+
+class Export:
+    """Anything that exports a stream of Arrow."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return pa.table({"id": [1, 2], "name": ["a", None]}).__arrow_c_stream__(requested_schema)
+
+
+TABLE = pa.table({"id": [1, 2], "name": ["a", None]})
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        TABLE,
+        TABLE.to_batches()[0],
+        TABLE.to_reader(),
+        pd.DataFrame({"id": [1, 2], "name": ["a", None]}),
+        pl.DataFrame({"id": [1, 2], "name": ["a", None]}),
+        Export(),
+    ],
+    ids=lambda frame: f"{type(frame).__module__}.{type(frame).__name__}",
+)
+def test_each_row_of_a_frame_is_a_record(frame: Any) -> None:
+    assert values(frame) == [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
+
+
+def test_the_cursor_is_the_one_after_the_whole_frame() -> None:
+    connector = yields(TABLE, TABLE)
+    with run_task(connector, CONFIG) as task:
+        first = task.poll()
+        task.commit()
+        assert first.offsets == [({"source": "yields.<locals>.frames"}, {"cursor": 1})]
+    with run_task(connector, CONFIG, offsets=task.offsets) as restarted:
+        assert restarted.poll().offsets[0][1] == {"cursor": 2}
+        assert not restarted.poll_once()
+        assert not restarted.poll_once()
+        assert restarted.at_end()
+
+
+def test_rows_before_a_frame_come_before_it_and_rows_after_it_later() -> None:
+    with run_task(yields({"id": 0}, TABLE, {"id": 3}, {"id": 4}), CONFIG) as task:
+        batches = [task.poll() for _ in range(3)]
+    assert [[value["id"] for value in batch.values] for batch in batches] == [[0], [1, 2], [3, 4]]
+    assert [batch.offsets[0][1]["cursor"] for batch in batches] == [1, 2, 4]
+    assert [batch.is_batch for batch in batches] == [False, True, False]
+
+
+def test_a_frame_is_one_batch_whatever_its_rows() -> None:
+    with run_task(yields(pa.table({"id": range(25_000)})), CONFIG) as task:
+        batch = task.poll()
+    assert [value["id"] for value in batch.values] == list(range(25_000))
+
+
+def test_an_empty_frame_moves_the_cursor_on() -> None:
+    for frame in (TABLE.slice(0, 0), pd.DataFrame(), pl.DataFrame(), pa.table({})):
+        with run_task(yields(frame), CONFIG) as task:
+            batch = task.poll()
+        assert (batch.values, batch.offsets[0][1]) == ([], {"cursor": 1})
+
+
+def test_rows_without_columns_are_refused() -> None:
+    rows = pa.RecordBatch.from_struct_array(pa.array([{}, {}], pa.struct([])))
+    with pytest.raises(DataError, match="There are rows without any column in the frame that the source function"):
+        values(rows)
+
+
+def test_columns_make_keys_topics_timestamps_and_headers() -> None:
+    frame = pa.table({"id": [1, 2], "kind": ["a", "b"], "at": pa.array([NOON, None], pa.timestamp("ns"))})
+    first, second = polled(frame, key_columns="id", topic="rows-${kind}", timestamp_column="at", headers_columns="kind")
+    assert (first.key, first.topic, first.timestamp, first.headers) == (1, "rows-a", 1_795_521_600_000, [("kind", "a")])
+    assert (second.key, second.topic, second.timestamp) == (2, "rows-b", None)
+
+
+def test_the_key_of_the_decorator_is_a_column() -> None:
+    @source(key="id")
+    def keyed(config: Any, cursor: Any) -> Iterator[tuple[Any, Any]]:
+        del config, cursor
+        yield TABLE, 2
+
+    with run_task(keyed, CONFIG) as task:
+        assert [record.key for record in task.poll().records] == [1, 2]
+
+
+def test_a_frame_without_the_column_of_a_key_fails_with_its_columns() -> None:
+    with pytest.raises(ConfigError, match=r"key\.columns names 'no', which is not a column; there are: id, name"):
+        polled(TABLE, key_columns="no")
+
+
+def test_the_columns_may_change_from_frame_to_frame() -> None:
+    frames = [pa.table({"a": [1]}), pa.table({"a": ["x"], "b": [None]}), pa.table({"b": [2.5]})]
+    with run_task(yields(*frames), CONFIG) as task:
+        assert [task.poll().values for _ in frames] == [[{"a": 1}], [{"a": "x", "b": None}], [{"b": 2.5}]]
+
+
+def test_the_function_goes_on_after_a_frame_once_it_is_written() -> None:
+    seen: list[str] = []
+
+    @source
+    def reused(config: Any, cursor: Any) -> Iterator[tuple[Any, Any]]:
+        del config
+        frame = pd.DataFrame({"id": [0.0, 0.0]})
+        for number in range((cursor or 0) + 1, 4):
+            frame["id"].to_numpy()[:] = number
+            yield frame, number
+            seen.append(f"after {number}")
+
+    with run_task(reused, CONFIG) as task:
+        for number in range(1, 4):
+            assert task.poll().values == [{"id": number}] * 2
+            assert seen == [f"after {before}" for before in range(1, number)]
+
+
+def test_a_frame_after_a_retriable_error_is_yielded_again() -> None:
+    failing = [True]
+
+    @source
+    def flaky(config: Any, cursor: Any) -> Iterator[tuple[Any, Any]]:
+        del config
+        if not cursor:
+            yield TABLE, 1
+        if failing:
+            failing.clear()
+            raise RetriableError("not now")
+        yield TABLE, 2
+
+    with run_task(flaky, CONFIG) as task:
+        assert [task.poll().offsets[0][1]["cursor"] for _ in range(2)] == [1, 2]
+
+
+UNIQUE = uuid.UUID(int=7)
+
+
+@pytest.mark.parametrize(
+    ("array", "expected"),
+    [
+        (pa.array(["a", None], pa.dictionary(pa.int8(), pa.string())), ["a", None]),
+        (pa.DictionaryArray.from_arrays(pa.array([1, 0]), pa.array(["a", None])), [None, "a"]),
+        (pa.array(["a"], pa.large_string()), ["a"]),
+        (pa.array(["a longer text than twelve bytes"], pa.string_view()), ["a longer text than twelve bytes"]),
+        (pa.array([b"\xff"], pa.binary_view()), [b"\xff"]),
+        (pa.array([{"l": ["a"]}], pa.struct([("l", pa.list_(pa.string_view()))])), [{"l": ["a"]}]),
+        (pa.array([b"\xff"], pa.large_binary()), [b"\xff"]),
+        (pa.array([b"ab"], pa.binary(2)), [b"ab"]),
+        (pa.array([[1], None], pa.large_list(pa.uint8())), [[1], None]),
+        (pa.array([[1, 2], None], pa.list_(pa.int64(), 2)), [[1, 2], None]),
+        (pa.array([["a"]], pa.list_(pa.dictionary(pa.int8(), pa.string()))), [["a"]]),
+        (pa.array([{"x": {"y": 1}}, None]), [{"x": {"y": 1}}, None]),
+        (pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())), [[("k", 1)]]),
+        (pa.array([255], pa.uint8()), [255]),
+        (pa.array([2**64 - 1], pa.uint64()), [Decimal(2**64 - 1)]),
+        (pa.array([1.5], pa.float16()), [1.5]),
+        (pa.array([Decimal("1.50")], pa.decimal128(38, 2)), [Decimal("1.50")]),
+        (pa.array([Decimal("1.50")], pa.decimal256(20, 2)), [Decimal("1.50")]),
+        (pa.array([NOON], pa.timestamp("s")), [NOON]),
+        (pa.array([NOON], pa.timestamp("ms")), [NOON]),
+        (pa.array([NOON], pa.timestamp("ns")), [NOON]),
+        (pa.array([[NOON]], pa.list_(pa.timestamp("ns"))), [[NOON]]),
+        (pa.array([NOON], pa.timestamp("us", tz="Europe/Paris")), [NOON.replace(tzinfo=dt.UTC)]),
+        (pa.array([dt.date(2026, 11, 24)], pa.date64()), [dt.date(2026, 11, 24)]),
+        (pa.array([None, None]), [None, None]),
+        (pa.array([UNIQUE.bytes], pa.uuid()), [UNIQUE.bytes]),
+        (pa.ExtensionArray.from_storage(pa.json_(), pa.array(['{"a": 1}'])), ['{"a": 1}']),
+        (pa.array([True, None]), [True, None]),
+    ],
+    ids=lambda item: str(item.type) if isinstance(item, pa.Array) else "",
+)
+def test_types_of_arrow_keep_their_values(array: pa.Array, expected: Sequence[Any]) -> None:
+    assert [value["x"] for value in values(pa.table({"x": array}))] == expected
+
+
+@pytest.mark.parametrize(
+    ("array", "place"),
+    [
+        (pa.array([dt.time(1)]), r"x of the frame .* is of the type time64\[us\]"),
+        (pa.array([dt.timedelta(1)]), r"x of the frame .* is of the type duration\[us\]"),
+        (pa.array([[dt.time(1)]]), r"x\[\] of the frame .* is of the type time64\[us\]"),
+        (pa.array([{"t": dt.time(1)}]), r"x.t of the frame .* is of the type time64\[us\]"),
+        (pa.array([[1]], pa.list_view(pa.int64())), "x of the frame .* is of the type list_view"),
+        (pa.RunEndEncodedArray.from_arrays(pa.array([1]), pa.array(["a"])), "x of the frame .* type run_end_encoded"),
+        (pa.array([Decimal(1)], pa.decimal256(50, 0)), r"x of the frame .* is of the type decimal256\(50, 0\)"),
+        (pa.array([Decimal(100)], pa.decimal128(3, -2)), r"x of the frame .* is of the type decimal128\(3, -2\)"),
+        (pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1], pa.int8())), "extension type arrow.bool8"),
+        (
+            pa.StructArray.from_arrays([pa.array([UNIQUE.bytes], pa.uuid())], names=["u"]),
+            r"x.u of the frame .* extension type arrow.uuid",
+        ),
+        (pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])]), "x of the frame .* type sparse_union"),
+    ],
+    ids=lambda item: str(item.type) if isinstance(item, pa.Array) else "",
+)
+def test_types_without_a_form_are_refused_by_their_columns(array: pa.Array, place: str) -> None:
+    with pytest.raises(DataError, match=place) as raised:
+        values(pa.table({"x": array}))
+    assert "such as a text or a number" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (pa.array([0, 1001], pa.timestamp("ns")), r"The row 1 of the frame .*: column x: Casting .* would lose data"),
+        (pa.array([[0], [1001]], pa.list_(pa.timestamp("ns"))), r"The row 1 of the frame .* would lose data"),
+        (pa.array([0, 10**13], pa.timestamp("s")), "The row 1 of the frame .* out of bounds timestamp"),
+        (pa.array([0, 5], pa.int64()).view(pa.date64()), "The row 1 of the frame .* would lose data"),
+        (pa.array([b"a", b"\xff"]).view(pa.string()), "The row 1 of the frame .* UTF8"),
+        (pa.array([b"a", b"\xff"]).view(pa.string()).cast(pa.string_view()), "The row 1 of the frame .* UTF8"),
+        (pa.array([{"t": 0}, {"t": 1001}], pa.struct([("t", pa.timestamp("ns"))])), "The row 1 .* would lose data"),
+    ],
+)
+def test_a_value_that_would_change_refuses_its_row(array: pa.Array, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        values(pa.table({"x": array}))
+
+
+def test_a_name_twice_is_refused() -> None:
+    arrow = pa.table([pa.array([1]), pa.array([2])], names=["a", "a"])
+    for frame in (arrow, pd.DataFrame([[1, 2]], columns=["a", "a"])):
+        with pytest.raises(DataError, match="The column a is twice in the frame that the source function"):
+            values(frame)
+
+
+MISSING = [np.nan, pd.NaT, pd.NA, None]
+
+
+def test_missing_values_of_pandas_are_null() -> None:
+    frame = pd.DataFrame(
+        {
+            "number": [1.5, np.nan],
+            "time": [pd.Timestamp(NOON), pd.NaT],
+            "nullable": pd.array([1, pd.NA], dtype="Int64"),
+            "arrow": pd.array(["a", None], dtype="string[pyarrow]"),
+            "kind": pd.Categorical(["a", None]),
+        }
+    )
+    first, second = values(frame)
+    assert first == {"number": 1.5, "time": NOON, "nullable": 1, "arrow": "a", "kind": "a"}
+    assert second == dict.fromkeys(first)
+    objects = values(pd.DataFrame({"x": pd.Series(["a", *MISSING], dtype=object)}))
+    assert [value["x"] for value in objects] == ["a", None, None, None, None]
+
+
+def test_nan_of_arrow_and_polars_stays_nan() -> None:
+    for frame in (pa.table({"x": [np.nan, None]}), pl.DataFrame({"x": [np.nan, None]})):
+        nan, null = [value["x"] for value in values(frame)]
+        assert np.isnan(nan)
+        assert null is None
+
+
+@pytest.mark.parametrize(
+    ("column", "found"),
+    [
+        ([1, "a"], "x of the frame .* has values of several types: int, str"),
+        (["a", b"b"], "x of the frame .*: bytes, str"),
+        ([1, 2.5], "x of the frame .*: float, int"),
+        ([True, 1], "x of the frame .*: bool, int"),
+        ([dt.date(2026, 1, 1), NOON], "x of the frame .*: date, datetime without a time zone"),
+        ([NOON, NOON.replace(tzinfo=dt.UTC)], "x of the frame .*: datetime with a time zone, datetime without"),
+        ([{"a": 1}, {"a": "b"}], r"x.a of the frame .*: int, str"),
+        ([[1], [2.5]], r"x\[\] of the frame .*: float, int"),
+        ([{"a": 1}, [1]], r"x of the frame .*: dict, list"),
+    ],
+)
+def test_objects_of_several_types_are_refused(column: Sequence[Any], found: str) -> None:
+    with pytest.raises(DataError, match=f"The column {found}"):
+        values(pd.DataFrame({"x": pd.Series(list(column), dtype=object)}))
+
+
+def test_objects_of_one_type_are_values() -> None:
+    frame = pd.DataFrame(
+        {"d": [Decimal("1.5"), Decimal("2.25")], "s": [{"a": 1}, {"a": None}], "l": [[1, None], []], "t": ["x", "y"]}
+    )
+    assert values(frame) == [
+        {"d": Decimal("1.50"), "s": {"a": 1}, "l": [1, None], "t": "x"},
+        {"d": Decimal("2.25"), "s": {"a": None}, "l": [], "t": "y"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (lambda: pd.DataFrame([[1, 2]]), "A column of the frame .* has the name 0, which is an int"),
+        (lambda: pd.DataFrame({("a", "b"): [1]}), r"has the name \('a', 'b'\), which is a tuple"),
+        (lambda: pd.DataFrame({"x": [object()]}), "Arrow has no form for a column of the frame .*: .* column x"),
+        (lambda: pd.DataFrame({"x": [2**70]}), "Arrow has no form for a column of the frame"),
+        (lambda: pd.DataFrame({"x": [1j]}), "Arrow has no form for a column of the frame .*: .* column x"),
+        (lambda: pd.DataFrame({"x": pd.period_range("2026", periods=2)}), "extension type pandas.period"),
+        (
+            lambda: pl.DataFrame({"x": pl.Series([object()], dtype=pl.Object)}),
+            "x of the frame .* is of the type Object",
+        ),
+        (lambda: pa.array([1]), "Arrow takes no table from the frame .*, which is an Int64Array"),
+    ],
+)
+def test_what_arrow_cannot_have_is_refused(frame: Callable[[], Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        values(frame())
+
+
+def test_an_index_with_a_name_is_a_column_and_one_without_is_not() -> None:
+    frame = pd.DataFrame({"x": [1, 2, 3]})
+    assert values(frame[frame["x"] > 1]) == [{"x": 2}, {"x": 3}]
+    assert values(frame.rename_axis("id")) == [{"id": 0, "x": 1}, {"id": 1, "x": 2}, {"id": 2, "x": 3}]
+    twice = pd.MultiIndex.from_tuples([(1, "a")], names=["id", None])
+    assert values(pd.DataFrame({"x": [1]}, index=twice)) == [{"id": 1, "x": 1}]
+
+
+@source(key="id")
+def tables(config: Any, cursor: Any) -> Iterator[tuple[Any, Any]]:
+    """Twenty rows in frames of four, and a row after each."""
+    del config
+    for number in range(cursor or 0, 20, 5):
+        yield pa.table({"id": range(number, number + 4)}), number + 4
+        yield {"id": number + 4}, number + 5
+
+
+@source
+def pages(config: Any, cursor: Any) -> Iterator[tuple[Any, Any]]:
+    """Twenty rows in frames of five."""
+    del config
+    for number in range(cursor or 0, 20, 5):
+        yield pl.DataFrame({"id": range(number, number + 5)}), number + 5
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=str)
+def test_a_function_that_yields_frames_passes_the_checks(check: Check) -> None:
+    check(pages, CONFIG, Limits(call_s=60, stop_s=60))
