@@ -1,4 +1,4 @@
-"""What to give in place of a value that is no plain value of Python, for the messages that refuse one."""
+"""Suggests a plain Python value in place of one that is refused, for the message."""
 
 from __future__ import annotations
 

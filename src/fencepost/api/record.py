@@ -27,7 +27,7 @@ SourceOffset = Mapping[str, Any]
 class SourceRecord:
     """One record for Kafka.
 
-    `topic` is that of the connector's property `topic` if it is None.
+    A `topic` of None means the connector's property `topic`.
     `value` and `key` are plain Python values that fit `value_schema` and `key_schema`, which are Spark types or their
     DDL strings; without a schema they are schemaless, as in Connect. `partition` fixes the Kafka partition (else the
     key's hash decides, else records spread). `timestamp` is in milliseconds since the epoch, not before 1970 (else, and

@@ -20,7 +20,7 @@ from urllib.parse import quote, quote_plus
 from fencepost.api.texts import LEFT_OUT, printable
 
 HIDDEN: Final = "[hidden]"
-"""What is shown in place of a password."""
+"""Stands in place of a password."""
 
 _NAMES: Final = ("password", "sasl.jaas.config", "ssl.keystore.key", "secret")
 _JAAS_OPTION: Final = re.compile(

@@ -71,7 +71,7 @@ class _LazyGroup(click.Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
         items = [CompletionItem(name, help=_COMMANDS[name][1]) for name in names]
-        # Those of a Group would import each command.
+        # A Group's own help would import each command.
         return items + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -123,7 +123,7 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         if error.errno not in (errno.EPIPE, *_FULL):
             raise
-        # A reader of the output that has enough, such as head, is told nothing.
+        # The reader of the output has enough, as head does: this is not an error.
         if error.errno in _FULL:
             click.echo(f"fencepost: Cannot write {error.filename or 'the output'}: {error.strerror}", err=True)
         return ExitCode.FAILED

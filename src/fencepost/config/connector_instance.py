@@ -23,7 +23,7 @@ class ConnectorInstance:
     """
 
     def __init__(self, connector: SourceConnector, name: str) -> None:
-        """`name` is the connector's in messages, usually that of its configuration."""
+        """`name` names the connector in messages, usually as its configuration does."""
         self._connector = connector
         self._name = name
 

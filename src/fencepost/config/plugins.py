@@ -74,7 +74,7 @@ def plugin_entry_points(kind: PluginKind) -> Sequence[EntryPoint]:
 
 
 def plugin_version(plugin: type[Any]) -> str:
-    """Return a plugin's version: its own, else that of its package, else "undefined"."""
+    """Return a plugin's version: its own, else its package's, else "undefined"."""
     if issubclass(plugin, SourceConnector):
         return ConnectorInstance.of(plugin).version()
     return _package_version(plugin.__module__.partition(".")[0])

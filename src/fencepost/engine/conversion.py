@@ -204,7 +204,7 @@ def _texts(topics: pa.Array) -> list[str]:
 
 
 def require_topic(topic: str | None) -> str:
-    """The topic for rows that name none. Raises DataError if there is no such."""
+    """The topic for rows that name none. Raises DataError without one."""
     if topic is None:
         raise DataError(
             "There are rows that have no topic: give them a column 'topic' with one in each row, or set 'topic', which is "
@@ -282,7 +282,7 @@ def _with_header(
 
 
 def _partitions(topic: str, given: pa.Array) -> pa.Array:
-    """Return partitions as int32. Raises DataError for one that is no such number."""
+    """Return partitions as int32. Raises DataError for any other number."""
     for bound in pc.min_max(given).as_py().values():
         if bound is not None and abs(bound) > _HIGHEST_PARTITION:
             raise DataError(

@@ -89,7 +89,7 @@ class JobFailure:
 
     @property
     def is_of_data(self) -> bool:
-        """Whether it would happen again with the same rows: SQL or Python code refused them."""
+        """Whether the same rows would fail again: SQL or Python code refused them."""
         return any(cause.is_of_data for cause in self.causes)
 
     @property

@@ -159,7 +159,7 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
             _log.warning("%s %s failed: %s", request.method, request.path, error, exc_info=error)
         missing = {MISSING_RIGHT_HEADER: "true"} if isinstance(error, AuthorizationError) else None
         return error_response(status, str(error), missing)
-    except Exception as error:  # noqa: BLE001 - the client is told, and the log
+    except Exception as error:  # noqa: BLE001 - it is answered and logged
         _log.exception("%s %s failed by a fault of this worker", request.method, request.path)
         return error_response(500, f"A fault of this worker: {type(error).__name__}. Its log says more")
 

@@ -34,7 +34,7 @@ REPORTER_NAMES: Final[Mapping[str, str]] = {
     "kafka_connect_task_error_total_record_failures": "kafka_connect_task_error_metrics_total_record_failures",
     "kafka_producer_outgoing_byte_total": "kafka_producer_producer_metrics_outgoing_byte",
 }
-"""The names of the reporter's samples by those of a worker's."""
+"""Maps a worker's names of samples to the reporter's."""
 
 _INFO: Final = "_info"
 _LABELS: Final = {"clientid": "client_id"}

@@ -21,7 +21,7 @@ class CheckpointMismatchError(FencepostError):
 
 
 class TopicRecreatedError(FencepostError):
-    """The topic of a sink is another one than that of its committed batches."""
+    """The topic of a sink was deleted and created again since its last committed batch."""
 
 
 class SinkFencedError(FencepostError):

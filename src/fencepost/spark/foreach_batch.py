@@ -74,7 +74,7 @@ class ExactlyOnce:
 
     @property
     def statistics(self) -> tuple[SinkStatistics, ...]:
-        """What was committed, for each sink in its last run. Thread-safe, for example for a StreamingQueryListener."""
+        """The committed records of each sink in its last run. Thread-safe, for example for a StreamingQueryListener."""
         return tuple(sink.statistics for _, sink in list(self._sinks.values()))
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:

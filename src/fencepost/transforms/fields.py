@@ -75,7 +75,7 @@ class InsertField(PartTransformation):
         return with_fields(column, struct, {path: self._content(name, column) for name, path in self._paths.items()})
 
     def _content(self, name: str, part: Column) -> Column:
-        """What is inserted: by its type it may be null, unless it is required."""
+        """The inserted value: nullable by its type, unless it is required."""
         required = name in self._required
         match name:
             case "topic.field":

@@ -39,7 +39,7 @@ class _Event:
 
     @classmethod
     def of(cls, kind: DataType) -> _Event | None:
-        """None for a type that is no envelope. Without a schema, a side that is null has no fields."""
+        """None for a type that is not an envelope. Without a schema, a side that is null has no fields."""
         if not isinstance(kind, StructType) or not set(_ENVELOPE) <= set(kind.names):
             return None
         sides = {name: kind[name].dataType for name in ("after", "before")}

@@ -142,7 +142,7 @@ class ConnectClient:
     async def _send(self, session: aiohttp.ClientSession, method: str, url: URL, body: Any) -> tuple[int, str]:
         headers = {"Accept": "application/json"}
         if url.user is not None:
-            # aiohttp itself sends those of a URL in ISO 8859-1, and workers ask for UTF-8.
+            # aiohttp sends a URL's credentials in ISO 8859-1, and workers ask for UTF-8.
             credentials = f"{url.user}:{url.password or ''}".encode()
             headers["Authorization"] = f"Basic {base64.b64encode(credentials).decode()}"
         try:

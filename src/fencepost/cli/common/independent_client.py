@@ -37,7 +37,7 @@ _FETCH_WAIT_MS: Final = 10
 
 
 class MissingTopicError(KafkaError):
-    """There is no topic to read."""
+    """The topic to read does not exist."""
 
 
 def open_consumer(config: ClientConfig, isolation: str = READ_COMMITTED, *, fetch_wait_ms: int = 500) -> Consumer:

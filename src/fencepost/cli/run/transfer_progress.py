@@ -39,7 +39,7 @@ _NEARLY: Final = 0.99
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What is shown of a transfer. The rate is in rows per second, the time left in seconds, None if unknown."""
+    """The displayed figures of a transfer. The rate is in rows per second, the time left in seconds, None if unknown."""
 
     counts: TransferCounts
     rate: float

@@ -46,7 +46,7 @@ _LOOK_SECONDS: Final = 2.0
 _TICK_SECONDS: Final = 1.0
 # A worker waits up to 5 s for the others of its group. One that hangs must not keep others from being asked.
 _ANSWER_SECONDS: Final = 15.0
-# From then on the age of what is shown is told.
+# Older figures are shown with their age.
 _OLD_SECONDS: Final = 5.0
 _REBALANCE_SECONDS: Final = 30.0
 _SCROLLBAR: Final = 1

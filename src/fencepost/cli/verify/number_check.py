@@ -176,7 +176,7 @@ class NumberCheck:
 
 @dataclass(frozen=True, slots=True)
 class OffsetMismatch:
-    """A source partition whose committed offset differs from that of its last visible record; None if missing."""
+    """A source partition whose committed offset differs from its last visible record's; None if missing."""
 
     source_partition: str
     visible: int | None

@@ -34,7 +34,7 @@ _MAGIC_BYTES: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class RowFindings:
-    """The comparison of a topic's rows with those of a file.
+    """The comparison of a topic's rows with a file's.
 
     `lost` counts the rows that appear more often in the file, `duplicates` those that appear more often in the topic.
     `unfinished` tells whether the file's last row has no line end and is not in the topic: as long as the file may

@@ -131,7 +131,7 @@ def _number(value: Any) -> Decimal | None:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotOffset:
-    """What was delivered of a table: the rows of the transactions in `snapshot`.
+    """The delivered part of a table: the rows of the transactions in `snapshot`.
 
     `column` has the transactions of the rows; None: PostgreSQL's own column xmin. `system` is the system identifier of
     the server's data, and `timeline` their timeline, which a failover changes. Those of the transactions that were

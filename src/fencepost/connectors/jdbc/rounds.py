@@ -13,7 +13,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 
 class AskedTable(Protocol):
-    """What is asked."""
+    """The requested rows."""
 
     @property
     def whole(self) -> bool:

@@ -1,4 +1,4 @@
-"""What of a record is made from which columns of its row: the key, the topic, the timestamp and the headers.
+"""Maps columns to key, topic, timestamp, headers of its row: the key, the topic, the timestamp and the headers.
 
 For every source that yields rows: `define_record_columns` adds the properties to its configuration, or
 `define_row_columns` if it has topics of its own, and `RecordColumns` makes the records.

@@ -23,10 +23,10 @@ class Cancelled(Protocol):
     """Whether a task was cancelled, for example a threading.Event."""
 
     def is_set(self) -> bool:
-        """Whether it was."""
+        """Whether the task was cancelled."""
 
     def wait(self, timeout: float, /) -> bool:
-        """Wait until it is, at most `timeout` seconds, and return whether it is."""
+        """Wait for the cancellation, at most `timeout` seconds, and return whether it came."""
 
 
 def check_cancelled(task: str, cancelled: Cancelled) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
 import numpy as np
+from py4j.protocol import Py4JError
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
@@ -23,6 +24,7 @@ from fencepost.engine.conversion import ColumnTypes
 from fencepost.engine.dead_letters import contents_of
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import AllRowsRefusedError, RetriableJobError, SparkDataError
+from fencepost.engine.job_failure import WITHOUT_JVM
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.refused_records import Stage
 from fencepost.engine.spark.transform import transform_frame
@@ -46,7 +48,7 @@ def passing_rows(
     Raises RecordRefusedError for a row that is refused where that is not tolerated, and what `running` makes of other
     failures, those of the batch's own DataFrame among them.
     """
-    with _kept_frames() as keep:
+    with kept_frames() as keep:
         try:
             with running():
                 passing: Transformed | None = _computed(transform_frame(frame, pipeline), keep)
@@ -56,7 +58,7 @@ def passing_rows(
 
 
 @contextmanager
-def _kept_frames() -> Iterator[Keep]:
+def kept_frames() -> Iterator[Keep]:
     """Yield a function that caches the computed rows of a DataFrame in Spark until the context ends."""
     kept: list[DataFrame] = []
 
@@ -68,7 +70,9 @@ def _kept_frames() -> Iterator[Keep]:
         yield keep
     finally:
         for frame in kept:
-            frame.unpersist()
+            # A session that has stopped keeps nothing, and the error that stopped it is to be told.
+            with suppress(Py4JError, *WITHOUT_JVM):
+                frame.unpersist()
 
 
 def _computed(transformed: Transformed, keep: Keep) -> Transformed:

@@ -49,7 +49,7 @@ _STRUCTURED: Final = (t.StructType, t.ArrayType, t.MapType)
 
 @dataclass(frozen=True, slots=True)
 class _Selection:
-    """What is selected from the transformed records of a group. `structured` columns are JSON texts."""
+    """The columns selected from a group's transformed records. `structured` columns are JSON texts."""
 
     frame: DataFrame
     types: ColumnTypes
@@ -203,7 +203,7 @@ class ReadStage:
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run as a Spark partition."""
         try:
-            # What is not a row is reported by a RefusedStage.
+            # A RefusedStage reports items that are not rows.
             yield from self.rows.batches(given, ErrorHandler(replace(self.handling, dead_letter_topic=None)))
         except FencepostError as error:
             raise CarriedFailureError(error, self.mark) from None

@@ -26,7 +26,7 @@ _NO_TRANSACTION: Final = -1
 
 
 class NoOpenTransactionError(KafkaError):
-    """There is no transaction that could be aborted."""
+    """No open transaction was found to abort."""
 
 
 @dataclass(frozen=True, slots=True)

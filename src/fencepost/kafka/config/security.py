@@ -83,7 +83,7 @@ def _unquote(value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TlsConfig:
-    """Trusted authorities and the own certificate, as PEM text. `authorities` None: those of the operating system."""
+    """Trusted authorities and the own certificate, as PEM text. `authorities` None: the operating system's."""
 
     authorities: str | None = None
     certificate: str | None = None

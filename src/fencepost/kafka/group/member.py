@@ -327,7 +327,7 @@ class GroupMember:
         if self._closing or self._is_silent():
             return
         whole = given.added_to(self._held)
-        # What the leader says of the group's members is no part of this member's work.
+        # The leader's list of members does not concern this member's work.
         own = replace(whole, error=0, revoked_connectors=(), revoked_tasks=(), delay_ms=0)
         self._held = replace(own, supports=(), leader_topics=UNKNOWN_TOPICS, other_topics=(), files=())
         self._rejoin_at = time.monotonic() + given.delay_ms / 1000 if given.delay_ms else None

@@ -26,7 +26,7 @@ _FEW = 8
 
 
 def murmur2(keys: pa.Array) -> NDArray[np.int32]:
-    """Kafka's hash of each key: bytes or text of any Arrow type. That of a null is the empty key's."""
+    """Kafka's hash of each key: bytes or text of any Arrow type. A null has the hash of the empty key."""
     column = normalize_binary(keys, "key")
     offsets = byte_offsets(column).astype(np.int64)
     data = np.frombuffer(column.buffers()[2] or b"", np.uint8)

@@ -83,7 +83,7 @@ class RecordWriter:
 
     @property
     def finished(self) -> bool:
-        """Whether it is closed, and the brokers have all of its records."""
+        """Whether the writer is closed and the brokers have all of its records."""
         return self._closed and self._flushed
 
     @property

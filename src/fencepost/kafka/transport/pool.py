@@ -21,7 +21,7 @@ _MOST_IDLE: Final = 8
 """The maximum number of idle connections per broker and configuration; several tasks may write at once."""
 
 _SWEEP_S: Final = 30.0
-"""The interval of the search for unused connections, such as those of a deleted task."""
+"""Seconds between searches for unused connections, such as the connections of a deleted task."""
 
 
 class ConnectionPool:

@@ -96,7 +96,7 @@ class TaskInstance:
             return None
         try:
             return self._ask_lag()
-        except Exception:  # noqa: BLE001 - a connector may raise anything; a metric is no reason to fail
+        except Exception:  # noqa: BLE001 - a connector may raise anything; a metric must not fail the task
             _log.exception("lag() of task %s failed, and is not called again", self.id)
             self._lag_failed = True
             return None

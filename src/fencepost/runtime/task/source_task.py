@@ -163,7 +163,7 @@ class WorkerSourceTask:
             except BaseException as raised:  # noqa: BLE001 - a connector's code may raise anything; it ends in the status
                 error = explained(f"Task {self.id}", as_failure(f"Task {self.id}", raised))
                 if self._control.stopping:
-                    # What a stop breaks off is no news; that another instance has taken over is.
+                    # An error of a poll that was cut off by a stop is not worth a line; a newer instance is.
                     level = logging.INFO if isinstance(error, ProducerFencedError) else logging.DEBUG
                     _log.log(level, "Task %s was stopped, so this is not a failure: %s", self.id, describe_error(error))
                 elif not self._wait_to_restart(error):

@@ -34,7 +34,7 @@ _ID: Final = "fencepost-sink-"
 
 @dataclass(frozen=True, slots=True)
 class SinkKey:
-    """Whose progress: that of a sink's batches, or of one run of it."""
+    """The owner of a progress: a sink with its batches, or one run of it."""
 
     sink: str
     run: str | None = None
@@ -131,7 +131,7 @@ def _no_progress(sink: str, batch: int, first_batch: int) -> FencepostError:
 
 
 def check_topic(key: SinkKey, topic: str, last: Progress | None, topic_id: str | None) -> None:
-    """Raise TopicRecreatedError unless the topic is that of the last committed batch. Ids are None if unknown."""
+    """Raise TopicRecreatedError unless the topic is still the one of the last committed batch. Ids are None if unknown."""
     if last is None or topic_id is None or last.topic_id in (None, topic_id):
         return
     where = "it" if key.run is None else "the run"

@@ -1,4 +1,4 @@
-"""The properties of a sink: its own, its converters and transforms, and those of its Kafka clients."""
+"""The properties of a sink, of its converters and transforms, and of its Kafka clients."""
 
 from __future__ import annotations
 

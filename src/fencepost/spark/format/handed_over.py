@@ -28,7 +28,7 @@ from fencepost.spark.sink.sink import Sink
 class HandedOver:
     """An open transaction of a sink. `began_at` is on the machine's monotonic clock.
 
-    `topic_id` is that of the sink's topic, None if there is none, or if it is unknown.
+    `topic_id` is the id of the sink's topic, None if it has none, or if it is unknown.
     """
 
     transaction: Transaction

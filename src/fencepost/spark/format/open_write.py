@@ -110,7 +110,7 @@ class OpenWrite:
 
 
 def this_task() -> tuple[int, int]:
-    """The number of this Spark task, and that of its attempt, which no other attempt of the application has."""
+    """The numbers of this Spark task and of its attempt, which no other attempt of the application has."""
     context = _task_context()
     return context.partitionId(), context.taskAttemptId()
 

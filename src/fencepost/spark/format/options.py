@@ -1,4 +1,4 @@
-"""The options of `format("fencepost")`: those of a sink, without what a data source cannot do, and with Spark's own."""
+"""The options of `format("fencepost")`: the sink's, without the ones that a data source cannot have, and Spark's own."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from fencepost.spark.frame.record_columns import SinkColumns
 from fencepost.spark.frame.wording import in_spark_terms, recreated
 
 _OF_ANOTHER_TOPIC: Final = (InvalidProducerEpochError, TransactionAbortableError)
-"""How brokers refuse records that follow on those of a topic that was deleted."""
+"""Errors of brokers for records whose topic was deleted in mid-transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class TaskWrite:
 
     def __init__(self, spec: TaskSpec, handed_over: HandedOver, place: LedgerPlace, task: int, attempt: int) -> None:
         self.has_claimed = False
-        """Whether it may have written anything."""
+        """Whether the attempt may have written anything."""
         self._spec = spec
         self._task = task
         self._attempt = attempt
@@ -112,7 +112,7 @@ class TaskWrite:
         self._log.close()
 
     def _recreated(self, error: FencepostError) -> FencepostError | None:
-        """The reason for a refusal, if the topic is another one than at the begin and has no earlier records."""
+        """The reason for a refusal, if the topic was created again since the start and has no earlier records."""
         topic, config = self._spec.config.topic, self._spec.config.producer.client
         if topic is not None and isinstance(error, _OF_ANOTHER_TOPIC):
             with suppress(FencepostError), KafkaClients().admin(config) as admin:

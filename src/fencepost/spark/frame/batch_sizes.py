@@ -14,7 +14,7 @@ SMALL_BYTES: Final = SMALL_BATCH
 
 
 class BatchSizes:
-    """What is known of a sink's batches. For one thread."""
+    """Sizes of a sink's earlier batches. For one thread."""
 
     def __init__(self) -> None:
         self.may_be_small = False

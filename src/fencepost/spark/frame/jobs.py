@@ -21,7 +21,7 @@ from fencepost.engine.reports import carried_failure
 _INTERRUPTED: Final = ("java.lang.InterruptedException", "java.nio.channels.ClosedByInterruptException")
 _CANCELLED: Final = "SPARK_JOB_CANCELLED"
 
-# Spark takes an error for the effect of query.stop() if its text is that of a JVM call that was interrupted.
+# Spark takes an error for the effect of query.stop() if it has the text of an interrupted JVM call.
 _AS_INTERRUPTED: Final = (
     "py4j.protocol.Py4JJavaError: An error occurred while calling the batch's jobs: java.lang.InterruptedException"
 )

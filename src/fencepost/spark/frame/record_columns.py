@@ -1,4 +1,4 @@
-"""Finds the columns of records among those of a DataFrame, for the DataFrame and for Arrow batches of its rows.
+"""Finds the columns of records among a DataFrame's columns, for the DataFrame and for Arrow batches of its rows.
 
 A DataFrame with a column `value` has the columns of Spark's own Kafka sink; others than those are ignored. Else, and with
 `key.columns`, the value of a record is a struct of all columns.

@@ -35,7 +35,7 @@ def _sum_of_fields(schema: t.StructType, prefix: str, depth: int) -> str | None:
 
 
 def _size(kind: t.DataType, value: str, depth: int) -> str | None:
-    """The size of a value, 0 for null. `depth` is that of the arrays around it, each with a variable of its own."""
+    """The size of a value, 0 for null. `depth` counts the arrays around it, each with a variable of its own."""
     size = f"{_FIXED_BYTES}L" if isinstance(kind, _FIXED) else None
     match kind:
         case t.StringType() | t.CharType() | t.VarcharType() | t.BinaryType():

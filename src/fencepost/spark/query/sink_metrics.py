@@ -87,7 +87,7 @@ class _Run:
         self._answers.put("metrics", self._map_of(*flat))
 
     def enter(self, context: Any) -> None:
-        """Put the stand-in into a batch's context, and so into those of the next batches."""
+        """Put the stand-in into a batch's context, and so into the contexts of the next batches."""
         self._answers.put("metrics", self._map_of())
         kind, stand_in = context.getClass(), None
         while kind is not None:

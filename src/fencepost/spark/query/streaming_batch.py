@@ -15,7 +15,7 @@ from fencepost.spark.config.progress import Progress
 _QUERY_ID = "sql.streaming.queryId"
 _JOB_GROUP = "spark.jobGroup.id"
 UNTOLD: Final = (Py4JError, AttributeError, TypeError, ValueError)
-"""What is raised where Spark's internals are not as expected."""
+"""Errors of calls to internals of Spark that are not as expected."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ class Sink:
         clients = clients or KafkaClients()
         self.key = key
         self.last: Progress | None = None
-        """What was committed last, from `own` on."""
+        """The last committed progress, known from `own` on."""
         self._config = config
         self._keeps_progress = keeps_progress
         self._log = ProgressLog(config, key, clients=clients)
@@ -188,7 +188,7 @@ class Sink:
         reach(FailPoint.BEFORE_CALLBACKS)
 
     def _check_topic(self) -> None:
-        """Raise TopicRecreatedError if the topic is another one than at the begin, or than for the batches before."""
+        """Raise TopicRecreatedError if the topic was created again since the start, or since earlier batches."""
         topic = self._config.topic
         if topic is None:
             return
@@ -239,7 +239,7 @@ class Sink:
 
 
 def _note_first(error: FencepostError, first: FencepostError | None, attempt: int) -> None:
-    """Note the failure of the first attempt at that of a later one, if it was another."""
+    """Add the first attempt's failure as a note to a later attempt's, if they differ."""
     # Spark searches the text of a cancelled one, and a long one overflows its stack.
     if first is not None and str(first) != str(error) and not isinstance(error, BatchCancelledError):
         error.add_note(f"This was attempt {attempt}. The first one failed otherwise: {first}")

@@ -180,7 +180,7 @@ def decode(key: bytes | None, value: bytes | None) -> ConfigRecord | None:
 
 
 class _MalformedError(Exception):
-    """What is wrong with a record."""
+    """A fault of a record."""
 
 
 def _decoded(name: str, key: bytes | None, value: bytes | None) -> ConfigRecord | None:

@@ -29,7 +29,7 @@ class LeaderWriter(Protocol):
     """Writes that only the leader may do. Not thread-safe."""
 
     def claim(self) -> None:
-        """Claim the write privilege, and revoke it from the former leader."""
+        """Claim the write privilege, and revoke it from the previous leader."""
 
     def write(self, what: str, rows: Sequence[Row]) -> Mapping[int, int]:
         """Write rows together and return the offset after the last, nothing if it is unknown.

@@ -111,7 +111,7 @@ class ClusterConfigState:
     entries: Mapping[str, ConnectorState] = field(default_factory=lambda: MappingProxyType({}))
 
     def entry(self, connector: str) -> ConnectorState:
-        """Everything known under a name, which may be that of a deleted connector."""
+        """Everything known under a name, which may belong to a deleted connector."""
         return self.entries.get(connector, _UNKNOWN)
 
     def contains(self, connector: str) -> bool:
@@ -158,7 +158,7 @@ class ClusterConfigState:
         return [dict(config) for config in entry.tasks] == [dict(config) for config in configs]
 
     def pending_fencing(self, connector: str) -> bool:
-        """Whether the former tasks must be fenced before the tasks may start."""
+        """Whether the previous tasks must be fenced before the tasks may start."""
         return self.entry(connector).pending_fencing
 
     def task_count_record(self, connector: str) -> int | None:

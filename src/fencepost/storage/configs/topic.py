@@ -130,7 +130,7 @@ class ConfigBackingStore:
         return self._run(self._reading, self._read_to_end, timeout_ms)
 
     def claim_write_privilege(self) -> Future[None]:
-        """Become the only worker that may do privileged writes; the former leader is fenced.
+        """Become the only worker that may do privileged writes; the previous leader is fenced.
 
         The future holds BrokerUnavailableError, AuthenticationError or AuthorizationError; then nothing is claimed.
         """

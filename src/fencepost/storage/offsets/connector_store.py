@@ -168,7 +168,7 @@ class ConnectorOffsetStore:
         return Origin((self._own if self._shared is None else self._shared.store).topic)
 
     def _needed_now(self) -> frozenset[Origin]:
-        """The former topics that have the newest offset of a source partition, without a copy, as last read."""
+        """Earlier offsets topics with the newest offset of a source partition that has no copy, as last read."""
         current = [self._own.table] if self._shared is None else [self._own.table, self._shared.store.table]
         former = ((origin, store) for origin, store in self._former.items() if store is not None)
         return frozenset(origin for origin, store in former if self._view.is_needed(store.table, current))

@@ -17,7 +17,7 @@ _LATE_STATES: Final = frozenset({"UNASSIGNED", "FAILED"})
 
 
 def is_late(stored: Status, report: Status) -> bool:
-    """Whether a report follows that of the next owner: it is another worker's, and of an older generation."""
+    """Whether the next owner has already reported: this report is another worker's, of an older generation."""
     return report.worker_id != stored.worker_id and report.generation < stored.generation
 
 

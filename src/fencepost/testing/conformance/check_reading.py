@@ -83,7 +83,7 @@ def _resume_points(reference: Reading, before: SourceOffsets | None = None) -> I
 
 
 def _in_spread_order(points: list[_ResumePoint]) -> Iterator[_ResumePoint]:
-    """The first and the last ones, then those halfway between the former ones."""
+    """The first and last offsets, then the ones halfway between chosen ones."""
     if not points:
         return
     yield points[0]

@@ -45,7 +45,7 @@ _SPECIAL: Final = {0xC000: "NaN", 0xD000: "Infinity", 0xF000: "-Infinity"}
 _BASE_DIGITS: Final = 4
 _DIGITS_OF_A_WORD: Final = 4
 _FIRST_DIGITS: Final = np.array([0, 0xFFFF << 48, 0xFFFFFFFF << 32, 0xFFFFFFFFFFFF << 16, (1 << 64) - 1], np.uint64)
-"""What is kept of a word of four digits of which so many exist."""
+"""Masks that keep the first digits of a word of four, by how many of them exist."""
 
 _FACTORS: Final = [
     np.array([0 if beyond else 1, *(10 ** min(4 * place - beyond, _LONGEST_NUMBER) for place in range(1, 6))], np.int64)

@@ -46,7 +46,7 @@ class ColumnReader(Reader):
         self._offset = ColumnOffset() if offset is None else ColumnOffset.of(offset)
         self._first = offset is None
         self._has_read = offset is not None
-        """Whether the offset is that of a row. The one of `timestamp.initial` says nothing of the server's clock."""
+        """Whether the offset belongs to a row. The offset of `timestamp.initial` does not, and says nothing of the server's clock."""
         self._clock_behind = False
 
     def read(self, server: OpenServer) -> PolledRows | None:

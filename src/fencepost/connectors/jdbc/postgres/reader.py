@@ -147,7 +147,7 @@ class QuerySource:
         return shape.parse(b"".join(rows), first)
 
     def is_large(self, server: OpenServer) -> bool:
-        """Whether it is a table that a Spark job reads faster than the task."""
+        """Whether a Spark job reads the table faster than the task does."""
         return self.table is not None and table_bytes(server, self.table) > SMALL_BYTES
 
     def read_in_ranges(self, condition: str, offset: Offset, *, ranges: bool = True) -> LargeRows:

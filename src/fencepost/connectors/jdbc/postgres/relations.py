@@ -69,7 +69,7 @@ def lie_in(tables: Sequence[int]) -> str:
 
 
 def with_rows(server: OpenServer, table: str, among: Sequence[int], condition: str) -> dict[int, str]:
-    """Return those of the tables `among` that have rows `t` on which a condition holds, with their names.
+    """Return the tables of `among` that have rows `t` on which a condition holds, with their names.
 
     They are asked through `table`, as its user may have no rights for a partition itself.
     """

@@ -295,7 +295,7 @@ def _wait_until_flushed(server: OpenServer, written: int) -> bool:
 
 
 def _safe(old: Snapshot, new: SnapshotOffset, written: int, last: int | None) -> SnapshotOffset:
-    """Return `old` and those of the transactions of `new` whose numbers no crash gives to others.
+    """Return `old` and the transactions of `new` whose numbers no crash gives to others.
 
     These are all if the log is flushed up to `written`; else those up to `last`, the last one with rows, if there is one.
     """

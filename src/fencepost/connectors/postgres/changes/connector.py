@@ -85,7 +85,7 @@ class PostgresSourceConnector(SourceConnector):
         return ExactlyOnceSupport.SUPPORTED if boundary == "connector" else ExactlyOnceSupport.UNSUPPORTED
 
     def can_define_transaction_boundaries(self, config: Config) -> ConnectorTransactionBoundaries:  # noqa: ARG002
-        """Say yes: they are those of the database."""
+        """Say yes: transactions follow the database's."""
         return ConnectorTransactionBoundaries.SUPPORTED
 
     def alter_offsets(

@@ -34,7 +34,7 @@ TYPES: Final = "types"
 class Position:
     """All transactions that end at or before `lsn`, and `changes` changes of the one that commits at `commit_lsn`.
 
-    `commit_lsn` and `changes` are 0 between transactions. The order of positions is that of the log.
+    `commit_lsn` and `changes` are 0 between transactions. Positions are ordered as the log is.
     """
 
     lsn: int

@@ -98,7 +98,7 @@ class Streaming:
         except RetriableError:
             self.close()
             if self._open_since is not None and not self._position.changes:
-                # What was returned is whole, and is committed before the failure shows.
+                # The returned batch is whole, and is committed before the failure shows.
                 return self._piece([], commit=True)
             raise
 
@@ -188,7 +188,7 @@ class Streaming:
         return self._piece(batches, commit=self._may_commit(after_s if batches else 0.0))
 
     def _events(self, changes: Sequence[Changes]) -> tuple[list[SourceBatch], PartialTransaction | None]:
-        """Return the batches of changes, and the transaction that they leave open if transactions are told."""
+        """Return the batches of changes, and the transaction that they leave open if events of transactions are wanted."""
         drafts = self._tables.drafts(changes)
         topic = self._config.transaction_topic
         if topic is None:

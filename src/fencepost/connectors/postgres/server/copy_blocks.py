@@ -44,7 +44,7 @@ _TRAILER: Final = b"d\0\0\0\6\xff\xff"
 
 Positions = NDArray[np.int64]
 Marks = Sequence[tuple[int, int]]
-"""Bytes at fixed places of each message: how far from its begin, and the byte."""
+"""Bytes at fixed places of each message: the distance from its start, and the byte."""
 
 TEXT_MARKS: Final[Marks] = ((1, 0),)
 """A text has no byte 0, and no row has 16 MiB."""
@@ -73,7 +73,7 @@ def copy_blocks(
 def copy_messages(
     connection: psycopg.Connection[Any], statement: str, block_bytes: int = BLOCK_BYTES, marks: Marks = TEXT_MARKS
 ) -> Generator[Messages]:
-    """Yield the messages of all rows, as `copy_blocks`. `statement` is a COPY in any format, and `marks` those of its rows."""
+    """Yield the messages of all rows, as `copy_blocks`. `statement` is a COPY in any format, and `marks` are its rows' marks."""
     if connection.pgconn.ssl_in_use:
         yield from _joined(copy_rows(connection, statement), block_bytes)
         return
@@ -213,7 +213,7 @@ class _Reader:
         return last[:HEADER] == b"Z\0\0\0\5" or self._data[0] == _ERROR
 
     def _skip_others(self, at: int) -> tuple[bool, int]:
-        """Skip what is no row; return whether the server is ready, and where the next row may begin.
+        """Skip messages that are not rows; return whether the server is ready, and where the next row may begin.
 
         Raises the error that the server reports.
         """

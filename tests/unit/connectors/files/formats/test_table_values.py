@@ -218,3 +218,13 @@ def test_an_encrypted_file_of_parquet_is_told(path: Path) -> None:
 def test_each_codec_of_the_specification_of_avro_is_read(path: Path, codec: str) -> None:
     path.write_bytes(avro_file(ROWS[:10], codec=codec))
     assert rows_of(path, "avro") == ROWS[:10]
+
+
+def test_rows_that_a_dictionary_makes_small_do_not_make_one_large_split(path: Path) -> None:
+    same = pa.table({"n": [7] * 1_000_000, "d": pa.array([Decimal("1.50")] * 1_000_000, pa.decimal128(20, 2))})
+    parquet.write_table(same, str(path), row_group_size=100_000)
+    batch: Any = task_of(path, "parquet").poll()
+    assert path.stat().st_size < 100_000
+    assert {split.rows for split in batch.splits} == {400_000, 200_000}
+    small: Any = task_of(path, "parquet", batch_bytes="3000000").poll()
+    assert sum(split.rows for split in small.splits) == 100_000

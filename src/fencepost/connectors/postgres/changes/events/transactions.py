@@ -37,7 +37,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What is to be told of the transactions of a block.
+    """The transaction events of a block.
 
     `blocks` are the `transaction` of the events of each draft; `boundaries` are the keys and values of BEGIN and END,
     None if there are none; `after` is the transaction that goes on in the next block.
@@ -85,7 +85,7 @@ class _Transactions:
 def tell(drafts: Sequence[Draft], before: PartialTransaction | None, unfinished: int | None) -> Told:
     """Number the events of a block, and find where its transactions begin and end.
 
-    `before` is the transaction that the former block left open; `unfinished` is the commit LSN of the one that this block
+    `before` is the transaction that the previous block left open; `unfinished` is the commit LSN of the one that this block
     leaves open, None if it ends between transactions.
     """
     names = sorted({draft.table.relation.name for draft in drafts} | set(before.events if before else ()))

@@ -82,7 +82,7 @@ class PublishedTable:
         return f"{self.schema}.{self.table}"
 
     def sql(self) -> str:
-        """Return what SELECT takes its rows from: those of the partitions, but not of tables that inherit from it."""
+        """Return the FROM item of a SELECT: it has the rows of partitions, and not the rows of tables that inherit from it."""
         only = "" if self.partitioned else "ONLY "
         return f"{only}{quoted(self.schema)}.{quoted(self.table)}"
 
@@ -173,7 +173,7 @@ def check_slot(slot: Slot | None, name: str, database: str) -> Slot:
 def check_state(state: SourceState, slot: Slot, server: Server, history: str | None) -> None:
     """Check that the slot and the server continue where an offset is. Raises PositionLostError.
 
-    `history` is that of the server's timeline, None if it is the one of the offset.
+    `history` is the history file of the server's timeline, None if the offset is on the same timeline.
     """
     position = state.position or Position(0)
     if server.system != state.system:
@@ -255,7 +255,7 @@ def dropped_tables(connection: psycopg.Connection[Any], parts: Mapping[str, str]
 
 
 def publication_parts(connection: psycopg.Connection[Any], publication: str) -> dict[str, str] | None:
-    """Return what tells a publication from an altered one, None if there is no such publication.
+    """Return marks by which an altered publication is noticed, None if there is no such publication.
 
     The parts are the publication itself, as an empty name (with its owner and the transaction that wrote its row), and
     each table or schema that it lists, with a mark: the row in the catalog, of tables also a digest of it and the

@@ -59,7 +59,7 @@ def find_frames(data: bytearray, filled: int) -> tuple[Positions, int]:
     if ends[-1] > filled:
         starts, ends = starts[:-1], ends[:-1]
     end = int(ends[-1]) if len(starts) else 0
-    # What is left must be the beginning of a candidate: otherwise a message was none.
+    # The rest must begin with a candidate: otherwise a candidate was not a message.
     if filled - end > PAYLOAD and not _is_candidate(data, end):
         return _walk(data, filled)
     return starts, end

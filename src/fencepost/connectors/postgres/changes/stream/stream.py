@@ -79,7 +79,7 @@ class ReplicationStream:
             raise
 
     def read(self, timeout_s: float) -> Decoded:
-        """Wait for changes, and return those of a block: whole transactions if it has the end of any.
+        """Wait for changes, and return a block of them: whole transactions if any ends in it.
 
         Raises RetriableError if the connection breaks; the decoder's position is then where to continue. Raises
         PostgresError if the server cannot send a change.
@@ -173,7 +173,7 @@ class ReplicationStream:
             if not count:
                 if self._filled > before:
                     return
-                # What is left of a message that was cut is of no use.
+                # The rest of a message that was cut is useless.
                 raise RetriableError("PostgreSQL closed the replication connection")
             self._filled += count
             if time.monotonic() >= deadline:
