@@ -211,8 +211,7 @@ GUARDS = (
         "spark/format/open_write.py",
         "    if not schema.fields:\n",
         "    if False:\n",
-        "tests/unit/spark/format/test_writer.py"
-        "::test_a_dataframe_without_columns_is_refused_as_spark_hands_none_of_its_rows_over",
+        "tests/unit/spark/format/test_writer.py::test_a_dataframe_without_columns_is_refused_as_no_task_gets_its_rows",
     ),
     Guard(
         "the refusal of continuous processing by format(fencepost)",
