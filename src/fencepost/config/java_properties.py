@@ -76,6 +76,24 @@ WITHOUT_EFFECT: Final[Mapping[str, frozenset[str]]] = {
             "ignore.default.for.nullables",
         }
     ),
+    f"{_CONVERTERS}.protobuf.converter.ProtobufConverter": frozenset(
+        {
+            "enhanced.protobuf.schema.support",
+            "wrapper.for.raw.primitives",
+            "int.for.enums",
+            "optional.for.proto2",
+            "generate.struct.for.nulls",
+            "generate.index.for.unions",
+            "flatten.unions",
+            "generalized.sum.type.support",
+            "ignore.default.for.nullables",
+            "reference.lookup.only",
+            "reference.subject.name.strategy",
+            "specific.protobuf.key.type",
+            "specific.protobuf.value.type",
+            "derive.type",
+        }
+    ),
     f"{_CONVERTERS}.jsonschema.converter.JsonSchemaConverter": frozenset(
         {
             "json.fail.unknown.properties",

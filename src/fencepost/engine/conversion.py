@@ -203,7 +203,8 @@ def convert(
     """Convert rows to records, topic by topic; rows of one topic keep their order.
 
     `topic` is for rows that name none, else the pipeline's default topic is. Rows that a converter refuses are skipped if
-    `errors` tolerates them. Raises RecordRefusedError if it does not, and DataError for rows without a topic.
+    `errors` tolerates them. Raises RecordRefusedError if it does not, and DataError for rows without a topic, or with one
+    that is no text.
     """
     default = topic or pipeline.default_topic
     for name, rows in _by_topic(batch, types, default):
@@ -221,12 +222,23 @@ def _by_topic(batch: pa.RecordBatch, types: ColumnTypes, default: str | None) ->
     topics = batch["topic"]
     if topics.null_count:
         topics = pc.fill_null(topics, require_topic(default))
-    distinct = topics.unique().to_pylist()
+    distinct = _texts(topics.unique())
     if len(distinct) == 1:
         yield distinct[0], batch
         return
     for name in distinct:
         yield name, batch.filter(pc.equal(topics, name))
+
+
+def _texts(topics: pa.Array) -> list[str]:
+    """The names of topics. Raises DataError for one that is not UTF-8, which Spark casts from BINARY unchecked."""
+    try:
+        names: list[str] = topics.to_pylist()
+    except UnicodeDecodeError as error:
+        raise DataError(
+            "The column 'topic' has a name that is not UTF-8: a topic's name has 1 to 249 letters, digits, '.', '_' and '-'"
+        ) from error
+    return names
 
 
 def require_topic(topic: str | None) -> str:
