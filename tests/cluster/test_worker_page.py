@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fencepost.version import __version__
 from tests.support.processes import wait_for
 from tests.support.sequence_source import properties
 from tests.support.topics import unique
@@ -29,3 +30,20 @@ def test_each_worker_shows_the_tasks_of_all(tmp_path: Path, bootstrap_servers: s
             assert {task["worker_id"] for task in row["tasks"]} == {f"127.0.0.1:{each.port}" for each in (one, other)}
             tasks = worker.request("GET", f"/ui/api/connectors/{name}").body["tasks"]
             assert [task["records"] for task in tasks] == [5, 5]
+
+
+def test_members_that_run_nothing_are_shown_as_well(tmp_path: Path, bootstrap_servers: str) -> None:
+    group = Group(tmp_path, bootstrap_servers)
+    with group.worker() as one, group.worker() as other:
+        ids = {f"127.0.0.1:{each.port}" for each in (one, other)}
+        for worker in (one, other):
+            workers = wait_for(
+                lambda worker=worker: (
+                    (found := worker.request("GET", "/ui/api/overview").body["workers"]).keys() == ids and found
+                ),
+                what="both members are shown",
+            )
+            assert {(each["tasks"], each["connectors"], each["version"]) for each in workers.values()} == {
+                (0, 0, __version__)
+            }
+            assert all(each["started"] > 0 for each in workers.values())

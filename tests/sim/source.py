@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -171,8 +171,10 @@ class SimEngine:
         producer: TransactionalProducer,
         *,
         topic_gate: TopicGate,
+        begin: Callable[[], None],
         **_: Any,
     ) -> WriteResult:
+        begin()
         topic_gate.admit({DATA})
         kernel = NumbersTask.kernel
         origin = replace(pipeline.origin, batch=next(self._batches))

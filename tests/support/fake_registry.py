@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -133,7 +134,7 @@ class FakeRegistry:
 
 
 @contextmanager
-def fake_registry(*, with_guids: bool = False) -> Iterator[FakeRegistry]:
+def fake_registry(*, with_guids: bool = False, tls: ssl.SSLContext | None = None) -> Iterator[FakeRegistry]:
     """Run a registry until the block ends."""
     registry = FakeRegistry(with_guids=with_guids)
 
@@ -163,7 +164,10 @@ def fake_registry(*, with_guids: bool = False) -> Iterator[FakeRegistry]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    registry.address = f"http://127.0.0.1:{server.server_address[1]}"
+    if tls is not None:
+        # The handshake in the thread of a request: here it would hold up the others.
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    registry.address = f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:

@@ -18,7 +18,7 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import WorkerConfig, WorkerMode
 from fencepost.herder.core.assignor import Unit
 from fencepost.herder.core.mixed_group import MixedGroup
-from fencepost.herder.core.observation import Json, Observation, Overview, TopicView, summed
+from fencepost.herder.core.observation import Json, Observation, Overview, TopicView, WorkerView, summed
 from fencepost.herder.core.transaction_info import TaskCommit, TaskTransactionInfo
 from fencepost.herder.errors import AlreadyExistsError, BadRequestError, NotFoundError, RequestTargetError
 from fencepost.herder.interface import (
@@ -322,6 +322,9 @@ class ModelObservation(Observation):
         self.asked: list[str | None] = []
         self.rate = 12.5
 
+    def worker(self) -> Json:
+        return {"version": "1.0", "started": 1_700_000_000_000}
+
     def here(self, connector: str | None = None) -> list[Json]:
         names = self._model.known if connector is None else [connector]
         return [self._task(name, number) for name in names for number in range(self._model.known[name].tasks)]
@@ -335,7 +338,7 @@ class ModelObservation(Observation):
     async def overview(self, authorization: str | None) -> Overview:
         self.asked.append(authorization)
         rows = {name: self._row(name) for name in self._model.known}
-        return Overview(_WORKER, "group", {_WORKER: len(rows)}, rows)
+        return Overview(_WORKER, "group", {_WORKER: WorkerView(len(rows), len(rows), "1.0", 1_700_000_000_000)}, rows)
 
     def _row(self, name: str) -> Json:
         status = self._model.state_info(name, "", "")

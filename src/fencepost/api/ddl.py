@@ -12,6 +12,7 @@ that of Spark's SQL data types (https://spark.apache.org/docs/latest/sql-ref-dat
 from __future__ import annotations
 
 import re
+from collections import Counter
 from functools import lru_cache
 from typing import Final
 
@@ -68,8 +69,8 @@ class _Parser:
     def __init__(self, ddl: str) -> None:
         self._ddl = ddl
         self._tokens: list[tuple[str, str, int]] = []
-        position = 0
-        while ddl[position:].strip():
+        position, end = 0, len(ddl.rstrip())
+        while position < end:
             match = _TOKEN.match(ddl, position)
             if match is None:
                 raise self._error("a name, a type or a mark", position)
@@ -96,7 +97,8 @@ class _Parser:
         while self._take(","):
             columns.append(self._column())
         names = [column.name for column in columns]
-        if twice := next((name for name in names if names.count(name) > 1), None):
+        counts = Counter(names)
+        if twice := next((name for name in names if counts[name] > 1), None):
             raise ConfigError(f"{self._ddl!r} has the column {twice!r} twice: give each column a name of its own")
         return t.StructType(columns)
 

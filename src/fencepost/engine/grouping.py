@@ -346,7 +346,7 @@ def json_text(value: Any, where: str) -> str | None:
     if value is None:
         return None
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+        return _COMPACT.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         why = why_no_json(value)
         told = f"{error}. Give the record" if why is None else f"{why}, or the record"
@@ -359,6 +359,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+# json.dumps() would make one for each value.
+_COMPACT: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
 
 
 def _headers(topic: str, headers: Sequence[Sequence[tuple[str, Any]]], converter: HeaderConverter) -> pa.Array:

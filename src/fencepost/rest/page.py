@@ -123,7 +123,7 @@ class PageResource:
         return {
             "worker_id": found.worker_id,
             "group_id": found.group_id,
-            "workers": dict(found.workers),
+            "workers": {name: asdict(worker) for name, worker in found.workers.items()},
             "silent": dict(found.silent),
             "exactly_once": mixed.support,
             "breaking": list(mixed.breaking) if mixed.known else [],
@@ -157,7 +157,9 @@ class PageResource:
         return found, {**found, **_now(), "rows": rows, "whole": before is None}
 
     async def _here(self, request: web.Request) -> web.Response:
-        return json_response({"tasks": self._herder.observation.here(request.query.get("connector"))})
+        observation = self._herder.observation
+        tasks = observation.here(request.query.get("connector"))
+        return json_response({"tasks": tasks, "worker": observation.worker()})
 
     async def _activity(self, request: web.Request) -> web.Response:
         authorization = request.headers.get(hdrs.AUTHORIZATION)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
@@ -19,9 +20,10 @@ from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.errors import BrokerRefusedError
 from fencepost.kafka.group.membership import MemberState
 from fencepost.kafka.group.protocol import ConnectProtocol
+from fencepost.kafka.precedence import HEARTBEAT
 from fencepost.kafka.transport.broker_client import BrokerClient
 from tests.support.fault_proxy import Act, ApiKey, FaultProxy, Link
-from tests.support.group import Cluster, until
+from tests.support.group import SESSION_MS, Cluster, until
 from tests.support.topics import unique
 
 WORK = {"a": 3, "b": 2}
@@ -184,6 +186,35 @@ def test_nothing_moves_before_its_owner_has_stopped_it(bootstrap_servers: str):
             first.may_stop.set()
             await cluster.settled(first, second)
             assert first.lost == []
+
+    asyncio.run(scenario())
+
+
+def test_heartbeats_go_on_while_hundreds_of_threads_compute(bootstrap_servers: str):
+    stopping = threading.Event()
+
+    def compute() -> None:
+        while not stopping.is_set():
+            HEARTBEAT.give_way()
+            sum(range(1_000))
+
+    async def scenario() -> None:
+        async with a_cluster() as cluster:
+            worker = cluster.worker("worker", bootstrap_servers)
+            await cluster.settled(worker)
+            threads = [threading.Thread(target=compute) for _ in range(200)]
+            for thread in threads:
+                thread.start()
+            try:
+                coordinator = worker.member._coordinator
+                assert coordinator is not None
+                two_sessions_later = time.monotonic() + 2 * SESSION_MS / 1000
+                await until(lambda: bool(worker.lost) or (coordinator.heard_at or 0.0) > two_sessions_later)
+                assert worker.lost == []
+            finally:
+                stopping.set()
+                for thread in threads:
+                    thread.join()
 
     asyncio.run(scenario())
 

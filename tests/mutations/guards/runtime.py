@@ -113,4 +113,11 @@ GUARDS = (
         "        self._move_to(TransactionState.CLOSED)\n",
         "tests/broker/kafka/test_transactional_producer.py::test_the_last_producer_of_a_client_leaves_no_connection",
     ),
+    Guard(
+        "the limit of starts that are in progress",
+        "runtime/turns.py",
+        "            while self._waiting and len(self._held) < self._at_once:\n",
+        "            while self._waiting:\n",
+        "tests/unit/runtime/test_turns.py::test_no_more_turns_are_held_than_may_be_at_once",
+    ),
 )

@@ -231,14 +231,21 @@ def problems(answer: Json) -> list[str]:
 
 
 def worker_lines(answer: Json) -> list[str]:
-    """Return the workers with their tasks, those with most tasks first."""
-    workers = sorted(answer["workers"].items(), key=lambda item: (-item[1], item[0]))
+    """Return the workers with what they run, those with most tasks first."""
+    workers = sorted(answer["workers"].items(), key=lambda item: (-item[1]["tasks"], item[0]))
     shown = [
-        f"{worker}  {_many(tasks, 'task')}" + ("  answers this" if worker == answer["worker_id"] else "")
-        for worker, tasks in workers[:_LISTED_WORKERS]
+        f"{name}  {_worker(worker, answer['now'])}" + ("  answers this" if name == answer["worker_id"] else "")
+        for name, worker in workers[:_LISTED_WORKERS]
     ]
     left = len(workers) - len(shown)
     return shown + [f"and {left} more"] * bool(left)
+
+
+def _worker(worker: Json, now_ms: int) -> str:
+    parts = [_many(worker["connectors"], "connector"), _many(worker["tasks"], "task")]
+    if worker["version"] is not None:
+        parts += [f"version {printable(worker['version'])}", f"up {age(worker['started'], now_ms)}"]
+    return "  ".join(parts)
 
 
 def traces(status: Json, task: int | None = None) -> str:

@@ -1,55 +1,59 @@
 """Runs calls that may block or never return, each on its own thread, and waits for work that outlives its waiters.
 
-The number of concurrent calls is limited by turns. A turn ends with its call, or after some time: a hanging call
-continues without a turn, and the next call begins. No thread prevents the process from ending.
+Turns limit the number of concurrent calls. No thread prevents the process from ending.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import CancelledError, Executor, Future
+from contextlib import asynccontextmanager, suppress
 from typing import ParamSpec, TypeVar
 
 from fencepost.api.plugin_calls import as_failure
+from fencepost.runtime.turns import Turns
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Calls:
-    """Calls functions for an event loop, `at_once` at a time; calls longer than `turn_s` seconds do not count."""
+    """Calls functions for an event loop, as many at once as there are turns."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, at_once: int, turn_s: float) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, turns: Turns | None = None) -> None:
         self._loop = loop
-        self._turn_s = turn_s
-        self._turns = asyncio.Semaphore(at_once)
+        self._turns = turns or Turns()
         self._threads = _NewThreads()
 
     async def run(self, function: Callable[[], T]) -> T:
         """Return the function's result, or raise its exception. The call continues if the waiter is cancelled."""
-        await self._turns.acquire()
-        call = self._loop.run_in_executor(self._threads, function)
-        turn = _Turn(self._turns)
-        over = self._loop.call_later(self._turn_s, turn.end)
-        try:
-            return await call
-        finally:
-            over.cancel()
-            turn.end()
+        async with in_turn(self._turns):
+            return await self._loop.run_in_executor(self._threads, function)
 
 
-class _Turn:
-    """Ends once."""
+@asynccontextmanager
+async def in_turn(turns: Turns) -> AsyncIterator[None]:
+    """Wait for a turn on the event loop, and have it in the body."""
+    loop = asyncio.get_running_loop()
+    given: asyncio.Future[None] = loop.create_future()
+    turn = turns.ask(lambda: _set_soon(loop, given))
+    try:
+        if not turn.given:
+            await given
+        yield
+    finally:
+        turn.end()
 
-    def __init__(self, turns: asyncio.Semaphore) -> None:
-        self._turns: asyncio.Semaphore | None = turns
 
-    def end(self) -> None:
-        turns, self._turns = self._turns, None
-        if turns is not None:
-            turns.release()
+def _set_soon(loop: asyncio.AbstractEventLoop, given: asyncio.Future[None]) -> None:
+    def set_result() -> None:
+        if not given.done():
+            given.set_result(None)
+
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(set_result)
 
 
 class _NewThreads(Executor):

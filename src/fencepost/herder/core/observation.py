@@ -15,13 +15,26 @@ _MORE: Final = " ..."
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerView:
+    """A worker of the group: how much runs on it, its version, and since when it runs, in milliseconds since 1970.
+
+    The latter two are None for a worker that does not tell them.
+    """
+
+    tasks: int
+    connectors: int
+    version: str | None = None
+    started: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """A group at one moment. `rows` are connectors by name, `silent` workers that did not answer, with the reason."""
 
     worker_id: str
     group_id: str
-    workers: Mapping[str, int]
-    """The number of tasks of each worker that runs something, or answers this."""
+    workers: Mapping[str, WorkerView]
+    """All members of the group, and who else has something to run by the statuses."""
     rows: Mapping[str, Json]
     silent: Mapping[str, str] = field(default_factory=dict)
 
@@ -55,6 +68,10 @@ class TopicView:
 
 class Observation(ABC):
     """Shows what goes on. Methods raise as those of other parts of a herder."""
+
+    @abstractmethod
+    def worker(self) -> Json:
+        """Return what this worker tells of itself: its `version`, and when it `started`."""
 
     @abstractmethod
     def here(self, connector: str | None = None) -> list[Json]:

@@ -36,17 +36,19 @@ class GroupObservation(LocalObservation):
     async def overview(self, authorization: str | None) -> Overview:
         """Return all connectors, with the sums of their tasks on all workers."""
         await self._group.started()
-        answers = await self._ask_all(self._workers(self._group.state.connectors()), HERE, authorization)
+        workers = self._workers(self._group.state.connectors()) | self._members()
+        answers = await self._ask_all(workers, HERE, authorization)
         silent = {worker: answer for worker, answer in answers.items() if isinstance(answer, str)}
         known = {worker: answer for worker, answer in answers.items() if not isinstance(answer, str)}
-        return self._overview({self._group.worker_id: self.here(), **known}, silent)
+        own: Json = {"tasks": self.here(), "worker": self.worker()}
+        return self._overview({self._group.worker_id: own, **known}, silent)
 
     async def activity(self, connector: str, authorization: str | None) -> list[Json]:
         """Return what the tasks of a connector do, on all workers. Raises NotFoundError."""
         here = await super().activity(connector, authorization)
         path = f"{HERE}?connector={quote(connector, safe='')}"
         answers = await self._ask_all(self._workers([connector]), path, authorization)
-        others = [task for answer in answers.values() if not isinstance(answer, str) for task in answer]
+        others = [task for answer in answers.values() if not isinstance(answer, str) for task in answer["tasks"]]
         return sorted([*here, *others], key=lambda task: int(task["task"]))
 
     def _workers(self, connectors: list[str]) -> set[str]:
@@ -55,22 +57,27 @@ class GroupObservation(LocalObservation):
         owners = {status.worker_id for name in connectors for status in table.tasks(name).values()}
         return owners - {self._group.worker_id, ""}
 
-    async def _ask_all(self, workers: set[str], path: str, authorization: str | None) -> dict[str, list[Json] | str]:
+    def _members(self) -> set[str]:
+        """The other members of the group, as its leader told; a leader that is a worker of Kafka Connect does not."""
+        return {urlsplit(url).netloc for url in self._group.members} - {self._group.worker_id}
+
+    async def _ask_all(self, workers: set[str], path: str, authorization: str | None) -> dict[str, Json | str]:
         answers = await asyncio.gather(*(self._ask(worker, path, authorization) for worker in workers))
         return dict(zip(workers, answers, strict=True))
 
-    async def _ask(self, worker: str, path: str, authorization: str | None) -> list[Json] | str:
-        """Return the tasks of another worker, or why they are unknown."""
+    async def _ask(self, worker: str, path: str, authorization: str | None) -> Json | str:
+        """Return the tasks of another worker, and what it tells of itself, or why they are unknown."""
         url = f"{urlsplit(self._group.url).scheme}://{worker}{path}"
         headers = {"Accept": "application/json"} | ({} if authorization is None else {"Authorization": authorization})
         try:
             async with asyncio.timeout(_ASKING_SECONDS):
                 response = await self._group.client.request("GET", url, headers=headers)
-            tasks = parse_json(response.body)["tasks"] if response.status == 200 else None
+            answer = parse_json(response.body) if response.status == 200 else {"tasks": None}
+            tasks = answer["tasks"]
         except TimeoutError:
             return f"It did not answer within {_ASKING_SECONDS:g} s"
         except (FencepostError, ValueError, KeyError, TypeError) as error:
             _log.debug("The worker at %s does not tell its tasks", worker, exc_info=error)
             return str(error)
         # A worker of Kafka Connect has no page.
-        return tasks if isinstance(tasks, list) else f"It answered with status {response.status}"
+        return answer if isinstance(tasks, list) else f"It answered with status {response.status}"

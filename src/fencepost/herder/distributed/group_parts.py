@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -27,7 +28,7 @@ from fencepost.config.group_config import GroupConfig
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import in_context
 from fencepost.config.worker_config import WorkerConfig
-from fencepost.herder.core.calls import Calls, outcome_of
+from fencepost.herder.core.calls import Calls, in_turn, outcome_of
 from fencepost.herder.core.group_decisions import HerderCommand
 from fencepost.herder.core.group_topics import GroupTopics
 from fencepost.herder.core.mixed_group import MixedGroup
@@ -37,6 +38,7 @@ from fencepost.herder.peers.rest_client import REQUEST_TIMEOUT_SECONDS, RestClie
 from fencepost.herder.work.parts import delivers_at_least_once
 from fencepost.kafka.errors import TopicNotFoundError
 from fencepost.kafka.group.protocol import WorkerFiles, WorkerTopics
+from fencepost.runtime.turns import Turns
 from fencepost.runtime.worker import Worker
 from fencepost.storage.configs.state import ClusterConfigState
 from fencepost.storage.configs.topic import ConfigBackingStore
@@ -47,9 +49,7 @@ from fencepost.storage.statuses.topic import StatusBackingStore
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# Connectors and tasks that start or stop concurrently. Their threads mostly wait for brokers or the connector.
 _CALLS_AT_ONCE: Final = 32
-_TURN_SECONDS: Final = 5.0
 
 # The rest of a request's time is for processing it, or for answering why it was not processed.
 _PATIENCE_SECONDS: Final = REQUEST_TIMEOUT_SECONDS - 5.0
@@ -167,14 +167,18 @@ class GroupParts:
     """What connectors may read on this worker, as it is announced to the group."""
     other_files: tuple[PathsOfWorker, ...] = ()
     """What connectors may read on the members of the last generation that differ from this one in that."""
+    members: tuple[str, ...] = ()
+    """The URLs of the members of the last generation, as far as its leader told."""
     key_problem: str | None = None
     """Why the broker refuses the session key of this worker, which leads the group, and the remedy."""
     _reading: asyncio.Future[None] | None = None
     _next_read: asyncio.Future[None] | None = None
     _calls: Calls = field(init=False)
+    _turns: Turns = field(init=False)
 
     def __post_init__(self) -> None:
-        self._calls = Calls(self.loop, at_once=_CALLS_AT_ONCE, turn_s=_TURN_SECONDS)
+        self._calls = Calls(self.loop, Turns(_CALLS_AT_ONCE))
+        self._turns = Turns()
         self.readiness = Readiness(self.config.group_id)
         self.mixed = MixedGroup(str(self.config.exactly_once_source_support))
         stores = (self.config.offset_storage, self.config.config_storage, self.config.status_storage)
@@ -204,6 +208,10 @@ class GroupParts:
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a blocking function on a thread, and wait for it."""
         return await self._calls.run(in_context(lambda: function(*args, **kwargs)))
+
+    def turn(self) -> AbstractAsyncContextManager[None]:
+        """Wait until a connector or a task may start or stop, and let others wait meanwhile."""
+        return in_turn(self._turns)
 
     def on_loop(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine on the event loop and wait for it on another thread. Raises what it raises."""

@@ -166,6 +166,7 @@ class GroupWork:
 
     def _judge(self, membership: Membership) -> None:
         former = self._parts.mixed
+        self._parts.members = tuple(url for url, _ in membership.assignment.supports)
         self._judge_files(membership)
         topics = self._judge_topics(membership)
         found = judge_group(self._parts.config.exactly_once_source_support, membership.assignment.supports, topics)

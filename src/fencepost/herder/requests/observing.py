@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.herder.core.observation import (
@@ -14,6 +15,7 @@ from fencepost.herder.core.observation import (
     Observation,
     Overview,
     TopicView,
+    WorkerView,
     message_of,
     summed,
 )
@@ -25,6 +27,7 @@ from fencepost.kafka.consumer.read_to_end import LATEST
 from fencepost.kafka.errors import TopicNotFoundError, UnsupportedBrokerError
 from fencepost.runtime.connector.client_properties import admin_config
 from fencepost.runtime.metrics.task_metrics import Activity
+from fencepost.version import __version__
 
 _ANSWER_MS: Final = 10_000
 _CLASS: Final = "connector.class"
@@ -36,6 +39,11 @@ class LocalObservation(Observation):
     def __init__(self, parts: HerderParts, states: ConnectorStates) -> None:
         self._parts = parts
         self._states = states
+        self._started = time.time_ns() // 1_000_000
+
+    def worker(self) -> Json:
+        """Return what this worker tells of itself."""
+        return {"version": __version__, "started": self._started}
 
     def here(self, connector: str | None = None) -> list[Json]:
         """Return what the tasks of this worker do, of one connector with its last transactions, or of all."""
@@ -46,7 +54,7 @@ class LocalObservation(Observation):
         """Return all connectors."""
         del authorization
         await self._parts.started()
-        return self._overview({self._parts.worker_id: self.here()}, {})
+        return self._overview({self._parts.worker_id: {"tasks": self.here(), "worker": self.worker()}}, {})
 
     async def activity(self, connector: str, authorization: str | None) -> list[Json]:
         """Return what the tasks of a connector do. Raises NotFoundError."""
@@ -55,14 +63,18 @@ class LocalObservation(Observation):
         self._states.config(connector)
         return self.here(connector)
 
-    def _overview(self, answers: Mapping[str, Iterable[Json]], silent: Mapping[str, str]) -> Overview:
+    def _overview(self, answers: Mapping[str, Json], silent: Mapping[str, str]) -> Overview:
         tasks: defaultdict[str, list[Json]] = defaultdict(list)
         for answer in answers.values():
-            for task in answer:
+            for task in answer["tasks"]:
                 tasks[task["connector"]].append(task)
         rows = {name: self._row(name, tasks[name]) for name in self._parts.state.connectors()}
-        counts = Counter(task["worker_id"] for row in rows.values() for task in row["tasks"])
-        workers = dict.fromkeys(answers, 0) | counts
+        running = Counter(task["worker_id"] for row in rows.values() for task in row["tasks"])
+        connectors = Counter(row["worker_id"] for row in rows.values() if row["worker_id"])
+        workers = {
+            worker: WorkerView(running[worker], connectors[worker], **_told(answers.get(worker, {})))
+            for worker in sorted({*answers, *silent, *running, *connectors})
+        }
         return Overview(self._parts.worker_id, self._parts.config.group_id, workers, rows, silent)
 
     def _row(self, name: str, tasks: list[Json]) -> Json:
@@ -171,3 +183,12 @@ def _task(task: ConnectorTaskId, activity: Activity, *, with_ended: bool) -> Jso
             for each in activity.ended
         ]
     return shown
+
+
+def _told(answer: Json) -> dict[str, Any]:
+    """What a worker told of itself, which may be of another version: None for what it did not."""
+    told = answer.get("worker")
+    version, started = (told.get("version"), told.get("started")) if isinstance(told, dict) else (None, None)
+    if not isinstance(version, str) or not isinstance(started, int):
+        return {}
+    return {"version": version, "started": started}

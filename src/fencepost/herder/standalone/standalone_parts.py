@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -12,10 +13,11 @@ from fencepost.api.traces import format_trace
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import in_context
 from fencepost.config.worker_config import WorkerConfig
-from fencepost.herder.core.calls import Calls
+from fencepost.herder.core.calls import Calls, in_turn
 from fencepost.herder.standalone.config_store import MemoryConfigs
 from fencepost.herder.standalone.status_store import MemoryStatuses
 from fencepost.herder.work.fencing_round import TaskSet, task_set
+from fencepost.runtime.turns import Turns
 from fencepost.runtime.worker import Worker
 from fencepost.storage.configs.state import ClusterConfigState
 from fencepost.storage.configs.topic import ConfigBackingStore
@@ -27,7 +29,6 @@ T = TypeVar("T")
 _log: Final = logging.getLogger(__name__)
 
 _CALLS_AT_ONCE: Final = 32
-_TURN_SECONDS: Final = 5.0
 _GENERATION: Final = 0
 """The generation in statuses: there is no group with generations."""
 
@@ -62,10 +63,12 @@ class StandaloneParts:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a state or a configuration changed."""
     _calls: Calls = field(init=False)
+    _turns: Turns = field(init=False)
 
     def __post_init__(self) -> None:
         self.requested = self.worker.limited()
-        self._calls = Calls(self.loop, at_once=_CALLS_AT_ONCE, turn_s=_TURN_SECONDS)
+        self._calls = Calls(self.loop, Turns(_CALLS_AT_ONCE))
+        self._turns = Turns()
 
     @property
     def config(self) -> WorkerConfig:
@@ -95,6 +98,10 @@ class StandaloneParts:
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a blocking function on a thread, and wait for it."""
         return await self._calls.run(in_context(lambda: function(*args, **kwargs)))
+
+    def turn(self) -> AbstractAsyncContextManager[None]:
+        """Wait until a connector or a task may start or stop, and let others wait meanwhile."""
+        return in_turn(self._turns)
 
     def on_loop(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine on the event loop and wait for it on another thread. Raises what it raises."""

@@ -128,7 +128,9 @@ class ConnectorWork(Converging[ConnectorPlan]):
                 self.forget_failures()
             self._announce_restart()
             return None
-        await self._move_to(wanted.target)
+        async with self._parts.turn():
+            if self.wanted == wanted:
+                await self._move_to(wanted.target)
         return wanted
 
     async def _move_to(self, target: TargetState) -> None:

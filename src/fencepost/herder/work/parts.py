@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from fencepost.config.connector_config import ExactlyOnceRequest
@@ -110,6 +111,9 @@ class HerderParts(Protocol):
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a blocking function on a thread, and wait for it."""
+
+    def turn(self) -> AbstractAsyncContextManager[None]:
+        """Wait until a connector or a task may start or stop, and let others wait meanwhile."""
 
     def on_loop(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine on the event loop and wait for it on another thread. Raises what it raises."""

@@ -108,6 +108,17 @@ class TaskWork(Converging[TaskPlan]):
         self._parts.report(self.id, State.UNASSIGNED, error=error, version=self._version)
 
     async def _start(self, plan: TaskPlan) -> None:
+        async with self._parts.turn():
+            wanted = self.wanted
+            if wanted is None or not self._goes_on(plan, wanted):
+                return
+            if wanted.held is not None:
+                self._holding = True
+                await self._hold(wanted.held)
+            else:
+                await self._make_and_start(plan)
+
+    async def _make_and_start(self, plan: TaskPlan) -> None:
         # Not the latest: the delivery may only change with the generation, which fences the former one.
         properties = self._parts.state.applied_config(self.id.connector)
         try:
@@ -143,7 +154,8 @@ class TaskWork(Converging[TaskPlan]):
         self.fenced = False
         task, self._task = self._task, None
         if task is not None:
-            await self._parts.run(self._parts.worker.stop_tasks, [task])
+            async with self._parts.turn():
+                await self._parts.run(self._parts.worker.stop_tasks, [task])
         else:
             self._parts.worker.metrics.remove(self.id)
         if self._parts.state.task_config(self.id) is None:

@@ -19,6 +19,7 @@ from kafka.protocol.consumer import UNKNOWN_MEMBER_ID
 from fencepost.kafka.group.connections import ConnectionManager
 from fencepost.kafka.group.membership import GroupObserver, GroupRequest
 from fencepost.kafka.group.protocol import PROTOCOL_TYPE
+from fencepost.kafka.precedence import HEARTBEAT
 
 # Moving work to another worker takes two generations. A member that revoked nothing in the first one learns about the
 # second one only from a heartbeat.
@@ -54,6 +55,7 @@ class MemberHeartbeat(Heartbeat):  # type: ignore[misc]  # kafka-python ships no
     """Heartbeats with short pauses after a generation began: the pauses double up to the interval.
 
     Also knows when the last answered heartbeat was sent: the coordinator's session time-out starts then at the earliest.
+    The process's other threads let each heartbeat go first.
     """
 
     confirmed: float | None = None
@@ -69,6 +71,20 @@ class MemberHeartbeat(Heartbeat):  # type: ignore[misc]  # kafka-python ships no
         """Record that the last heartbeat was answered."""
         super().received_heartbeat()
         self.confirmed = self.last_send
+        self._announce_next()
+
+    def reset_timeouts(self) -> None:
+        """Begin a generation."""
+        super().reset_timeouts()
+        self._announce_next()
+
+    def fail_heartbeat(self) -> None:
+        """Record that a heartbeat failed: nobody waits for the next one, which may fail as well."""
+        super().fail_heartbeat()
+        HEARTBEAT.announce(None)
+
+    def _announce_next(self) -> None:
+        HEARTBEAT.announce(time.monotonic() + self.time_to_next_heartbeat())
 
 
 class _Sensor:
@@ -147,6 +163,7 @@ class ConnectCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python
 
     def stop_heartbeats(self) -> None:
         """End the heartbeats for good."""
+        HEARTBEAT.announce(None)
         self._close_heartbeat()
 
     # -- what BaseCoordinator requires of its subclasses ------------------------------------------------------------
@@ -196,6 +213,10 @@ class ConnectCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python
         """Join again as soon as possible: the group rebalances, or this member requests it."""
         super().request_rejoin()
         self._rebalancing.wake()
+
+    def _disable_heartbeat(self) -> None:
+        super()._disable_heartbeat()
+        HEARTBEAT.announce(None)
 
     def reset_generation(self, member_id: str = UNKNOWN_MEMBER_ID) -> None:
         """Reset the generation, and without a `member_id` also the membership."""

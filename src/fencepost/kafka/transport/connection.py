@@ -32,6 +32,7 @@ from fencepost.kafka.errors import (
     NoDescriptorError,
     UnsupportedBrokerError,
 )
+from fencepost.kafka.precedence import HEARTBEAT
 from fencepost.kafka.transport.error_codes import decode, response_class
 from fencepost.version import __version__
 
@@ -224,6 +225,7 @@ class Connection:
         return pending.tag, answer
 
     def _send(self, parts: list[Buffer], pending: _Pending) -> None:
+        HEARTBEAT.give_way()
         if self._muted_until is not None:
             time.sleep(max(0.0, self._muted_until - time.monotonic()))
             self._muted_until = None

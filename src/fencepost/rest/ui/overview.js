@@ -37,7 +37,9 @@ function Summary({ live }) {
 
 function Workers({ group }) {
   return html`<section><h2>Workers</h2><ul class="plain">
-    ${Object.entries(group.workers).map(([id, tasks]) => html`<li><code>${id}</code>: ${many(tasks, "task")}${
+    ${Object.entries(group.workers).map(([id, worker]) => html`<li><code>${id}</code>: ${
+      many(worker.connectors, "connector")}, ${many(worker.tasks, "task")}${
+      worker.version === null ? "" : `, version ${worker.version}, up for ${ago(worker.started)}`}${
       id === group.worker_id ? " (this one)" : ""}</li>`)}
     ${Object.entries(group.silent).map(([id, why]) => html`<li class="error"><code>${id}</code>: ${why}</li>`)}
   </ul></section>`;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 
 class TaskControl:
@@ -57,6 +58,16 @@ class TaskControl:
         """Return after some time, or at once when the task should end, or pause."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopping or self._paused or self._failure, seconds)
+
+    def wait_for(self, true: Callable[[], bool]) -> None:
+        """Return when something is true, which `wake` has it check, or the task should end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopping or self._failure or true())
+
+    def wake(self) -> None:
+        """Let the task check what it waits for."""
+        with self._changed:
+            self._changed.notify_all()
 
     def wait_until_resumed(self) -> None:
         """Return when the task should resume, or end."""

@@ -8,6 +8,7 @@ from typing import Final
 
 from fencepost.api.errors import RetriableError
 from fencepost.engine.errors import PreparationWaitsError
+from fencepost.kafka.precedence import HEARTBEAT
 from fencepost.runtime.metrics.task_metrics import TaskMetrics
 from fencepost.runtime.state import OnState, State
 from fencepost.runtime.task.boundaries import Batch, BoundaryDecision, TransactionBoundaryManager
@@ -67,6 +68,7 @@ class PollLoop:
         """
         try:
             while not self._control.stopping:
+                HEARTBEAT.give_way()
                 self._control.raise_failure()
                 if self._control.paused:
                     if not self._commit_all():

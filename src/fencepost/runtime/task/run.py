@@ -2,7 +2,7 @@
 
 The order of the steps of a start:
 
-    wait while paused -> create the transforms and converters -> check before -> take over the transactional id -> check
+    wait while paused -> wait for its turn -> create the transforms and converters -> check before -> take over the transactional id -> check
     after -> read the offsets -> start() -> poll
 
 In the two checks a group of workers ensures that no older generation of the task can write, and that this one is not an
@@ -125,8 +125,8 @@ class TaskRun:
             self._control.wait_until_resumed()
         if self._control.stopping:
             return False
-        with self._parts.admission.admitted(self._id) as started:
-            return self._run(started)
+        with self._parts.admission.admitted(self._id, self._control) as started:
+            return not self._control.stopping and self._run(started)
 
     def _run(self, started: Callable[[], None]) -> bool:
         # Before any fencing: its plugins may be invalid, or unavailable at the moment.

@@ -32,11 +32,19 @@ def _row(state: str = "RUNNING", *tasks: str, **more: Any) -> dict[str, Any]:
     return {**figures, "last_commit": None, "state": state, "worker_id": "w:1", "error": None, "tasks": named, **more}
 
 
+def _worker(tasks: int, connectors: int = 0, version: str | None = None, started: int | None = None) -> dict[str, Any]:
+    return {"tasks": tasks, "connectors": connectors, "version": version, "started": started}
+
+
 def _answer(rows: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {
         "worker_id": "w:1",
         "group_id": "shop",
-        "workers": {"w:1": 1, "v:1": 3},
+        "workers": {
+            "w:1": _worker(1),
+            "v:1": _worker(3, connectors=2, version="0.2.0", started=_NOW - 120_000),
+            "idle:1": _worker(0),
+        },
         "silent": {},
         "exactly_once": "enabled",
         "breaking": [],
@@ -163,18 +171,22 @@ def test_the_group_is_summed_up_and_its_problems_are_named():
     answer = _answer(rows, breaking=["v:1"], silent={"u:1": "it is away"}, membership=membership)
 
     assert group_line(answer) == (
-        "group shop  exactly-once enabled  2 workers  2 connectors  1 FAILED  1 RUNNING  3 rows/s"
+        "group shop  exactly-once enabled  3 workers  2 connectors  1 FAILED  1 RUNNING  3 rows/s"
     )
     assert problems(answer) == [
         "These workers break exactly-once delivery: v:1", "u:1 does not answer: it is away", "The group is rebalancing",
     ]  # fmt: skip
-    assert worker_lines(answer) == ["v:1  3 tasks", "w:1  1 task  answers this"]
+    assert worker_lines(answer) == [
+        "v:1  2 connectors  3 tasks  version 0.2.0  up 2m",
+        "w:1  0 connectors  1 task  answers this",
+        "idle:1  0 connectors  0 tasks",
+    ]
 
 
 def test_of_many_workers_those_with_most_tasks_are_listed():
-    answer = _answer({}, workers={f"w{number}:1": number for number in range(10)})
+    answer = _answer({}, workers={f"w{number}:1": _worker(number) for number in range(10)})
 
-    assert worker_lines(answer)[0] == "w9:1  9 tasks"
+    assert worker_lines(answer)[0] == "w9:1  0 connectors  9 tasks"
     assert worker_lines(answer)[-1] == "and 4 more"
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +28,7 @@ from fencepost.converters.registry.registry import Registry
 from fencepost.converters.registry.schemas import RegistrySchema
 from fencepost.converters.registry.settings import RegistrySettings
 from tests.support.fake_registry import FakeRegistry, fake_registry, send
+from tests.support.security import make_certificate
 
 pytestmark = pytest.mark.unit
 
@@ -149,6 +152,23 @@ def test_a_proxy_gets_the_requests(registry: FakeRegistry):
     host, port = registry.address.removeprefix("http://").split(":")
     register(settings("http://registry.invalid:8081", **{"proxy.host": host, "proxy.port": port}))
     assert registry.requests[-1].headers["Host"] == "registry.invalid:8081"
+
+
+def test_both_ends_of_a_connection_have_certificates(tmp_path: Path):
+    authorities, own = make_certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(own)
+    context.load_verify_locations(authorities)
+    context.verify_mode = ssl.CERT_REQUIRED
+    with fake_registry(tls=context) as registry:
+        trusted = {
+            "schema.registry.ssl.truststore.location": str(authorities), "schema.registry.ssl.truststore.type": "PEM",
+        }  # fmt: skip
+        mutual = {"schema.registry.ssl.keystore.location": str(own), "schema.registry.ssl.keystore.type": "PEM"}
+        assert register(settings(registry.address, **trusted, **mutual)) == 1
+        for given in ({}, trusted):
+            with pytest.raises(RegistryUnavailableError, match="did not answer"):
+                register(settings(registry.address, **given, **{"max.retries": "0"}))
 
 
 @pytest.mark.parametrize("number", ['"7"', "0", "-1", "2147483648", "true", "1.5", "null", '{"id": 1}'])

@@ -12,6 +12,7 @@ import pytest
 
 from fencepost.api.errors import PluginError
 from fencepost.herder.core.calls import Calls, outcome_of
+from fencepost.runtime.turns import Turns
 from tests.support.group import until
 
 
@@ -25,7 +26,7 @@ def test_calls_wait_for_their_turn_and_not_for_hanging_ones() -> None:
         released.wait(300)
 
     async def scenario() -> None:
-        calls = Calls(asyncio.get_running_loop(), at_once=2, turn_s=0.1)
+        calls = Calls(asyncio.get_running_loop(), Turns(2, 0.1))
         hanging = [asyncio.ensure_future(calls.run(hang)) for _ in range(5)]
         # They have asked for their turns.
         await asyncio.sleep(0)
@@ -52,7 +53,7 @@ def test_the_number_of_concurrent_calls_is_limited() -> None:
             now -= 1
 
     async def scenario() -> None:
-        calls = Calls(asyncio.get_running_loop(), at_once=2, turn_s=3600)
+        calls = Calls(asyncio.get_running_loop(), Turns(2, 3600))
         await asyncio.gather(*(calls.run(count) for _ in range(20)))
 
     asyncio.run(scenario())
@@ -64,7 +65,7 @@ def test_an_exception_of_a_call_is_raised_and_ends_its_turn() -> None:
         raise LookupError
 
     async def scenario() -> None:
-        calls = Calls(asyncio.get_running_loop(), at_once=1, turn_s=3600)
+        calls = Calls(asyncio.get_running_loop(), Turns(1, 3600))
         for _ in range(2):
             with pytest.raises(LookupError):
                 await calls.run(fail)
@@ -78,7 +79,7 @@ def test_exceptions_that_would_end_the_loop_fail_the_call(raised: BaseException)
         raise raised
 
     async def scenario() -> None:
-        calls = Calls(asyncio.get_running_loop(), at_once=1, turn_s=60)
+        calls = Calls(asyncio.get_running_loop(), Turns(1, 60))
         with pytest.raises(PluginError, match=f"A call on a thread of this worker raised {type(raised).__name__}"):
             await asyncio.wait_for(calls.run(leave), 60)
         assert await calls.run(lambda: "the loop goes on") == "the loop goes on"

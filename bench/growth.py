@@ -1,0 +1,326 @@
+"""What grows with the number of connectors and tasks: a cost for each that grows with their number is a wall.
+
+    python bench/growth.py [connectors] [tasks] [--connectors 25 100] [--tasks 10 100]
+
+connectors  connectors of one idle task, created one by one, until all run
+tasks       one connector of so many idle tasks, until all run; then with one task only
+partitions  a connector that committed an offset in so many source partitions: its offsets are shown, one is altered, all
+            are removed
+
+The machine may be busy: the columns that count are CPU time of the worker's process (`CPU`, `ms each`), and what it holds
+(memory, threads, connections, descriptors). `lost` counts how often the worker fell out of its group; it must be 0. All
+sizes run beside a broker of their own, in a worker without Spark. The defaults are small; to find a wall, quadruple the
+size again and again: `--connectors 100 400 1600 --tasks 10 100 500 2000
+--partitions 10000 40000 160000 1000000`. `--busy 20` keeps the worker on one core, together with
+so many processes that only burn CPU, all with low priority.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from fencepost import SourceConnector, SourceRecord, SourceTask
+from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.embedded.ports import free_ports
+from fencepost.embedded.process import launch, terminate
+
+FOLDER = Path(__file__).parent
+LIMIT_SECONDS = 1_200.0
+LOOK_SECONDS = 1.0
+IDLE_SECONDS = 10.0
+POLL_SECONDS = 1.0
+RECORDS = 5_000
+ON_ONE_CORE = ("/usr/bin/taskset", "-c", "0", "/usr/bin/nice", "-n", "10")
+
+
+class IdleTask(SourceTask):
+    def start(self, config: Mapping[str, str]) -> None:  # noqa: ARG002 - SourceTask's signature
+        self._stopping = threading.Event()
+
+    def poll(self) -> list[SourceRecord] | None:
+        self._stopping.wait(POLL_SECONDS)
+        return None
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+
+class IdleConnector(SourceConnector):
+    """As many tasks as `tasks.max`, none of which has anything."""
+
+    def task_class(self) -> type[SourceTask]:
+        return IdleTask
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        return [{"task": str(task)} for task in range(max_tasks)]
+
+
+class PartitionsTask(IdleTask):
+    """Commits an offset in each of `partitions` source partitions, and then has nothing."""
+
+    def start(self, config: Mapping[str, str]) -> None:
+        super().start(config)
+        self._left = list(range(int(config["partitions"])))
+
+    def poll(self) -> list[SourceRecord] | None:
+        numbers, self._left = self._left[:RECORDS], self._left[RECORDS:]
+        if not numbers:
+            return super().poll()
+        return [SourceRecord({"table": f"t{number}"}, {"position": number}, "rows", value="row") for number in numbers]
+
+
+class PartitionsConnector(SourceConnector):
+    def start(self, config: Mapping[str, str]) -> None:
+        self._config = config
+
+    def task_class(self) -> type[SourceTask]:
+        return PartitionsTask
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        del max_tasks
+        return [{"partitions": self._config["partitions"]}]
+
+
+class Worker:
+    """A worker process, what it costs, and requests to it."""
+
+    def __init__(self, file: Path, port: int, busy: int) -> None:
+        # A worker that finds no Java leaves Spark alone, which these tasks do not need.
+        environment = {"JAVA_HOME": "/nowhere", "PATH": "/nowhere", "PYTHONPATH": str(FOLDER)}
+        changed = [f"{name}={value}" for name, value in environment.items()]
+        self._log = file.with_suffix(".log")
+        # Of the whole process: nice and affinity belong to threads, which inherit them.
+        beside = ON_ONE_CORE if busy else ()
+        command = ["/usr/bin/env", *changed, *beside, sys.executable, "-m", "fencepost", "worker", str(file)]
+        self._launched = launch(command, self._log)
+        self.process = psutil.Process(self._launched.pid)
+        self._port = port
+
+    def request(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
+        """The status and the body of the answer. Raises OSError."""
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=LIMIT_SECONDS)
+        try:
+            content = None if body is None else json.dumps(body)
+            connection.request(method, path, content, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except http.client.HTTPException as error:
+            raise OSError(str(error)) from error
+        finally:
+            connection.close()
+
+    def measured(self, method: str, path: str, body: Any = None) -> tuple[float, float, int]:
+        """Seconds, CPU seconds of the worker, and bytes of the answer, which must be 200."""
+        started, cpu = time.perf_counter(), self.cpu_seconds()
+        status, answer = self.request(method, path, body)
+        assert status == 200, answer
+        return time.perf_counter() - started, self.cpu_seconds() - cpu, len(answer)
+
+    def configure(self, name: str, config: Mapping[str, str]) -> None:
+        """Create or change a connector, again while the worker has no time for it."""
+
+        def taken() -> bool:
+            with suppress(OSError):
+                status, body = self.request("PUT", f"/connectors/{name}/config", config)
+                assert status in {200, 201, 409, 500, 503, 504}, body
+                return status in {200, 201}
+            return False
+
+        wait_for(taken)
+
+    def states(self) -> Counter[str]:
+        """How many tasks are in which state."""
+        with suppress(OSError, ValueError):
+            _, body = self.request("GET", "/connectors?expand=status")
+            return Counter(task["state"] for one in json.loads(body).values() for task in one["status"]["tasks"])
+        return Counter()
+
+    def cpu_seconds(self) -> float:
+        spent = self.process.cpu_times()
+        return spent.user + spent.system
+
+    def idle_cores(self) -> float:
+        before, started = self.cpu_seconds(), time.perf_counter()
+        time.sleep(IDLE_SECONDS)
+        return (self.cpu_seconds() - before) / (time.perf_counter() - started)
+
+    def times_lost(self) -> int:
+        return self._log.read_text(errors="replace").count("is out of its group")
+
+    def figures(self) -> dict[str, float]:
+        """What the process holds."""
+        return {
+            "MB": self.process.memory_info().rss / 1e6,
+            "threads": self.process.num_threads(),
+            "connections": len(self.process.net_connections("tcp")),
+            "descriptors": self.process.num_fds(),
+        }
+
+    def close(self) -> None:
+        terminate(self._launched, 60)
+
+
+class Site:
+    """A broker, and a new worker for each size."""
+
+    def __init__(self, folder: Path, bootstrap_servers: str, busy: int) -> None:
+        self._folder = folder
+        self._bootstrap_servers = bootstrap_servers
+        self._busy = busy
+        self._workers = 0
+
+    @contextmanager
+    def worker(self) -> Iterator[Worker]:
+        (port,) = free_ports(1)
+        self._workers += 1
+        group = f"growth-{self._workers}"
+        properties = {
+            "bootstrap.servers": self._bootstrap_servers,
+            "group.id": group,
+            "exactly.once.source.support": "enabled",
+            "listeners": f"http://127.0.0.1:{port}",
+            "plugin.path": str(FOLDER),
+            "session.timeout.ms": "10000",
+            **{f"{kind}.storage.topic": f"{group}-{kind}" for kind in ("config", "offset", "status")},
+            **{f"{kind}.converter": "org.apache.kafka.connect.storage.StringConverter" for kind in ("key", "value")},
+        }
+        file = self._folder / f"{group}.properties"
+        file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        worker = Worker(file, port, self._busy)
+        try:
+            wait_for(lambda: answers(worker))
+            yield worker
+        finally:
+            worker.close()
+
+
+def answers(worker: Worker) -> bool:
+    with suppress(OSError):
+        return worker.request("GET", "/health")[0] == 200
+    return False
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {LIMIT_SECONDS:.0f} s")
+        time.sleep(LOOK_SECONDS)
+
+
+def connectors(site: Site, size: int) -> dict[str, float]:
+    """Create connectors of one task one by one."""
+    with site.worker() as worker:
+        config = {"connector.class": "growth.IdleConnector", "tasks.max": "1"}
+        started, cpu = time.perf_counter(), worker.cpu_seconds()
+        for number in range(size):
+            worker.configure(f"idle-{number}", config)
+        created = time.perf_counter() - started
+        return {"created s": created, **run_all(worker, size, started, cpu)}
+
+
+def tasks(site: Site, size: int) -> dict[str, float]:
+    """Create one connector of many tasks, and leave it with one."""
+    with site.worker() as worker:
+        config = {"connector.class": "growth.IdleConnector", "tasks.max": str(size)}
+        started, cpu = time.perf_counter(), worker.cpu_seconds()
+        worker.configure("idle", config)
+        figures = run_all(worker, size, started, cpu)
+        worker.configure("idle", {**config, "tasks.max": "1"})
+        wait_for(lambda: worker.states() == Counter(RUNNING=1))
+        return {**figures, "descriptors after": worker.figures()["descriptors"], "lost": worker.times_lost()}
+
+
+def partitions(site: Site, size: int) -> dict[str, float]:
+    """Show, alter one of, and remove the offsets of one connector with many source partitions."""
+    with site.worker() as worker:
+        worker.configure("p", {"connector.class": "growth.PartitionsConnector", "partitions": str(size)})
+        wait_for(lambda: worker.request("GET", "/connectors/p/offsets")[1].count(b'"position"') == size)
+        before = worker.figures()["MB"]
+        shown = worker.measured("GET", "/connectors/p/offsets")
+        worker.request("PUT", "/connectors/p/stop")
+        wait_for(lambda: worker.states() == Counter())
+        one = {"offsets": [{"partition": {"table": "t0"}, "offset": {"position": 1}}]}
+        altered = worker.measured("PATCH", "/connectors/p/offsets", one)
+        removed = worker.measured("DELETE", "/connectors/p/offsets")
+        return {
+            "MB": before,
+            "bytes shown": shown[2],
+            "shown s": shown[0],
+            "CPU ms": shown[1] * 1000,
+            "one altered s": altered[0],
+            "its CPU ms": altered[1] * 1000,
+            "all removed s": removed[0],
+            "their CPU ms": removed[1] * 1000,
+        }
+
+
+def run_all(worker: Worker, size: int, started: float, cpu: float) -> dict[str, float]:
+    wait_for(lambda: worker.states() == Counter(RUNNING=size))
+    seconds, spent = time.perf_counter() - started, worker.cpu_seconds() - cpu
+    return {
+        "running s": seconds,
+        "CPU s": spent,
+        "ms each": spent / size * 1000,
+        **worker.figures(),
+        "idle cores": worker.idle_cores(),
+        "lost": worker.times_lost(),
+    }
+
+
+def burner() -> subprocess.Popen[bytes]:
+    """A process that takes as much of the worker's core as the worker may."""
+    return subprocess.Popen([*ON_ONE_CORE, sys.executable, "-c", "while 1: pass"])
+
+
+PARTS: dict[str, Callable[[Site, int], dict[str, float]]] = {
+    "connectors": connectors,
+    "tasks": tasks,
+    "partitions": partitions,
+}
+
+
+def print_row(part: str, size: int, figures: Mapping[str, float], *, head: bool) -> None:
+    widths = {name: max(len(name), 9) for name in figures}
+    if head:
+        print(f"\n{part:>12} " + " ".join(f"{name:>{width}}" for name, width in widths.items()))
+    print(f"{size:>12,} " + " ".join(f"{figures[name]:>{width},.4g}" for name, width in widths.items()), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"some of {', '.join(PARTS)}; all if none is named")
+    parser.add_argument("--connectors", type=int, nargs="+", default=[25, 100])
+    parser.add_argument("--tasks", type=int, nargs="+", default=[10, 100])
+    parser.add_argument("--partitions", type=int, nargs="+", default=[1_000, 10_000])
+    parser.add_argument("--busy", type=int, default=0)
+    arguments = parser.parse_args()
+    if unknown := set(arguments.parts) - PARTS.keys():
+        parser.error(f"there is no part {', '.join(sorted(unknown))}")
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        broker = stack.enter_context(EmbeddedBroker(folder / "broker"))
+        site = Site(folder, broker.bootstrap_servers, arguments.busy)
+        for _ in range(arguments.busy):
+            stack.callback(burner().kill)
+        for part in arguments.parts or PARTS:
+            for place, size in enumerate(getattr(arguments, part)):
+                print_row(part, size, PARTS[part](site, size), head=place == 0)
+
+
+if __name__ == "__main__":
+    main()

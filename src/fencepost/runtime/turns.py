@@ -1,0 +1,106 @@
+"""Turns: how many starts and stops of one kind are in progress at once.
+
+    ask ──> waiting ──a turn ends, or hangs──> held ──end──> over
+               └───────────────end────────────────────────────^
+
+Starts and stops compete for one interpreter, and the group's heartbeat with them. Slow ones keep their turns: a worker
+that is short of CPU must not begin more of them for that. But connectors' code may never return. So as long as turns
+end, however slowly, there are no more than `at_once`. Once none has ended for `patience_s` seconds, all that are held
+count as hanging, and as many are given out again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+AT_ONCE: Final = 8
+"""More starts at once need no less time, as they compute most of the time, and let the group's heartbeat wait longer."""
+
+PATIENCE_SECONDS: Final = 2.0
+
+
+class Turn:
+    """One start or stop, which waits for its turn, or has it. Thread-safe."""
+
+    def __init__(self, turns: Turns, on_given: Callable[[], None]) -> None:
+        self._turns = turns
+        self.on_given: Final = on_given
+        self.given = False
+        """Whether it may go on."""
+
+    def end(self) -> None:
+        """End it, or wait no longer. Does nothing the second time."""
+        self._turns.end(self)
+
+
+class Turns:
+    """Gives out turns, in the order in which they are asked for. Thread-safe.
+
+    While turns are waited for, a thread of its own looks whether those that are held hang: if each waiting thread did,
+    they would take the CPU from those that they wait for.
+    """
+
+    def __init__(self, at_once: int = AT_ONCE, patience_s: float = PATIENCE_SECONDS) -> None:
+        self._at_once = at_once
+        self._patience_s = patience_s
+        self._changed = threading.Condition()
+        self._waiting: dict[Turn, None] = {}
+        # Without those that count as hanging.
+        self._held: set[Turn] = set()
+        self._moved_at = 0.0
+        self._watching = False
+
+    def ask(self, on_given: Callable[[], None]) -> Turn:
+        """Return a turn, which may be given at once. `on_given` is called on any thread, and must not block."""
+        turn = Turn(self, on_given)
+        with self._changed:
+            self._waiting[turn] = None
+        self._give()
+        with self._changed:
+            watch = not turn.given and not self._watching
+            self._watching |= watch
+        if watch:
+            threading.Thread(target=self._watch, name="turns", daemon=True).start()
+        return turn
+
+    def end(self, turn: Turn) -> None:
+        """End a turn."""
+        with self._changed:
+            self._waiting.pop(turn, None)
+            if turn in self._held:
+                self._held.remove(turn)
+                self._moved_at = time.monotonic()
+        self._give()
+
+    def _watch(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: not self._waiting, self._left_s())
+                if not self._waiting:
+                    self._watching = False
+                    return
+                if self._left_s() <= 0:
+                    self._held.clear()
+            self._give()
+
+    def _left_s(self) -> float:
+        return max(0.0, self._moved_at + self._patience_s - time.monotonic())
+
+    def _give(self) -> None:
+        given: list[Turn] = []
+        with self._changed:
+            while self._waiting and len(self._held) < self._at_once:
+                if not self._held:
+                    self._moved_at = time.monotonic()
+                turn = next(iter(self._waiting))
+                del self._waiting[turn]
+                self._held.add(turn)
+                turn.given = True
+                given.append(turn)
+            if not self._waiting:
+                self._changed.notify_all()
+        for turn in given:
+            turn.on_given()

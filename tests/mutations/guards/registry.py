@@ -1,0 +1,53 @@
+"""Guards of what converters decide with a schema registry, and of its passwords."""
+
+from __future__ import annotations
+
+from tests.mutations.guard import Guard
+
+_CLIENT = "tests/unit/converters/registry/test_client.py"
+
+GUARDS = (
+    Guard(
+        "the passwords of a registry, which executors must not get",
+        "converters/registry/base.py",
+        'return {**self.__dict__, "_registry_settings": None}',
+        "return self.__dict__",
+        "tests/unit/converters/registry/test_decisions.py::"
+        "test_a_pickled_converter_has_its_ids_and_no_way_to_the_registry",
+    ),
+    Guard(
+        "the login of a registry, which no other server must get",
+        "converters/registry/http.py",
+        "preload_content=False, redirect=False, retries=False",
+        "preload_content=False, redirect=True, retries=3",
+        f"{_CLIENT}::test_redirects_are_not_followed",
+    ),
+    Guard(
+        "the ids of a registry that are none",
+        "converters/registry/client.py",
+        "if isinstance(number, bool) or not isinstance(number, int) or not 0 < number <= _LARGEST_ID:",
+        "if not isinstance(number, int):",
+        f"{_CLIENT}::test_a_wrong_id_is_refused",
+    ),
+    Guard(
+        "the schema that an id is of",
+        "converters/registry/registry.py",
+        "if _content(known) != _content(found.schema):",
+        "if False:",
+        f"{_CLIENT}::test_one_id_for_two_schemas_is_refused",
+    ),
+    Guard(
+        "the size of a registry's answers",
+        "converters/registry/http.py",
+        "if size > LONGEST_ANSWER:",
+        "if size > 1000 * LONGEST_ANSWER:",
+        f"{_CLIENT}::test_an_answer_without_an_end_is_not_read_to_the_end",
+    ),
+    Guard(
+        "a login in an address, which answers hide",
+        "runtime/connector/passwords.py",
+        "defined | with_login | {",
+        "defined | {",
+        "tests/unit/runtime/connector/test_registry_validation.py::test_logins_are_passwords_wherever_they_are",
+    ),
+)

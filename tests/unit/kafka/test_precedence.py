@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import threading
+import time
+
+from fencepost.kafka.precedence import Precedence
+
+
+def test_threads_wait_for_what_is_due_until_it_is_done():
+    precedence, passed = Precedence(3600), threading.Event()
+
+    def give_way() -> None:
+        precedence.give_way()
+        passed.set()
+
+    precedence.announce(time.monotonic())
+    thread = threading.Thread(target=give_way)
+    thread.start()
+    assert not passed.wait(0.1)
+    precedence.announce(time.monotonic() + 3600)
+    assert passed.wait(60)
+    thread.join()
+
+
+def test_threads_do_not_wait_for_what_is_due_later_or_never():
+    precedence = Precedence(3600)
+    precedence.give_way()
+    precedence.announce(time.monotonic() + 3600)
+    precedence.give_way()
+    precedence.announce(None)
+    precedence.give_way()
+
+
+def test_threads_wait_for_a_limited_time_once():
+    precedence = Precedence(0.05)
+    precedence.announce(time.monotonic())
+    precedence.give_way()
+    overdue = Precedence(3600)
+    overdue.announce(time.monotonic() - 3601)
+    overdue.give_way()

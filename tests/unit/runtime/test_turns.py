@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import threading
+
+from fencepost.runtime.turns import Turn, Turns
+
+FOR_EVER_S = 3600.0
+
+
+def ask(turns: Turns, count: int) -> list[Turn]:
+    return [turns.ask(lambda: None) for _ in range(count)]
+
+
+def given(asked: list[Turn]) -> list[bool]:
+    return [turn.given for turn in asked]
+
+
+def test_no_more_turns_are_held_than_may_be_at_once():
+    turns = Turns(2, FOR_EVER_S)
+    asked = ask(turns, 5)
+    assert given(asked) == [True, True, False, False, False]
+    asked[1].end()
+    assert given(asked) == [True, True, True, False, False]
+
+
+def test_slow_turns_are_waited_for_as_long_as_some_end():
+    turns = Turns(2, 60.0)
+    slow, *asked = ask(turns, 100)
+    for turn in asked[:-1]:
+        assert turn.given
+        turn.end()
+        assert sum(given(asked)) == asked.index(turn) + 2
+    assert slow.given
+
+
+def test_turns_that_hang_let_others_go_on():
+    turns, last = Turns(2, 0.01), threading.Event()
+    ask(turns, 6)
+    turns.ask(last.set)
+    assert last.wait(60)
+
+
+def test_nobody_looks_for_turns_that_hang_once_nobody_waits():
+    turns, last = Turns(1, 0.01), threading.Event()
+    before = set(threading.enumerate())
+    ask(turns, 2)
+    turns.ask(last.set)
+    assert last.wait(60)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def test_who_waits_no_longer_is_passed_over():
+    turns = Turns(1, FOR_EVER_S)
+    first, second, third = ask(turns, 3)
+    second.end()
+    first.end()
+    first.end()
+    assert not second.given
+    assert third.given
+
+
+def test_a_turn_is_announced_when_it_is_given():
+    turns, told = Turns(1, FOR_EVER_S), []
+    first = turns.ask(lambda: told.append("first"))
+    turns.ask(lambda: told.append("second"))
+    assert told == ["first"]
+    first.end()
+    assert told == ["first", "second"]
