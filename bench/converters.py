@@ -24,6 +24,7 @@ import numpy as np
 import psutil
 import pyarrow as pa
 import pyarrow.csv as pa_csv
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
 from pyarrow import parquet
 from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -34,6 +35,9 @@ from fencepost.converters.avro.converter import AvroConverter
 from fencepost.converters.avro.plan import plan
 from fencepost.converters.avro.schema import AvroOptions, avro_schema, schema_text
 from fencepost.converters.json_schema import connect_schema
+from fencepost.converters.protobuf.converter import ProtobufConverter
+from fencepost.converters.protobuf.plan import plan as protobuf_plan
+from fencepost.converters.protobuf.schema import ProtoFile, proto_file
 
 ROUNDS = 5
 REPEATS = 3
@@ -127,13 +131,66 @@ def bench_avro() -> None:
         return found
 
     assert [row for part in by_avro() for row in part.to_pylist()][: len(few)] == by_fastavro()
-    # In turn, so that a busy machine disturbs all alike.
-    figures: dict[str, list[float]] = {"Avro": [], "fastavro": [], "JSON": []}
-    runs = (
+    in_turn(
         ("Avro", len(values), by_avro),
         ("fastavro", len(few), by_fastavro),
         ("JSON", len(values), lambda: convert(plain, schema, values)),
     )
+
+
+def message_class(file: ProtoFile) -> Any:
+    """The class of a message of plain fields and timestamps."""
+    proto = descriptor_pb2.FieldDescriptorProto
+    types = {
+        "int64": proto.TYPE_INT64,
+        "int32": proto.TYPE_INT32,
+        "double": proto.TYPE_DOUBLE,
+        "string": proto.TYPE_STRING,
+    }
+    made = descriptor_pb2.FileDescriptorProto(name="ten.proto", syntax="proto3")
+    made.dependency.append(timestamp_pb2.DESCRIPTOR.name)
+    message = made.message_type.add(name=file.root.name)
+    for part in file.root.fields:
+        kind = types.get(part.type, proto.TYPE_MESSAGE)
+        name = None if part.type in types else f".{part.type}"
+        message.field.add(name=part.name, number=part.number, type=kind, type_name=name, label=proto.LABEL_OPTIONAL)
+    pool = descriptor_pool.DescriptorPool()
+    known = descriptor_pb2.FileDescriptorProto()
+    timestamp_pb2.DESCRIPTOR.CopyToProto(known)
+    pool.Add(known)
+    pool.Add(made)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(file.full_name))
+
+
+def bench_protobuf() -> None:
+    """ProtobufConverter's encoding beside that of protobuf's own classes; conversion to Python rows is not counted."""
+    schema, values = table_of_ten()
+    file = proto_file(connect_schema(schema, optional=False))
+    (steps, _), prefix = protobuf_plan(file, file, strict=True), b"\0\0\0\0\7\0"
+    converter, made = ProtobufConverter(), message_class(file)
+    few = values.slice(0, 20_000)
+    rows = few.to_pylist()
+    moments = [divmod(int(row.pop("at").timestamp() * 1000), 1000) for row in rows]
+
+    def by_protobuf_converter() -> list[pa.Array]:
+        return [converter.encode(steps, prefix, values.slice(at, BATCH)) for at in range(0, len(values), BATCH)]
+
+    def by_protobuf() -> list[bytes]:
+        found = []
+        for row, (seconds, millis) in zip(rows, moments, strict=True):
+            message = made(**row)
+            message.at.seconds, message.at.nanos = seconds, millis * 1_000_000
+            found.append(prefix + message.SerializeToString())
+        return found
+
+    assert [row for part in by_protobuf_converter() for row in part.to_pylist()][: len(few)] == by_protobuf()
+    in_turn(("Protobuf", len(values), by_protobuf_converter), ("protobuf's classes", len(few), by_protobuf))
+
+
+def in_turn(*runs: tuple[str, int, Callable[[], object]]) -> None:
+    """Report what a record takes in each run, and the second's ratio to the first."""
+    figures: dict[str, list[float]] = {name: [] for name, _, _ in runs}
+    # In turn, so that a busy machine disturbs all alike.
     for _ in range(ROUNDS + 1):
         for name, rows, run in runs:
             start = cpu_seconds()
@@ -142,9 +199,10 @@ def bench_avro() -> None:
     for name, times in figures.items():
         low, middle, high = statistics.quantiles(times[1:], n=4)
         report(f"{name}: ten columns", (middle, (high - low) / 2))
-    ratios = [other / own for own, other in zip(figures["Avro"][1:], figures["fastavro"][1:], strict=True)]
+    ours, theirs = runs[0][0], runs[1][0]
+    ratios = [other / own for own, other in zip(figures[ours][1:], figures[theirs][1:], strict=True)]
     print(
-        f"fastavro takes {statistics.median(ratios):.1f} times the CPU of Avro ({min(ratios):.1f} to {max(ratios):.1f})"
+        f"{theirs} takes {statistics.median(ratios):.1f} times the CPU of {ours} ({min(ratios):.1f} to {max(ratios):.1f})"
     )
 
 
@@ -196,6 +254,7 @@ def main() -> None:
     parser.add_argument("--spark", action="store_true", help="time Spark's to_json as well")
     arguments = parser.parse_args()
     bench_avro()
+    bench_protobuf()
     bench_converters()
     if arguments.spark:
         bench_spark()

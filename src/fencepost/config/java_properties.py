@@ -12,7 +12,7 @@ from typing import Any, Final
 _CONVERTERS: Final = "fencepost.converters"
 _TRANSFORMS: Final = "fencepost.transforms"
 
-_FILTER: Final = "this Filter has no condition and would drop all records: set predicate instead"
+_FILTER: Final = "this Filter has no condition and would drop all records: set predicate, or take type=Sql with where"
 _ENCODING: Final = "set converter.encoding instead"
 _MODE: Final = "set delete.tombstone.handling.mode instead"
 _RULES: Final = "rules of data contracts change the data, and are not run here"
@@ -74,6 +74,24 @@ WITHOUT_EFFECT: Final[Mapping[str, frozenset[str]]] = {
             "flatten.singleton.unions",
             "discard.type.doc.default",
             "ignore.default.for.nullables",
+        }
+    ),
+    f"{_CONVERTERS}.protobuf.converter.ProtobufConverter": frozenset(
+        {
+            "enhanced.protobuf.schema.support",
+            "wrapper.for.raw.primitives",
+            "int.for.enums",
+            "optional.for.proto2",
+            "generate.struct.for.nulls",
+            "generate.index.for.unions",
+            "flatten.unions",
+            "generalized.sum.type.support",
+            "ignore.default.for.nullables",
+            "reference.lookup.only",
+            "reference.subject.name.strategy",
+            "specific.protobuf.key.type",
+            "specific.protobuf.value.type",
+            "derive.type",
         }
     ),
     f"{_CONVERTERS}.jsonschema.converter.JsonSchemaConverter": frozenset(

@@ -40,7 +40,7 @@ from fencepost.engine.routing import (
 )
 from fencepost.engine.write_spec import WriteSpec
 from fencepost.kafka.producer.sender import RecordWriter
-from fencepost.kafka.records.columns import HEADERS, Records
+from fencepost.kafka.records.columns import HEADERS, normalize
 
 REPORT_SCHEMA: Final = "report STRING"
 """The result of a writer: rows with the texts of the pieces of its Report, or of a FencepostError."""
@@ -294,7 +294,8 @@ def targeted_records(batch: pa.RecordBatch) -> Iterator[Routed]:
     codes = topics.indices.to_numpy()
     for code, topic in enumerate(topics.dictionary.to_pylist()):
         rows = batch if len(topics.dictionary) == 1 else batch.take(pa.array(np.flatnonzero(codes == code)))
-        records = Records(rows["value"], rows["key"], rows["timestamp"], rows["headers"])
+        # Spark gives bytes and text back with 64-bit offsets if spark.sql.execution.arrow.useLargeVarTypes is set.
+        records = normalize(rows["value"], key=rows["key"], timestamp=rows["timestamp"], headers=rows["headers"])
         yield from split(topic, records, rows["partition"].to_numpy())
 
 

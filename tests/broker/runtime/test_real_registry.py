@@ -1,4 +1,4 @@
-"""Avro with a real schema registry, Apicurio, read back by confluent-kafka's own deserializer."""
+"""Avro and Protobuf with a real schema registry, Apicurio, read back by confluent-kafka's own deserializers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import Any
 
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from fencepost import SourceRecord
 from fencepost.converters.avro.converter import AvroConverter
+from fencepost.converters.protobuf.parser import parsed_file
 from fencepost.converters.registry.client import RegistryClient
 from fencepost.converters.registry.registry import Registry
 from fencepost.converters.registry.schemas import RegistrySchema
@@ -22,6 +24,7 @@ from fencepost.embedded.registry import EmbeddedRegistry
 from fencepost.runtime.state import State
 from tests.support.checker import read_topic
 from tests.support.processes import wait_for
+from tests.support.protobuf_messages import message_class
 from tests.support.sequence_source import Seen
 from tests.support.task_runner import TaskRunner, stop, wait_for_state
 from tests.support.topics import unique
@@ -70,6 +73,37 @@ def test_rows_of_all_types_are_read_back(
     found, empty = read(bootstrap_servers, schema_registry, topic)
     assert found == ROW | {"codes": [{"key": 7, "value": "seven"}]}
     assert empty == nothing
+
+
+def test_rows_of_all_types_are_read_back_by_the_protobuf_schema_of_their_id(
+    runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, schema_registry: EmbeddedRegistry
+):
+    chosen = {
+        "value.converter": "io.confluent.connect.protobuf.ProtobufConverter", "key.converter": "ProtobufConverter",
+        "key.converter.schema.registry.url": schema_registry.url, "value.converter.optional.for.nullables": "true",
+    }  # fmt: skip
+    task, seen = runner.task(name, topic, settings(schema_registry) | chosen)
+    row = ROW | {"tags": ["a", ""]}
+    left = [[SourceRecord({"p": 1}, {"saved": 1}, topic, key=7, key_schema="INT", value=row, value_schema=ALL)]]
+    seen.on_poll = lambda _task, _records: left.pop(0) if left else []
+    task.start()
+    wait_for(lambda: seen.commits)
+    stop(task)
+    (record,) = read_topic(bootstrap_servers, topic)
+    with SchemaRegistryClient({"url": schema_registry.url}) as client:
+        registered = {
+            field: client.get_schema(int.from_bytes(data[1:5], "big"))
+            for field, data in ((MessageField.KEY, record.key), (MessageField.VALUE, record.value))
+        }
+        assert client.get_latest_version(f"{topic}-value").schema_id == int.from_bytes(record.value[1:5], "big")
+    assert registered[MessageField.KEY].schema_type == registered[MessageField.VALUE].schema_type == "PROTOBUF"
+    assert record.key[5:] == b"\2\x08\x08\7"
+    file = parsed_file(registered[MessageField.VALUE].schema_str)
+    deserialize = ProtobufDeserializer(message_class(file), {"use.deprecated.format": False})
+    found = deserialize(record.value, SerializationContext(topic, MessageField.VALUE))
+    assert (found.b, found.l, found.text, found.price.value) == (-1, -(2**63), "ä€", b"\x80")
+    assert [(entry.key, entry.value) for entry in found.codes] == [(7, "seven")]
+    assert [part.z for part in found.inner.y] == ["deep", ""]
 
 
 def test_a_compatible_column_passes_and_another_one_fails_the_task(

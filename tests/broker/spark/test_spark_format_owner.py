@@ -135,6 +135,20 @@ def test_a_topic_that_has_fewer_partitions_in_the_middle_of_a_write_is_told(vers
     assert read_topic(version_servers, topic) == []
 
 
+def test_a_topic_that_has_fewer_partitions_since_an_earlier_write_is_written(version_servers: str):
+    topics = Topics(version_servers)
+    topic = topics.create(partitions=3)
+    values = tuple(map(str, range(20)))
+    for partitions in (3, 1):
+        if partitions == 1:
+            topics.delete(topic)
+            wait_for(lambda: topics.partitions(topic) is None)
+            topics.create(topic, partitions=1)
+        writer = begun(version_servers, topic, KEYED)
+        writer.commit([write(writer, 0, 10, [rows(*values, keys=values)])])
+    assert texts(version_servers, topic) == sorted(values)
+
+
 def test_nothing_is_committed_to_a_topic_that_was_created_again(version_servers: str, topic: str):
     topics = Topics(version_servers)
     writer = begun(version_servers, topic)

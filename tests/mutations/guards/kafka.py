@@ -103,7 +103,7 @@ GUARDS = (
     Guard(
         "the offsets topics that no broker creates with its own settings",
         "kafka/transport/cluster.py",
-        "            creates = self._kept.isdisjoint(names)",
+        "            creates = creates and self._kept.isdisjoint(names)",
         "            creates = True",
         "tests/broker/kafka/test_connections.py::test_a_topic_with_custom_settings_is_not_auto_created_by_brokers",
     ),
@@ -184,6 +184,14 @@ GUARDS = (
         "        require_versions(self.config, config.properties, instance.version())\n",
         "",
         "tests/unit/runtime/test_worker.py::test_a_connector_does_not_start_if_another_version_is_installed_since",
+    ),
+    Guard(
+        "the refusal of header names that are no text, at which consumers fail",
+        "kafka/records/columns.py",
+        "    _check_text(entries.field(0))\n",
+        "",
+        "tests/unit/kafka/records/test_columns.py"
+        "::test_the_name_of_a_header_is_text_as_clients_fail_at_a_record_with_another[kind0]",
     ),
     Guard(
         "the heartbeat that goes before tasks",

@@ -206,4 +206,34 @@ GUARDS = (
         "tests/broker/spark/test_spark_format_stream_owner.py"
         "::test_a_newer_instance_fences_the_older_and_is_left_alone_by_its_abort[V2]",
     ),
+    Guard(
+        "the refusal of a DataFrame without columns, of which a task of format(fencepost) gets no rows",
+        "spark/format/open_write.py",
+        "    if not schema.fields:\n",
+        "    if False:\n",
+        "tests/unit/spark/format/test_writer.py::test_a_dataframe_without_columns_is_refused_as_no_task_gets_its_rows",
+    ),
+    Guard(
+        "the refusal of continuous processing by format(fencepost)",
+        "spark/format/task_settings.py",
+        "    if context.getLocalProperty(_CONTINUOUS) is not None:\n",
+        "    if False:\n",
+        "tests/unit/spark/format/test_task_settings.py::test_a_task_of_continuous_processing_writes_nothing",
+    ),
+    Guard(
+        "the partitions of a topic, asked for together with its id",
+        "spark/sink/sink.py",
+        "            refresh_topics(self._producer, [self._config.topic])\n",
+        "",
+        "tests/broker/spark/sink/test_dataframes.py"
+        "::test_a_topic_that_has_fewer_partitions_since_an_earlier_write_is_written[False-by the driver]",
+    ),
+    Guard(
+        "the partitions that a task of format(fencepost) asks for in each write",
+        "spark/format/task_write.py",
+        "        self._writer.refresh_topics([topic])\n",
+        "",
+        "tests/broker/spark/test_spark_format_owner.py"
+        "::test_a_topic_that_has_fewer_partitions_since_an_earlier_write_is_written[V2]",
+    ),
 )

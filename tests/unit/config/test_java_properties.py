@@ -95,6 +95,12 @@ _JSON_SCHEMA = (
     "json.validate.before.domain.rules", "object.additional.properties", "use.optional.for.nonrequired", "decimal.format",
     "ignore.modern.dialects", "flatten.singleton.unions", "preserve.additional.properties",
 )  # fmt: skip
+_PROTOBUF = (
+    "enhanced.protobuf.schema.support", "scrub.invalid.names", "optional.for.nullables", "wrapper.for.nullables",
+    "wrapper.for.raw.primitives", "int.for.enums", "optional.for.proto2", "generate.struct.for.nulls",
+    "generate.index.for.unions", "flatten.unions", "reference.lookup.only", "skip.known.types",
+    "reference.subject.name.strategy", "specific.protobuf.key.type", "specific.protobuf.value.type", "derive.type",
+)  # fmt: skip
 
 TRANSFORMS: Mapping[str, tuple[str, ...]] = {
     "Cast": ("spec", _NULLS),
@@ -132,6 +138,7 @@ CONVERTERS = {
     ),
     "AvroConverter": (*_REGISTRY, *_AVRO),
     "JsonSchemaConverter": (*_REGISTRY, *_JSON_SCHEMA),
+    "ProtobufConverter": (*_REGISTRY, *_PROTOBUF),
     "JsonConverter": (*_JSON, *_OF_CONVERTERS),
     "StringConverter": (*_STRING, *_OF_CONVERTERS),
 }  # fmt: skip

@@ -13,8 +13,8 @@ import pyarrow.types as pt
 from fencepost.api.errors import DataError
 from fencepost.api.foreign_json import parse_json
 from fencepost.converters.avro.datum import anything_bytes, parts_around
-from fencepost.converters.avro.pieces import Array, RowPiece, constant
 from fencepost.converters.avro.steps import AvroStep, BytesStep, RealStep, TextStep, TruthStep, WholeStep
+from fencepost.converters.columnar.pieces import Array, RowPiece, constant
 from fencepost.converters.render import UnsupportedTypeError
 
 _FIELDS: Final[tuple[tuple[Callable[[Any], bool], str, AvroStep], ...]] = (

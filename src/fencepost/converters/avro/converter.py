@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import DataError
-from fencepost.converters.avro.pieces import constant
 from fencepost.converters.avro.plan import plan
 from fencepost.converters.avro.schema import (
     AvroOptions,
@@ -19,6 +18,7 @@ from fencepost.converters.avro.schema import (
     schema_text,
 )
 from fencepost.converters.avro.steps import encoded
+from fencepost.converters.columnar.pieces import constant
 from fencepost.converters.json_schema import connect_schema
 from fencepost.converters.registry.base import Derived, Plan, RegistryConverter
 from fencepost.converters.registry.config import SCHEMA_NAMES

@@ -21,12 +21,12 @@ from __future__ import annotations
 import base64
 import json
 import re
-import urllib.parse
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fencepost.api.errors import DataError
+from fencepost.converters.registry.schema_names import scrubbed_part
 
 Connect = Mapping[str, Any]
 Avro = Any
@@ -54,7 +54,6 @@ _LOGICAL_TYPES: Final = {
 }
 _NAMED: Final = frozenset({"record", "enum", "fixed", "error"})
 _CONTROL: Final = re.compile(r"\\(?:u00[0-9a-f]{2}|.)")
-_BAD: Final = re.compile(r"[^A-Za-z0-9_]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,21 +129,15 @@ def canonical_form(schema: Avro) -> Avro:  # noqa: PLR0911 - one case for each t
 
 def scrubbed(name: str) -> str:
     """Return a name with the characters that Avro allows: others URL-encoded, with `_` for what remains."""
-    return ".".join(_scrubbed_part(part) for part in name.split("."))
+    return ".".join(scrubbed_part(part) for part in name.split("."))
 
 
 def avro_name(name: str, options: AvroOptions) -> str:
     """Return the name of a field in Avro. Raises DataError for one that Avro does not allow."""
     if options.scrub:
-        return _scrubbed_part(name.replace(".", "_"))
+        return scrubbed_part(name.replace(".", "_"))
     _check_name(name)
     return name
-
-
-def _scrubbed_part(part: str) -> str:
-    if _BAD.search(part):
-        part = _BAD.sub("_", urllib.parse.quote_plus(part, safe="*-._").replace("~", "%7E"))
-    return f"x{part}" if part[:1].isdigit() else part
 
 
 def _check_name(name: str) -> None:

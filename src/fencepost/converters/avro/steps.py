@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from fencepost.api.errors import DataError
-from fencepost.converters.avro.pieces import (
+from fencepost.converters.binary import unscaled_bytes
+from fencepost.converters.columnar.pieces import (
     Array,
     Encoded,
     RowPiece,
@@ -28,10 +29,16 @@ from fencepost.converters.avro.pieces import (
     put_together,
     varints,
 )
-from fencepost.converters.binary import unscaled_bytes
+from fencepost.converters.columnar.values import (
+    bytes_of,
+    check_text,
+    counts_of,
+    kept_items,
+    numbers_of,
+    whole_numbers,
+    widened,
+)
 from fencepost.converters.render import UnsupportedTypeError, children, plain
-
-_PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,7 @@ class WholeStep(AvroStep):
 
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
         """Zigzag."""
-        return [varints(_whole(values, self.per_second, place), rows)]
+        return [varints(whole_numbers(values, self.per_second, place), rows)]
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,7 @@ class RealStep(AvroStep):
         """IEEE 754, little-endian."""
         if not (pt.is_floating(values.type) or pt.is_integer(values.type)):
             raise UnsupportedTypeError(values.type, place)
-        return [fixed_width(_numbers(values).astype(f"<f{self.width}", copy=False), rows)]
+        return [fixed_width(numbers_of(values).astype(f"<f{self.width}", copy=False), rows)]
 
 
 @dataclass(frozen=True)
@@ -82,7 +89,7 @@ class TruthStep(AvroStep):
         """One byte."""
         if not pt.is_boolean(values.type):
             raise UnsupportedTypeError(values.type, place)
-        return [fixed_width(_numbers(values).astype(np.uint8), rows)]
+        return [fixed_width(numbers_of(values).astype(np.uint8), rows)]
 
 
 @dataclass(frozen=True)
@@ -93,10 +100,7 @@ class TextStep(AvroStep):
         """The length, and UTF-8. Raises DataError for other bytes, which Spark casts from BINARY to STRING unchecked."""
         if not pt.is_string(values.type):
             raise UnsupportedTypeError(values.type, place)
-        try:
-            values.validate(full=True)
-        except pa.ArrowInvalid as error:
-            raise DataError("A STRING has bytes that are not UTF-8: leave it BINARY, or decode it") from error
+        check_text(values)
         return _with_lengths(values, rows)
 
 
@@ -110,10 +114,10 @@ class BytesStep(AvroStep):
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
         """The length, and the bytes."""
         if self.decimal and pt.is_decimal(values.type):
-            values = unscaled_bytes(_widened(values))
+            values = unscaled_bytes(widened(values))
         if not pt.is_binary(values.type):
             raise UnsupportedTypeError(values.type, place)
-        return [_bytes_of(values, rows)] if self.raw else _with_lengths(values, rows)
+        return [bytes_of(values, rows)] if self.raw else _with_lengths(values, rows)
 
 
 @dataclass(frozen=True)
@@ -126,10 +130,10 @@ class FixedStep(AvroStep):
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
         """The bytes. Raises DataError for those of another length."""
         if self.decimal and pt.is_decimal(values.type):
-            return [self._decimals(_widened(values), rows, place)]
+            return [self._decimals(widened(values), rows, place)]
         if not pt.is_binary(values.type):
             raise UnsupportedTypeError(values.type, place)
-        piece = _bytes_of(values, rows)
+        piece = bytes_of(values, rows)
         wrong = piece.lengths != self.size if rows is None else (piece.lengths != self.size) & rows
         if wrong.any():
             raise DataError(
@@ -252,7 +256,7 @@ class ArrayStep(AvroStep):
         if not pt.is_list(values.type):
             raise UnsupportedTypeError(values.type, place)
         offsets, (items,) = children(values, values.values)
-        return _blocks(offsets, rows, lambda kept: [(self.inner, _kept(items, kept), f"{place}[]")])
+        return _blocks(offsets, rows, lambda kept: [(self.inner, kept_items(items, kept), f"{place}[]")])
 
 
 @dataclass(frozen=True)
@@ -271,20 +275,14 @@ class MapStep(AvroStep):
             offsets,
             rows,
             lambda kept: [
-                (self.keys, _kept(keys, kept), f"{place}[key]"),
-                (self.values, _kept(items, kept), f"{place}[value]"),
+                (self.keys, kept_items(keys, kept), f"{place}[key]"),
+                (self.values, kept_items(items, kept), f"{place}[value]"),
             ],
         )
 
 
 def _blocks(offsets: Array, rows: Array | None, parts: Any) -> list[RowPiece]:
-    counts = np.diff(offsets).astype(np.int64)
-    kept = None
-    if rows is not None:
-        # Arrow may have items where a list, or what it is in, is null.
-        if counts[~rows].any():
-            kept = np.repeat(rows, counts)
-        counts = counts * rows
+    counts, kept = counts_of(offsets, rows)
     found = parts(kept)
     total = len(found[0][1])
     pieces = [piece for step, values, place in found for piece in step.pieces(plain(values), None, place)]
@@ -300,54 +298,6 @@ def _blocks(offsets: Array, rows: Array | None, parts: Any) -> list[RowPiece]:
     ]
 
 
-def _kept(items: pa.Array, kept: Array | None) -> pa.Array:
-    return items if kept is None else items.filter(pa.array(kept))
-
-
 def _with_lengths(values: pa.Array, rows: Array | None) -> list[RowPiece]:
-    piece = _bytes_of(values, rows)
+    piece = bytes_of(values, rows)
     return [varints(piece.lengths, rows), piece]
-
-
-def _bytes_of(values: pa.Array, rows: Array | None) -> RowPiece:
-    count = len(values)
-    if not count:
-        return RowPiece.of(np.zeros(0, np.int64), np.zeros(16, np.uint8), np.zeros(0, np.int64))
-    _, offset_buffer, data_buffer = values.buffers()
-    offsets = np.frombuffer(offset_buffer, np.int32)[values.offset : values.offset + count + 1].astype(np.int64)
-    data = np.zeros(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
-    source, moved = padded(data, int(offsets[0]), int(offsets[-1]))
-    lengths = np.diff(offsets)
-    return RowPiece.of(lengths if rows is None else lengths * rows, source, offsets[:-1] - moved)
-
-
-def _numbers(values: pa.Array) -> Array:
-    filled = values.fill_null(pa.scalar(0).cast(values.type)) if values.null_count else values
-    return np.asarray(filled.to_numpy(zero_copy_only=False))
-
-
-def _whole(values: pa.Array, per_second: int, place: str) -> Array:
-    kind = values.type
-    if per_second and (pt.is_timestamp(kind) or pt.is_time(kind)):
-        stored = values.view(pa.int32() if pt.is_time32(kind) else pa.int64())
-        numbers = _numbers(stored).astype(np.int64)
-        given = _PER_SECOND[kind.unit]
-        if given > per_second:
-            return np.floor_divide(numbers, given // per_second)
-        factor = per_second // given
-        if factor > 1 and (np.abs(numbers) > (2**63 - 1) // factor).any():
-            raise DataError(f"{place or 'The record'} has a time that does not fit 64 bits in the units of the schema")
-        return numbers * factor
-    if pt.is_date(kind):
-        return _numbers(values.view(pa.int32())).astype(np.int64)
-    if not pt.is_integer(kind):
-        raise UnsupportedTypeError(kind, place)
-    return _numbers(values).astype(np.int64, copy=False)
-
-
-def _widened(values: pa.Array) -> pa.Array:
-    """Decimals of 128 or 256 bits."""
-    kind = values.type
-    if pt.is_decimal32(kind) or pt.is_decimal64(kind):
-        return values.cast(pa.decimal128(kind.precision, kind.scale))
-    return values

@@ -1,38 +1,50 @@
-"""Names for structs that have none: after the topic and the field that they are in (`fencepost.schema.names=topic`)."""
+"""Names in schemas: after the topic and the field for structs that have none, and of allowed characters only."""
 
 from __future__ import annotations
 
 import re
+import urllib.parse
 from collections.abc import Mapping
 from typing import Any, Final
 
 _BAD: Final = re.compile(r"[^A-Za-z0-9_.]")
+_NOT_IN_PARTS: Final = re.compile(r"[^A-Za-z0-9_]")
 _SUFFIXES: Final = {"key": "Key", "value": "Value", "header": "Header"}
 
 
-def with_names(schema: Mapping[str, Any], topic: str, role: str) -> dict[str, Any]:
-    """Return a Connect schema where all structs, and maps whose keys are not text, have a name.
+def scrubbed_part(part: str, *, before: str = "0123456789") -> str:
+    """Return a part of a name as Java scrubs it: URL-encoded, with `_` for what remains, `x` in front of some characters."""
+    if not _NOT_IN_PARTS.search(part) and part[:1] not in set(before):
+        return part
+    encoded = urllib.parse.quote_plus(part, safe="*-._").replace("~", "%7E")
+    return ("x" if encoded[:1] in set(before) else "") + _NOT_IN_PARTS.sub("_", encoded)
+
+
+def with_names(schema: Mapping[str, Any], topic: str, role: str, *, all_maps: bool = False) -> dict[str, Any]:
+    """Return a Connect schema where all structs, and maps whose keys are not text or `all_maps`, have a name.
 
     The name is `<topic>.Value`, or `<topic>.Key`, and a part for each field on the way; characters that languages of schemas
     do not allow become `_`.
     """
-    return _named(schema, f"{_valid(topic)}.{_SUFFIXES[role]}")
+    return _named(schema, f"{_valid(topic)}.{_SUFFIXES[role]}", all_maps)
 
 
-def _named(schema: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _named(schema: Mapping[str, Any], name: str, all_maps: bool) -> dict[str, Any]:
     found = dict(schema)
     match schema["type"]:
         case "struct":
             found.setdefault("name", name)
-            found["fields"] = [_named(part, f"{name}.{_part(str(part['field']))}") for part in schema["fields"]]
+            found["fields"] = [
+                _named(part, f"{name}.{_part(str(part['field']))}", all_maps) for part in schema["fields"]
+            ]
         case "array":
-            found["items"] = _named(schema["items"], name)
+            found["items"] = _named(schema["items"], name, all_maps)
         case "map":
-            if schema["keys"]["type"] != "string":
+            if all_maps or schema["keys"]["type"] != "string":
                 found.setdefault("name", name)
                 name = f"{name}.Entry"
-            found["keys"] = _named(schema["keys"], f"{name}.key")
-            found["values"] = _named(schema["values"], f"{name}.value")
+            found["keys"] = _named(schema["keys"], f"{name}.key", all_maps)
+            found["values"] = _named(schema["values"], f"{name}.value", all_maps)
     return found
 
 

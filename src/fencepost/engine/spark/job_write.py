@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -33,7 +33,7 @@ from fencepost.engine.write_stage import (
     WriteTargeted,
     reader_types,
 )
-from fencepost.kafka.errors import TransactionAbortableError
+from fencepost.kafka.errors import KafkaError, PartitionGoneError, TransactionAbortableError
 from fencepost.kafka.producer.sender import Ack, RecordWriter
 
 _POSITION: Final = "__fencepost_position"
@@ -125,9 +125,10 @@ class SparkWrite:
             known = {topic: self.metadata.partitions(topic) for topic in asked}
             given = {topic: count for topic, count in spec.partitions.items() if topic in asked}
             agreed([*(report.partitions for report in found), given, known])
-        except TransactionAbortableError:
-            # The cached numbers may be outdated: executors would get them again.
-            self.metadata.forget_topics({*asked, *spec.partitions})
+        except (PartitionGoneError, TransactionAbortableError):
+            # The cached numbers may be outdated: executors would get them again, or trust their own.
+            with suppress(KafkaError):
+                self.metadata.refresh_topics({*asked, *spec.partitions})
             raise
         for report in found:
             self.errors.merge(report.tally, report.letters)

@@ -44,6 +44,12 @@ def learn_topics(producer: RecordProducer, topics: Iterable[str]) -> None:
     Cluster.of(config.client).learn_topics(topics, Deadline.after(config.max_block_ms))
 
 
+def refresh_topics(producer: RecordProducer, topics: Iterable[str]) -> None:
+    """Ask the brokers for the partitions of topics again. Raises as `RecordWriter.refresh_topics`."""
+    config = producer.config
+    Cluster.of(config.client).refresh_topics(topics, Deadline.after(config.max_block_ms))
+
+
 def write_and_acknowledge(
     producer: RecordProducer, topic: str, by_partition: Callable[[int], Iterable[tuple[int, Records]]]
 ) -> list[Ack]:

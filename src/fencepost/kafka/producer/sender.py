@@ -112,10 +112,9 @@ class RecordWriter:
         """
         return self._cluster.grown_partitions(topic, partition, Deadline.after(self._config.max_block_ms))
 
-    def forget_topics(self, topics: Iterable[str]) -> None:
-        """Request the partitions of topics again when they are needed next."""
-        for topic in topics:
-            self._cluster.forget_topic(topic)
+    def refresh_topics(self, topics: Iterable[str]) -> None:
+        """Ask the brokers for the partitions of topics again. Raises BrokerUnavailableError and AuthenticationError."""
+        self._cluster.refresh_topics(topics, Deadline.after(self._config.max_block_ms))
 
     def known_partitions(self) -> dict[str, int]:
         """Return the known numbers of partitions, by topic."""

@@ -135,7 +135,8 @@ def normalize(value: Any, *, key: Any = None, timestamp: Any = None, headers: An
     integer (milliseconds) or timestamp column, rounded down to milliseconds; `headers` any kind of list of structs,
     or a map, whose first two fields are the name and the value.
 
-    Raises DataError for a column of another type, columns of different lengths and headers without a name.
+    Raises DataError for a column of another type, columns of different lengths, and headers without a name or with one
+    that is not UTF-8.
     """
     records = Records(
         normalize_binary(value, "value"),
@@ -166,8 +167,9 @@ def concat_binary(columns: Sequence[Any], name: str) -> pa.Array:
 
 
 def byte_offsets(column: pa.Array) -> NDArray[np.signedinteger[Any]]:
-    """Where each row of a binary, large_binary or string column begins in its data, and where the last one ends."""
-    kind = np.dtype(np.int64) if pa.types.is_large_binary(column.type) else np.dtype(np.int32)
+    """Where each row of a column of bytes or text, large or not, begins in its data, and where the last one ends."""
+    is_large = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)
+    kind = np.dtype(np.int64) if is_large else np.dtype(np.int32)
     offsets: NDArray[np.signedinteger[Any]] = np.frombuffer(column.buffers()[1], kind)
     return offsets[column.offset : column.offset + len(column) + 1]
 
@@ -197,6 +199,7 @@ def _normalize_headers(column: Any) -> pa.Array:
     entries = column.flatten()
     if entries.null_count or entries.field(0).null_count:
         raise DataError("The headers column has a header without a name: Kafka has no such headers")
+    _check_text(entries.field(0))
     if column.type == HEADERS:
         return column
     names = normalize_binary(entries.field(0), "header name").cast(pa.string())
@@ -204,6 +207,17 @@ def _normalize_headers(column: Any) -> pa.Array:
     structs = pa.StructArray.from_arrays([names, values], fields=list(HEADERS.value_type))
     ends = np.cumsum(pc.list_value_length(column).fill_null(0).to_numpy(), dtype=np.int32)
     return pa.ListArray.from_arrays(np.concatenate([np.zeros(1, np.int32), ends]), structs, type=HEADERS)
+
+
+def _check_text(names: pa.Array) -> None:
+    """Raise DataError for names that are not UTF-8: brokers would take them, and clients fail at the record."""
+    try:
+        names.cast(pa.string()).validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise DataError(
+            "The headers column has a header whose name is not UTF-8, as the names of headers are in Kafka: decode the "
+            "name, or make base64 of it"
+        ) from error
 
 
 def _list_of_map(column: pa.Array) -> pa.Array:

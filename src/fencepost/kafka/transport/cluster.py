@@ -111,6 +111,18 @@ class Cluster:
             if wanted:
                 backoff.sleep(deadline)
 
+    def refresh_topics(self, topics: Iterable[str], deadline: Deadline) -> None:
+        """Ask for the partitions of topics again, and forget what the brokers do not tell. No broker creates a topic.
+
+        Raises as `call`.
+        """
+        names = sorted(set(topics))
+        for name in names:
+            self.forget_topic(name)
+        if names:
+            for row in self._ask_metadata(names, deadline, creates=False):
+                self._learn(row)
+
     def kept_partitions(self, topic: str, deadline: Deadline) -> int:
         """Return the same for a topic that needs its own settings: no broker creates it, at this call or later ones.
 
@@ -316,10 +328,10 @@ class Cluster:
             self._topics[row.name] = topic
         return topic
 
-    def _ask_metadata(self, names: Sequence[str], deadline: Deadline) -> Sequence[Any]:
+    def _ask_metadata(self, names: Sequence[str], deadline: Deadline, *, creates: bool = True) -> Sequence[Any]:
         topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
         with self._lock:
-            creates = self._kept.isdisjoint(names)
+            creates = creates and self._kept.isdisjoint(names)
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=creates)
         answer = self.call(request, deadline, at_most=_METADATA_VERSION)
         self.learn_brokers(answer)

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from fencepost.api.errors import ConfigError
 from fencepost.spark.config.progress import Progress
+from fencepost.spark.format.task_settings import continuous_trigger
 
 _SCHEME: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
 _FILE: Final = re.compile(r"^file:(//(localhost)?(?=/))?")
@@ -37,7 +38,8 @@ def planned_batch(location: str) -> Progress:
         batches = [int(entry.name) for entry in offsets.iterdir() if entry.name.isdecimal()]
         newest = max(batches, default=None)
         if newest is None:
-            raise _unreadable(location, f"{offsets} has no batch")
+            # Spark plans a micro-batch before it asks for its writer.
+            raise continuous_trigger()
         return Progress(query_id(location), newest, _planned_ms((offsets / str(newest)).read_text()))
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise _unreadable(location, str(error)) from error

@@ -125,8 +125,15 @@ def _task_context() -> TaskContext:
 def task_spec(config: SinkConfig, key: SinkKey, schema: StructType) -> TaskSpec:
     """Return what tasks need for rows with these columns, with the converters prepared.
 
-    Raises ConfigError and DataError as `pipeline_for` does, and what `prepare` of a converter raises.
+    Raises ConfigError and DataError as `pipeline_for` does, ConfigError if there are no columns, and what `prepare` of a
+    converter raises.
     """
+    if not schema.fields:
+        # Arrow counts the rows of a batch by its columns: tasks would get none.
+        raise ConfigError(
+            "The DataFrame has no columns, and Spark hands no rows over to a data source then: give it a column, or use "
+            "write_kafka or exactly_once of fencepost.spark"
+        )
     columns = SinkColumns.of(schema.fieldNames(), config)
     records = columns.schema(schema)
     pipeline = pipeline_for(records, config)

@@ -1,4 +1,4 @@
-"""Checks in a Spark task what only Spark can notice of a stage that runs again."""
+"""Checks in a Spark task what a data source is not told: the settings of the session, and a continuous trigger."""
 
 from __future__ import annotations
 
@@ -13,11 +13,17 @@ _NEEDED: Final = (f"{_CHECKSUMS}.enabled", f"{_CHECKSUMS}.enableFullRetryOnMisma
 """With these, Spark fails a stage that gets other rows when it runs again. Both are true by default."""
 
 
-def check_task_settings(context: TaskContext) -> None:
-    """Raise ConfigError if Spark would run a stage again with other rows.
+_CONTINUOUS: Final = "__epoch_coordinator_id"
+"""A local property of the tasks of continuous processing, and of no others."""
 
-    A task cannot tell, but knows the settings that differ from Spark's defaults.
+
+def check_task_settings(context: TaskContext) -> None:
+    """Raise ConfigError if Spark would run a stage again with other rows, and in a continuous query.
+
+    A task cannot tell of the first, but knows the settings that differ from Spark's defaults.
     """
+    if context.getLocalProperty(_CONTINUOUS) is not None:
+        raise continuous_trigger()
     for name in _NEEDED:
         if (context.getLocalProperty(name) or "true").strip().lower() != "true":
             raise ConfigError(
@@ -26,3 +32,11 @@ def check_task_settings(context: TaskContext) -> None:
                 '"true")',
                 name=name,
             )
+
+
+def continuous_trigger() -> ConfigError:
+    """The error of a query with a continuous trigger, whose epochs are no micro-batches of its checkpoint."""
+    return ConfigError(
+        'A stream by format("fencepost") writes micro-batches, and a query with a continuous trigger has none: use '
+        "trigger(processingTime=...) or trigger(availableNow=True)"
+    )

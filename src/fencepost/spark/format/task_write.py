@@ -78,7 +78,7 @@ class TaskWrite:
         transaction = replace(handed_over.transaction, sequences=self._sequences)
         self._writer = RecordWriter(spec.config.producer, transaction)
         self._topic_id = handed_over.topic_id
-        self._counts = PartitionCounts({}, self._writer.partitions, self._writer.grown_partitions)
+        self._counts = PartitionCounts({}, self._partitions, self._writer.grown_partitions)
         self._routers: dict[str, Router] = {}
 
     @property
@@ -119,6 +119,11 @@ class TaskWrite:
                 if self._topic_id is not None and admin.topic_id(topic) not in (None, self._topic_id):
                     return recreated(topic, f"sink {self._spec.sink}")
         return None
+
+    def _partitions(self, topic: str) -> int:
+        """The number now: what this process learnt for an earlier write is another one than other processes know."""
+        self._writer.refresh_topics([topic])
+        return self._writer.partitions(topic)
 
     def _write(self, batches: Iterable[pa.RecordBatch]) -> Sequence[Ack]:
         spec = self._spec

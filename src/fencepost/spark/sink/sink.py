@@ -31,6 +31,7 @@ from fencepost.kafka.errors import (
     TransactionAbortableError,
     UnknownOutcomeError,
 )
+from fencepost.kafka.producer.record_producer import refresh_topics
 from fencepost.kafka.producer.transaction import TransactionState
 from fencepost.spark.config.progress import NextStep, Progress, SinkKey, check_topic
 from fencepost.spark.config.sink_config import SinkConfig
@@ -90,6 +91,8 @@ class Sink:
         if self._keeps_progress:
             self.last = self._log.read()
         if self._config.topic is not None:
+            # What this process knows of the topic's partitions may be older than its id.
+            refresh_topics(self._producer, [self._config.topic])
             self._topic_id = self._log.topic_id(self._config.topic)
             check_topic(self.key, self._config.topic, self.last, self._topic_id)
 
@@ -190,14 +193,17 @@ class Sink:
         if topic is None:
             return
         found = self._log.topic_id(topic)
-        if not self._keeps_progress and self._topic_id is not None and found not in (None, self._topic_id):
+        if self.last is None and self._topic_id is not None and found not in (None, self._topic_id):
             raise recreated(topic, str(self.key))
         check_topic(self.key, topic, Progress(topic_id=self._topic_id), found)
         # None before: the brokers have created it for the first record.
         self._topic_id = self._topic_id or found
 
     def _reason(self, error: FencepostError) -> FencepostError:
-        """The reason for an error of a write: a topic that was created again may have fewer partitions."""
+        """The reason for an error of a write: a topic that was created again may have fewer partitions.
+
+        Of a topic that only rows name that is not noticed, so they are written again among the partitions that it has.
+        """
         if not isinstance(error, (BrokerRefusedError, PartitionGoneError)):
             return error
         try:
@@ -206,6 +212,10 @@ class Sink:
             return recreated
         except FencepostError:
             pass
+        if isinstance(error, PartitionGoneError) and error.topic != self._config.topic:
+            return TransactionAbortableError(
+                f"Topic {error.topic} has no partition {error.partition} any more: it was deleted and created again"
+            )
         return error
 
     def _count(self, result: WriteResult, progress: Progress) -> None:

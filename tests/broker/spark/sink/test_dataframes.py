@@ -35,6 +35,23 @@ def test_the_columns_of_sparks_own_sink(spark: SparkSession, bootstrap_servers: 
     assert (second.key, second.value, second.headers, second.timestamp) == (None, None, (), 1_700_000_000_456)
 
 
+@pytest.mark.parametrize("rows", [3, 3_000], ids=["by the driver", "by executors"])
+def test_headers_of_shuffled_rows_are_kept_if_spark_gives_text_with_64_bit_offsets(
+    spark: SparkSession, bootstrap_servers: str, topics: Topics, rows: int
+):
+    topic = topics.create(partitions=2)
+    pair = "NAMED_STRUCT('key', CONCAT('name', id), 'value', CONCAT('of ', id))"
+    frame = spark.range(0, rows, 1, 2).selectExpr("id AS key", "id AS value", f"ARRAY({pair}) AS headers")
+    spark.conf.set("spark.sql.execution.arrow.useLargeVarTypes", "true")
+    try:
+        write_kafka(frame, topic=topic, **{"bootstrap.servers": bootstrap_servers})
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.useLargeVarTypes")
+    found = [(record.value, record.headers) for record in read_topic(bootstrap_servers, topic)]
+    texts_of_ids = map(str, range(rows))
+    assert sorted(found) == sorted((n.encode(), ((f"name{n}", f"of {n}".encode()),)) for n in texts_of_ids)
+
+
 def test_whole_rows_with_a_converter_and_key_columns(spark: SparkSession, bootstrap_servers: str, topics: Topics):
     topic = topics.create(partitions=3)
     frame = spark.range(100).select(F.col("id"), (F.col("id") % 7).cast("string").alias("group"))
@@ -107,6 +124,24 @@ def test_a_run_whose_topic_was_created_again_is_refused(spark: SparkSession, boo
     topics.create(topic)
     with pytest.raises(FencepostError, match="was deleted and created again"):
         write_kafka(frame, **options)
+
+
+@pytest.mark.parametrize("rows", [50, 5_000], ids=["by the driver", "by executors"])
+@pytest.mark.parametrize("named_by_rows", [False, True])
+def test_a_topic_that_has_fewer_partitions_since_an_earlier_write_is_written(
+    spark: SparkSession, bootstrap_servers: str, topics: Topics, rows: int, *, named_by_rows: bool
+):
+    topic = topics.create(partitions=3)
+    frame = spark.range(0, rows, 1, 3).selectExpr("id % 11 AS key", "id AS value", f"'{topic}' AS topic")
+    options = {"bootstrap.servers": bootstrap_servers}
+    if not named_by_rows:
+        frame, options = frame.drop("topic"), {"topic": topic, **options}
+    write_kafka(frame, **options)
+    topics.delete(topic)
+    wait_for(lambda: topics.partitions(topic) is None)
+    topics.create(topic, partitions=1)
+    assert write_kafka(frame, **options).records == rows
+    assert texts(bootstrap_servers, topic) == sorted(map(str, range(rows)))
 
 
 def test_a_write_that_fails_leaves_nothing(spark: SparkSession, bootstrap_servers: str, topics: Topics):

@@ -131,3 +131,14 @@ def test_a_column_of_nulls_alone_fits_everywhere():
 def test_columns_that_do_not_fit_are_named(columns: dict[str, pa.Array], message: str):
     with pytest.raises(DataError, match=message):
         normalize(**columns)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()])
+def test_the_name_of_a_header_is_text_as_clients_fail_at_a_record_with_another(kind: pa.DataType):
+    names = pa.array([b"a", b"\xfe"]).cast(pa.large_binary() if kind == pa.large_string() else pa.binary()).view(kind)
+    pairs = pa.StructArray.from_arrays([names, pa.array([b"1", b"2"])], names=["key", "value"])
+    headers = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), pairs)
+
+    with pytest.raises(DataError, match="a header whose name is not UTF-8"):
+        normalize(pa.nulls(2), headers=headers)
+    assert len(normalize(pa.nulls(1), headers=headers.slice(0, 1))) == 1

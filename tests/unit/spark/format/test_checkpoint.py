@@ -71,6 +71,9 @@ def test_a_checkpoint_without_batches_or_metadata_is_refused(folder: Path, tmp_p
     (folder / "metadata").unlink()
     with pytest.raises(ConfigError, match="No such file"):
         query_id(str(folder))
-    (tmp_path / "empty" / "offsets").mkdir(parents=True)
-    with pytest.raises(ConfigError, match="has no batch"):
-        planned_batch(str(tmp_path / "empty"))
+
+
+def test_a_checkpoint_without_a_planned_batch_is_of_continuous_processing(tmp_path: Path):
+    (tmp_path / "offsets").mkdir()
+    with pytest.raises(ConfigError, match=r"continuous trigger has none: use trigger\(processingTime"):
+        planned_batch(str(tmp_path))

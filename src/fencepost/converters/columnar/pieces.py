@@ -163,8 +163,8 @@ def varints(numbers: Array, rows: Array | None) -> RowPiece:
     return unsigned_varints(zigzag, rows)
 
 
-def unsigned_varints(numbers: Array, rows: Array | None) -> RowPiece:
-    """Numbers of 64 bits without a sign, 7 bits in a byte, the lowest ones first."""
+def unsigned_varints(numbers: Array, rows: Array | None, before: bytes = b"") -> RowPiece:
+    """Numbers of 64 bits without a sign, 7 bits in a byte, the lowest ones first, after up to 6 bytes that are the same."""
     most = int(numbers.max()) if len(numbers) else 0
     width = max(1, (most.bit_length() + 6) // 7)
     lengths = np.ones(len(numbers), np.int64)
@@ -181,7 +181,7 @@ def unsigned_varints(numbers: Array, rows: Array | None) -> RowPiece:
         top = numbers >> np.uint64(56)
         words[:, 1] = (top & np.uint64(0x7F)) | ((top >> np.uint64(7)) << np.uint64(8))
         words[lengths > 9, 1] |= np.uint64(0x80)
-    return _of_words(words, lengths, rows)
+    return _of_words(words, lengths, rows, before)
 
 
 def _spread(numbers: Array, width: int) -> Array:
@@ -199,11 +199,11 @@ def _spread(numbers: Array, width: int) -> Array:
     return (found & low) | ((found & high) << np.uint64(1))
 
 
-def fixed_width(values: Array, rows: Array | None) -> RowPiece:
-    """Numbers in their own bytes, little-endian, of up to 8 bytes each."""
+def fixed_width(values: Array, rows: Array | None, before: bytes = b"") -> RowPiece:
+    """Numbers in their own bytes, little-endian, of up to 8 bytes each, after up to 6 bytes that are the same."""
     words = np.zeros((len(values), WIDE // values.itemsize), values.dtype)
     words[:, 0] = values
-    return _of_words(words, np.full(len(values), values.itemsize, np.int64), rows)
+    return _of_words(words, np.full(len(values), values.itemsize, np.int64), rows, before)
 
 
 def constant(data: bytes, count: int, rows: Array | None) -> RowPiece:
@@ -212,7 +212,14 @@ def constant(data: bytes, count: int, rows: Array | None) -> RowPiece:
     return RowPiece.of(_only(np.full(count, len(data), np.int64), rows), source, np.zeros(count, np.int64))
 
 
-def _of_words(words: Array, lengths: Array, rows: Array | None) -> RowPiece:
+def _of_words(words: Array, lengths: Array, rows: Array | None, before: bytes = b"") -> RowPiece:
+    if before:
+        shift = np.uint64(8 * len(before))
+        halves = words.view(np.uint64)
+        if len(lengths) and len(before) + int(lengths.max()) > 8:
+            halves[:, 1] = halves[:, 1] << shift | halves[:, 0] >> (np.uint64(64) - shift)
+        halves[:, 0] = halves[:, 0] << shift | np.uint64(int.from_bytes(before, "little"))
+        lengths = lengths + len(before)
     return RowPiece.of(_only(lengths, rows), words.view(np.uint8).ravel(), None)
 
 

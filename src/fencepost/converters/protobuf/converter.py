@@ -1,0 +1,136 @@
+"""Confluent's ProtobufConverter: Protobuf behind the id of its schema in a registry, on Arrow columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+import pyarrow as pa
+
+from fencepost.api.config_def import ConfigDef
+from fencepost.api.errors import ConfigError, DataError
+from fencepost.converters.columnar.pieces import constant
+from fencepost.converters.json_schema import connect_schema
+from fencepost.converters.protobuf.parser import parsed_file
+from fencepost.converters.protobuf.plan import plan
+from fencepost.converters.protobuf.schema import Message, ProtobufOptions, proto_file, schema_text
+from fencepost.converters.protobuf.steps import encoded
+from fencepost.converters.registry.base import Derived, Plan, RegistryConverter
+from fencepost.converters.registry.config import SCHEMA_NAMES
+from fencepost.converters.registry.registry import CONTENT
+from fencepost.converters.registry.schema_names import with_names
+from fencepost.converters.registry.schemas import RegistrySchema
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+_BLOCK: Final = 8192
+"""The rows that are written together: their bytes fit the processor's cache."""
+
+
+class ProtobufConverter(RegistryConverter):
+    """Writes Protobuf with the id of its schema, as Java's converter of this name does.
+
+    A null is a null record. Whole values that are no structs are Google's wrapper messages.
+    """
+
+    language: ClassVar[str] = "PROTOBUF"
+
+    def config(self) -> ConfigDef:
+        """Return the definitions of the registry's properties and those of ProtobufData."""
+        kind, low = ConfigDef.Type.BOOLEAN, ConfigDef.Importance.LOW
+        return (
+            super().config()
+            .define("scrub.invalid.names", kind, False, low,
+                    "Whether characters that Protobuf does not allow in names are replaced; otherwise they are refused.")
+            .define("optional.for.nullables", kind, False, ConfigDef.Importance.MEDIUM,
+                    "Whether fields that may be null are `optional`. Otherwise a null is written as nothing, and readers take it "
+                    "for zero, false or the empty text.")
+            .define("wrapper.for.nullables", kind, False, low,
+                    "Whether fields that may be null are wrapper messages, such as google.protobuf.Int32Value.")
+            .define("skip.known.types", kind, True, low,
+                    "Schemas refer to the known types of Google and Confluent without registering them: only true is supported.",
+                    validator=_only_true)
+        )  # fmt: skip
+
+    def derive(self, topic: str, schema: DataType | None) -> Derived:
+        """Return Protobuf's schema for a Spark type."""
+        found = proto_file(self._connect(topic, schema), self._options)
+        return Derived(RegistrySchema(schema_text(found), self.language), found.full_name, "message", found)
+
+    def plan(self, derived: Derived, written: RegistrySchema, *, strict: bool) -> Plan:
+        """Return the steps that write values of the derived schema, and the index of their message."""
+        if written.references:
+            raise DataError("The registry's schema refers to others, which is not supported: put them into it")
+        own = written.text == derived.schema.text
+        steps, at = plan(derived.connect, derived.connect if own else parsed_file(written.text), strict=strict)
+        return Plan(steps, message_indexes([at]))
+
+    def encode(self, steps: Any, prefix: bytes, values: pa.Array) -> pa.Array:
+        """Return Protobuf's wire format."""
+        parts = [_encoded(steps, prefix, values.slice(start, _BLOCK)) for start in range(0, len(values), _BLOCK)]
+        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
+    def _connect(self, topic: str, schema: DataType | None) -> dict[str, Any] | None:
+        if schema is None:
+            return None
+        found = connect_schema(schema, optional=False)
+        if self.settings[SCHEMA_NAMES] == "topic":
+            return with_names(found, topic, self.role, all_maps=True)
+        return found
+
+    @property
+    def _options(self) -> ProtobufOptions:
+        settings = self.settings
+        return ProtobufOptions(
+            scrub=settings["scrub.invalid.names"],
+            optional=settings["optional.for.nullables"],
+            wrappers=settings["wrapper.for.nullables"],
+        )
+
+
+def _only_true(name: str, value: Any) -> None:
+    if not value:
+        raise ConfigError(f"{name}=false is not supported: known types are not registered. Remove it", name=name)
+
+
+def message_indexes(path: Sequence[int]) -> bytes:
+    """Return what says which message of its file a record is: the count and the indexes, as zigzag varints; [0] is one 0."""
+    if list(path) == [0]:
+        return b"\0"
+    return b"".join(_zigzag(number) for number in (len(path), *path))
+
+
+def _zigzag(number: int) -> bytes:
+    left, found = number << 1, bytearray()
+    while left > 0x7F:
+        found.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes([*found, left])
+
+
+def _encoded(steps: Any, prefix: bytes, values: pa.Array) -> pa.Array:
+    nulls = np.asarray(values.is_null()) if values.null_count else None
+    rows = None if nulls is None else ~nulls
+    before = [constant(prefix, len(values), rows)] if prefix else []
+    return encoded(steps, values, rows, before).as_binary(nulls)
+
+
+def _content(schema: RegistrySchema) -> object:
+    """Schemas with the same messages, fields and numbers are read alike."""
+    try:
+        file = parsed_file(schema.text)
+    except DataError:
+        return schema.text
+    return file.package, tuple(_parts(message) for message in file.messages)
+
+
+def _parts(message: Message) -> object:
+    return message.name, tuple(
+        (part.name, part.number, part.label, part.type if part.message is None else _parts(part.message))
+        for part in message.fields
+    )
+
+
+CONTENT[ProtobufConverter.language] = _content

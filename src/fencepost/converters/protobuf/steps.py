@@ -1,0 +1,311 @@
+"""How the values of a column are written in Protobuf's wire format, https://protobuf.dev/programming-guides/encoding/.
+
+A value step is one type: what follows a field's tag. A field step is a field with its tag. Steps are plain data, made once
+from two schemas (`plan`), and pickled to executors. `rows` marks the rows that have a value at all: those of a field whose
+struct is null have none, whatever Arrow has in their place.
+
+A field without presence is absent where it has its type's default: zero, false, or empty. -0.0 is not the default.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+from fencepost.api.errors import DataError
+from fencepost.converters.columnar.pieces import (
+    Array,
+    Encoded,
+    RowPiece,
+    fixed_width,
+    put_together,
+    unsigned_varints,
+)
+from fencepost.converters.columnar.values import (
+    bytes_of,
+    check_text,
+    counts_of,
+    kept_items,
+    numbers_of,
+    whole_numbers,
+)
+from fencepost.converters.render import UnsupportedTypeError, children, plain
+
+VARINT: Final = 0
+FIXED64: Final = 1
+LENGTH: Final = 2
+FIXED32: Final = 5
+
+
+def tag(number: int, wire_type: int) -> bytes:
+    """Return what is before a field's value: its number and wire type."""
+    left, found = number << 3 | wire_type, bytearray()
+    while left > 0x7F:
+        found.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes([*found, left])
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Values that are ready to be written. `filled` marks those that are not their type's default, None: all."""
+
+    filled: Array | None
+    pieces: Callable[[bytes, Array | None], list[RowPiece]]
+    """The pieces of some rows, each value after a tag."""
+
+
+@dataclass(frozen=True)
+class ValueStep(ABC):
+    """One type of Protobuf."""
+
+    wire_type: ClassVar[int] = LENGTH
+
+    @abstractmethod
+    def column(self, values: pa.Array, place: str) -> Column:
+        """Return the values without their tag. Raises UnsupportedTypeError, DataError."""
+
+
+@dataclass(frozen=True)
+class WholeStep(ValueStep):
+    """int32 and int64: negative numbers have ten bytes."""
+
+    wire_type: ClassVar[int] = VARINT
+
+    def column(self, values: pa.Array, place: str) -> Column:
+        """7 bits in a byte, two's complement of 64 bits."""
+        numbers = whole_numbers(values, 0, place).view(np.uint64)
+        return Column(numbers != 0, lambda before, rows: [unsigned_varints(numbers, rows, before)])
+
+
+@dataclass(frozen=True)
+class TruthStep(ValueStep):
+    """bool."""
+
+    wire_type: ClassVar[int] = VARINT
+
+    def column(self, values: pa.Array, place: str) -> Column:
+        """One byte."""
+        if not pt.is_boolean(values.type):
+            raise UnsupportedTypeError(values.type, place)
+        numbers = numbers_of(values).astype(np.uint8)
+        return Column(numbers != 0, lambda before, rows: [fixed_width(numbers, rows, before)])
+
+
+@dataclass(frozen=True)
+class FloatStep(ValueStep):
+    """float."""
+
+    wire_type: ClassVar[int] = FIXED32
+
+    def column(self, values: pa.Array, place: str) -> Column:
+        """IEEE 754, little-endian."""
+        return _real(values, place, "<f4", "<u4")
+
+
+@dataclass(frozen=True)
+class DoubleStep(ValueStep):
+    """double."""
+
+    wire_type: ClassVar[int] = FIXED64
+
+    def column(self, values: pa.Array, place: str) -> Column:
+        """IEEE 754, little-endian."""
+        return _real(values, place, "<f8", "<u8")
+
+
+def _real(values: pa.Array, place: str, kind: str, bits: str) -> Column:
+    if not pt.is_floating(values.type):
+        raise UnsupportedTypeError(values.type, place)
+    numbers = numbers_of(values).astype(kind, copy=False)
+    # -0.0 equals 0.0, but it is not the default.
+    return Column(numbers.view(bits) != 0, lambda before, rows: [fixed_width(numbers, rows, before)])
+
+
+@dataclass(frozen=True)
+class TextStep(ValueStep):
+    """string."""
+
+    def column(self, values: pa.Array, place: str) -> Column:
+        """The length, and UTF-8."""
+        if not pt.is_string(values.type):
+            raise UnsupportedTypeError(values.type, place)
+        check_text(values)
+        return _with_lengths(values)
+
+
+@dataclass(frozen=True)
+class BytesStep(ValueStep):
+    """bytes."""
+
+    def column(self, values: pa.Array, place: str) -> Column:
+        """The length, and the bytes."""
+        if not pt.is_binary(values.type):
+            raise UnsupportedTypeError(values.type, place)
+        return _with_lengths(values)
+
+
+def _with_lengths(values: pa.Array) -> Column:
+    whole = bytes_of(values, None)
+
+    def pieces(before: bytes, rows: Array | None) -> list[RowPiece]:
+        lengths = unsigned_varints(whole.lengths.view(np.uint64), rows, before)
+        return [lengths, whole if rows is None else RowPiece.of(whole.lengths * rows, whole.source, whole.starts)]
+
+    return Column(whole.lengths != 0, pieces)
+
+
+@dataclass(frozen=True)
+class FieldStep(ABC):
+    """A field: its tag, and the type of its values."""
+
+    tag: bytes
+    value: ValueStep
+
+    @abstractmethod
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
+        """Return the pieces of a field. Raises UnsupportedTypeError, DataError."""
+
+
+@dataclass(frozen=True)
+class SingleStep(FieldStep):
+    """A field with one value. `presence`: it is written although it has the default; `required`: it is never null."""
+
+    presence: bool = False
+    required: bool = False
+
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
+        """The tag and the value, where it is not null and, without presence, not the default."""
+        written = _not_null(values, rows, place, required=self.required)
+        column = self.value.column(values, place)
+        if column.filled is not None and not self.presence and not column.filled.all():
+            written = column.filled if written is None else column.filled & written
+        return column.pieces(self.tag, written)
+
+
+@dataclass(frozen=True)
+class RepeatedStep(FieldStep):
+    """A field with the items of an array. An array that is empty or null is absent."""
+
+    required: bool = False
+
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
+        """Numbers and truth values after one tag, other items after one each."""
+        if not pt.is_list(values.type):
+            raise UnsupportedTypeError(values.type, place)
+        written = _not_null(values, rows, place, required=self.required)
+        offsets, (items,) = children(values, values.values)
+        counts, kept = counts_of(offsets, written)
+        items = plain(kept_items(items, kept))
+        if items.null_count:
+            raise DataError(
+                f"The array {place or 'value'} has a null, and Protobuf's repeated fields have none: drop the nulls in the "
+                "source or by a transform, or put the items into structs"
+            )
+        column = self.value.column(items, f"{place}[]")
+        if self.value.wire_type == LENGTH:
+            return [_of_items(column.pieces(self.tag, None), counts)]
+        packed = _of_items(column.pieces(b"", None), counts)
+        some = packed.lengths > 0
+        return [unsigned_varints(packed.lengths.view(np.uint64), some, self.tag), packed]
+
+
+@dataclass(frozen=True)
+class MapStep(FieldStep):
+    """A field with the entries of a map, each a message of key and value."""
+
+    required: bool = False
+
+    def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
+        """Each entry after a tag."""
+        if not pt.is_map(values.type):
+            raise UnsupportedTypeError(values.type, place)
+        written = _not_null(values, rows, place, required=self.required)
+        offsets, (keys, items) = children(values, values.keys, values.items)
+        counts, kept = counts_of(offsets, written)
+        keys, items = kept_items(keys, kept), kept_items(items, kept)
+        entries = pa.StructArray.from_arrays([keys, items], names=["key", "value"])
+        column = self.value.column(entries, place)
+        return [_of_items(column.pieces(self.tag, None), counts)]
+
+
+@dataclass(frozen=True)
+class MessageStep(ValueStep):
+    """A message: for each field the name of the values' field and its step. `is_map`: it is of the entries of a map."""
+
+    fields: tuple[tuple[str, FieldStep], ...]
+    is_map: bool = False
+
+    def column(self, values: pa.Array, place: str) -> Column:
+        """The length, and the fields."""
+        return Column(None, lambda before, rows: with_length(self.body(values, rows, place), len(values), rows, before))
+
+    def body(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
+        """The fields alone, as a whole record has them."""
+        if not pt.is_struct(values.type):
+            raise UnsupportedTypeError(values.type, place)
+        found: list[RowPiece] = []
+        for name, step in self.fields:
+            index = values.type.get_field_index(name)
+            if index < 0:
+                raise DataError(f"The record has no field {name!r}, which its schema has")
+            inner = f"{place}[{name}]" if self.is_map else f"{place}.{name}" if place else name
+            found += step.pieces(plain(values.field(index)), rows, inner)
+        return found
+
+
+@dataclass(frozen=True)
+class WrapperStep(ValueStep):
+    """A message around one value, such as google.protobuf.Int32Value."""
+
+    field: SingleStep
+
+    def column(self, values: pa.Array, place: str) -> Column:
+        """The length, and the field."""
+        return Column(None, lambda before, rows: with_length(self.body(values, rows, place), len(values), rows, before))
+
+    def body(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
+        """The field alone, as a whole record has it."""
+        return self.field.pieces(values, rows, place)
+
+
+def with_length(pieces: Sequence[RowPiece], count: int, rows: Array | None, before: bytes) -> list[RowPiece]:
+    """Return pieces with a tag and their common length before them."""
+    lengths = np.zeros(count, np.int64)
+    for piece in pieces:
+        lengths += piece.lengths
+    return [unsigned_varints(lengths.view(np.uint64), rows, before), *pieces]
+
+
+def encoded(
+    step: MessageStep | WrapperStep, values: pa.Array, rows: Array | None, before: Sequence[RowPiece]
+) -> Encoded:
+    """Return whole records as rows of bytes, after the pieces `before`."""
+    return put_together([*before, *step.body(plain(values), rows, "")], len(values))
+
+
+def _of_items(pieces: Sequence[RowPiece], counts: Array) -> RowPiece:
+    """The items of each row, one after the other."""
+    edges = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=edges[1:])
+    items = put_together(pieces, int(edges[-1]))
+    bounds = items.offsets[edges]
+    return RowPiece.of(np.diff(bounds), items.data, bounds[:-1])
+
+
+def _not_null(values: pa.Array, rows: Array | None, place: str, *, required: bool) -> Array | None:
+    """The rows among `rows` that have a value, None for all."""
+    if not values.null_count:
+        return rows
+    valid = np.asarray(values.is_valid())
+    if required and not (valid if rows is None else valid | ~rows).all():
+        raise DataError(
+            f"The field {place or 'value'} is null, but its schema says that it never is: declare it nullable"
+        )
+    return valid if rows is None else valid & rows

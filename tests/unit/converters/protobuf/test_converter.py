@@ -1,0 +1,195 @@
+"""Protobuf behind the id of its schema, as confluent-kafka's deserializer and google.protobuf read it."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from pyspark.sql import types as spark
+from pyspark.sql.pandas.types import to_arrow_type
+
+from fencepost import ConfigError, DataError
+from fencepost.api.ddl import parse_columns
+from fencepost.converters.protobuf.converter import ProtobufConverter
+from fencepost.converters.protobuf.parser import parsed_file
+from fencepost.converters.registry.errors import RegistryError
+from fencepost.converters.registry.registry import forget_registries
+from tests.support.fake_registry import FakeRegistry, fake_registry
+from tests.support.protobuf_messages import message_class
+from tests.unit.converters.protobuf.test_encoding import FULL, ROW
+
+pytestmark = pytest.mark.unit
+
+PREFIX = b"\0\0\0\0\1"
+LATEST = {"auto__register__schemas": "false", "use__latest__version": "true"}
+NAME = parse_columns("id INT, name STRING")
+
+
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    forget_registries()
+    with fake_registry() as found:
+        yield found
+    forget_registries()
+
+
+def converter(registry: FakeRegistry, *, is_key: bool | None = False, **settings: str) -> ProtobufConverter:
+    made = ProtobufConverter()
+    given = {name.replace("__", "."): value for name, value in settings.items()}
+    made.configure({"schema.registry.url": registry.address, **given}, is_key=is_key)
+    return made
+
+
+def written(made: ProtobufConverter, schema: spark.DataType, *rows: Any) -> list[bytes | None]:
+    made.prepare("t", schema)
+    # As on an executor.
+    copy: ProtobufConverter = pickle.loads(pickle.dumps(made))  # noqa: S301 - pickled here
+    found: list[bytes | None] = copy.from_connect_data(
+        "t", schema, pa.array(rows, to_arrow_type(schema, timezone="UTC"))
+    ).to_pylist()
+    return found
+
+
+def read(text: str, record: bytes | None) -> Any:
+    """Read a record with confluent-kafka's deserializer, which has no registry but the message's class."""
+    deserialize = ProtobufDeserializer(message_class(parsed_file(text)), {"use.deprecated.format": False})
+    return deserialize(record, SerializationContext("t", MessageField.VALUE))
+
+
+def test_rows_of_all_types_are_read_back_by_the_registered_schema(registry: FakeRegistry):
+    full, null = written(converter(registry, optional__for__nullables="true"), ROW, FULL, None)
+    assert null is None
+    assert full is not None
+    assert full.startswith(PREFIX + b"\0")
+    assert registry.schemas[1]["schemaType"] == "PROTOBUF"
+    found = read(registry.text(1), full)
+    assert (found.b, found.s, found.i, found.l, found.t, found.text, found.raw) == (
+        -1, 300, 2**31 - 1, -(2**63), True, "ä€", b"\0\1",
+    )  # fmt: skip
+    assert (found.day.year, found.day.month, found.day.day) == (2026, 11, 24)
+    assert (found.price.value, found.price.precision, found.price.scale) == (b"\x80", 3, 2)
+    assert found.at.ToMilliseconds() == 1795523400123
+    assert [(entry.key, entry.value) for entry in found.sizes] == [("k", 1), ("", 0), ("n", 0)]
+    assert [part.z for part in found.inner.y] == ["deep", ""]
+    assert not found.inner.y[1].HasField("z")
+    assert [list(entry.value) for entry in found.lists] == [[1, 2], [], []]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "prefix"),
+    [
+        (spark.IntegerType(), -7, "0208"),
+        (spark.StringType(), "key", "020e"),
+        (spark.LongType(), 2**40, "0204"),
+        (spark.DoubleType(), 1.5, "00"),
+        (spark.BooleanType(), False, "020c"),
+        (spark.BinaryType(), b"\0", "0210"),
+    ],
+)
+def test_keys_that_are_no_structs_are_wrapper_messages_with_their_index(
+    registry: FakeRegistry, kind: spark.DataType, value: Any, prefix: str
+):
+    (record,) = written(converter(registry, is_key=True), kind, value)
+    assert record is not None
+    assert record.startswith(PREFIX + bytes.fromhex(prefix))
+    assert list(registry.subjects) == ["t-key"]
+    at = 0 if prefix == "00" else bytes.fromhex(prefix)[1] // 2
+    file = replace(parsed_file(registry.text(1)), at=at)
+    deserialize = ProtobufDeserializer(message_class(file), {"use.deprecated.format": False})
+    assert deserialize(record, SerializationContext("t", MessageField.KEY)).value == value
+
+
+def test_headers_of_different_types_have_a_subject_each(registry: FakeRegistry):
+    made = converter(registry, is_key=None)
+    for kind in (spark.IntegerType(), spark.StringType()):
+        written(made, kind, None, 1 if kind == spark.IntegerType() else "x")
+    assert list(registry.subjects) == ["t-header-google.protobuf.Int32Value", "t-header-google.protobuf.StringValue"]
+
+
+def test_the_newest_schema_is_written_by_names_and_never_by_position(registry: FakeRegistry):
+    text = 'syntax = "proto3"; message Other {int32 x = 1;} message ConnectDefault1 { string name = 7; bool new = 1; int64 id = 536870911; }'
+    registry.add("t-value", text, "PROTOBUF")
+    (record,) = written(converter(registry, **LATEST), NAME, {"id": -1, "name": "x"})
+    assert record is not None
+    assert record.startswith(PREFIX + b"\2\2")
+    second = 'syntax = "proto3"; message ConnectDefault1 { string name = 7; bool new = 1; int64 id = 536870911; }'
+    found = message_class(parsed_file(second)).FromString(record[len(PREFIX) + 2 :])
+    assert (found.name, found.id, found.new) == ("x", -1, False)
+    assert record[len(PREFIX) + 2 :] == found.SerializeToString()
+
+
+def test_a_schema_that_lacks_a_field_is_refused_unless_that_may_be_dropped(registry: FakeRegistry):
+    registry.add("t-value", 'syntax = "proto3"; message ConnectDefault1 { string name = 1; }', "PROTOBUF")
+    with pytest.raises(RegistryError, match="The schema lacks id, which the records have"):
+        converter(registry, **LATEST).prepare("t", NAME)
+    lenient = converter(registry, **LATEST, latest__compatibility__strict="false")
+    assert written(lenient, NAME, {"id": 1, "name": "x"}) == [PREFIX + b"\0\x0a\1x"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "message ConnectDefault1 { int32 id = 1; repeated string name = 2; }",
+            "name is string, and the schema has repeated",
+        ),
+        (
+            "message ConnectDefault1 { string id = 1; string name = 2; }",
+            "id is int32, and the schema has string for it",
+        ),
+        (
+            "message ConnectDefault1 { sint32 id = 1; string name = 2; }",
+            "id is int32, and the schema has sint32 for it",
+        ),
+        (
+            "message ConnectDefault1 { M id = 1; string name = 2; message M {} }",
+            "id is int32, and the schema has M for it",
+        ),
+        (
+            "package p; message ConnectDefault1 { int32 id = 1; string name = 2; }",
+            "no message ConnectDefault1, .* it has p",
+        ),
+        ("message A { oneof o { int32 id = 1; } }", "has 'oneof', which this converter neither writes"),
+    ],
+)
+def test_another_schema_is_refused_and_says_why(registry: FakeRegistry, text: str, message: str):
+    registry.add("t-value", f'syntax = "proto3"; {text}', "PROTOBUF")
+    with pytest.raises(RegistryError, match=message):
+        converter(registry, **LATEST).prepare("t", NAME)
+
+
+def test_a_schema_that_the_registry_lays_out_anew_is_the_same(registry: FakeRegistry):
+    made = converter(registry, use__schema__id="1", auto__register__schemas="false")
+    text = 'syntax="proto3";message ConnectDefault1{int32 id=1;string name=2;}'
+    registry.add("t-value", text, "PROTOBUF")
+    assert written(made, NAME, {"id": 1, "name": "x"}) == [PREFIX + b"\0\x08\1\x12\1x"]
+    assert written(converter(registry), NAME, {"id": 1, "name": ""})[0] is not None
+
+
+def test_what_has_no_schema_in_protobuf_is_refused_and_not_registered(registry: FakeRegistry):
+    with pytest.raises(RegistryError, match="no form for values without a schema"):
+        converter(registry).prepare("t", None)
+    with pytest.raises(RegistryError, match="no form for a, an array in an array"):
+        converter(registry).prepare("t", parse_columns("a ARRAY<ARRAY<INT>>"))
+    assert not registry.subjects
+
+
+def test_a_null_in_an_array_names_topic_and_place(registry: FakeRegistry):
+    with pytest.raises(DataError, match=r"cannot write a record of the topic t\. The array tags has a null"):
+        written(converter(registry), parse_columns("tags ARRAY<INT>"), {"tags": [None]})
+
+
+def test_names_may_be_of_the_topic(registry: FakeRegistry):
+    written(converter(registry, fencepost__schema__names="topic"), NAME, {"id": 1, "name": "x"})
+    assert "package t;\n\nmessage Value {" in registry.text(1)
+
+
+def test_registering_known_types_is_refused_as_not_supported(registry: FakeRegistry):
+    with pytest.raises(ConfigError, match=r"skip.known.types=false is not supported"):
+        converter(registry, skip__known__types="false")

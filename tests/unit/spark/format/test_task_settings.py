@@ -1,0 +1,16 @@
+"""What a task of format("fencepost") refuses by the local properties that Spark gives it."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark import TaskContext
+
+from fencepost.api.errors import ConfigError
+from fencepost.spark.format.task_settings import check_task_settings
+
+
+def test_a_task_of_continuous_processing_writes_nothing():
+    context = TaskContext()
+    context._localProperties = {"__epoch_coordinator_id": "3c0b"}
+    with pytest.raises(ConfigError, match="a query with a continuous trigger has none"):
+        check_task_settings(context)
