@@ -12,7 +12,7 @@ PIP = $(BIN)/python -m pip install --disable-pip-version-check $$(test -t 2 || e
 # Spark, about 2 GB.
 JOBS ?= 3
 
-.PHONY: install demo demo-cdc docs test mutations sim chaos chaos-spark hostile fuzz lint screenshots dashboards bench dist clean
+.PHONY: install demo demo-cdc demo-outbox docs test mutations sim chaos chaos-spark hostile fuzz lint screenshots dashboards bench dist clean
 
 install: $(STAMP)
 
@@ -33,6 +33,10 @@ demo: install
 
 demo-cdc: install
 	$(BIN)/fencepost demo-cdc
+
+# Orders and their events in one transaction of PostgreSQL, the events in Kafka once, with the worker killed twice.
+demo-outbox: install
+	$(BIN)/fencepost demo-outbox
 
 lint: install
 	$(BIN)/ruff check .

@@ -1,7 +1,7 @@
 """All benchmarks one after the other, as `make bench` runs them; name some to run only those.
 
     python bench/run.py [writer] [files] [memory] [polled] [encoder] [converters] [reader] [fencing] [reconfiguration]
-                        [worker] [spark_sink] [cold] [jdbc] [formats] [many_files]
+                        [worker] [spark_sink] [cold] [jdbc] [formats] [many_files] [transforms]
 
 The machine should be idle besides. What the figures mean stands in docs/benchmarks.md.
 """
@@ -30,6 +30,7 @@ BENCHMARKS = {
     "spark_sink": ["spark_sink.py", "--rounds", "5", "--rows", "5000000"],
     "cold": ["cold.py", "--rounds", "5"],
     "jdbc": ["jdbc.py", "--rounds", "5"],
+    "transforms": ["transforms.py", "--rounds", "5"],
 }
 
 

@@ -19,6 +19,7 @@ from fencepost.api.plugin_metrics import MetricName, PluginCounter, PluginMetric
 from fencepost.api.record import ArrowReader, RecordMetadata, RefusedRow, SourceBatch, SourceRecord, TolerantReader
 from fencepost.api.source import SourceConnector, SourceTask
 from fencepost.connectors.functions.source import source
+from fencepost.transforms.function_transform import transform
 from fencepost.version import __version__
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ __all__ = [
     "pyspark_source",
     "run",
     "source",
+    "transform",
 ]
 
 

@@ -85,7 +85,10 @@ class Transformation(ABC):
 
     The DataFrame has the columns `topic`, `partition`, `key`, `value`, `timestamp` (BIGINT milliseconds) and `headers`,
     and others whose names begin with `__fencepost`, which must be kept unchanged. Rows that are filtered out are
-    dropped records. Rows may not be added, sorted or aggregated.
+    dropped records. A record may become several rows: they have its `__fencepost` columns, follow each other in their
+    order, and stay between the rows of its neighbours, as `explode` leaves them. They are written all or not at all,
+    under the source offset of the record, which is skipped as a whole if one of them is refused. Rows may not be added
+    otherwise, nor sorted or aggregated.
     """
 
     @abstractmethod

@@ -18,6 +18,8 @@ from pyspark.sql.types import DataType, StructField, StructType
 SCHEMA_METADATA: Final = "fencepost.schema"
 NULLS_METADATA: Final = "fencepost.nulls"
 """In the metadata of a DataFrame's column: nulls in it have no schema, so they are Kafka's nulls in every format."""
+JSON_METADATA: Final = "fencepost.json"
+"""In the metadata of a DataFrame's column of texts: they are JSON of values without a schema."""
 _COMMENT: Final = re.compile(r"connect\.name=([\w.$]+) version=(\d+)")
 
 

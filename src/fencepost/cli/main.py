@@ -35,6 +35,10 @@ _COMMANDS: Final = {
     "connectors": ("fencepost.cli.connectors.connectors:connectors", "Create, show and control connectors."),
     "demo": ("fencepost.cli.demo.demo:demo", "Send 336,776 flights exactly once while the worker is killed."),
     "demo-cdc": ("fencepost.cli.demo.cdc:demo_cdc", "Send a bank's transfers from PostgreSQL, killing the worker."),
+    "demo-outbox": (
+        "fencepost.cli.demo.outbox:demo_outbox",
+        "Send an outbox's events from PostgreSQL, killing the worker.",
+    ),
     "init": ("fencepost.cli.develop.init:init", "Write a commented file for a worker."),
     "new": ("fencepost.cli.develop.new:new", "Write the package of a new connector."),
     "postgres": ("fencepost.cli.run.postgres:postgres", "Run a PostgreSQL on this machine."),

@@ -12,7 +12,7 @@ from typing import Any, Final
 _CONVERTERS: Final = "fencepost.converters"
 _TRANSFORMS: Final = "fencepost.transforms"
 
-_FILTER: Final = "this Filter has no condition and would drop all records: set predicate instead"
+_FILTER: Final = "this Filter has no condition and would drop all records: set predicate, or take type=Sql with where"
 _ENCODING: Final = "set converter.encoding instead"
 _MODE: Final = "set delete.tombstone.handling.mode instead"
 _RULES: Final = "rules of data contracts change the data, and are not run here"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -19,7 +20,7 @@ from pyspark.sql import types as t
 from fencepost.api.errors import DataError
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.plugin_calls import call_plugin, kind_of
-from fencepost.api.schema_name import NULLS_METADATA, named
+from fencepost.api.schema_name import JSON_METADATA, NULLS_METADATA, named
 from fencepost.engine.dead_letters import contents_of
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import ConverterContractError
@@ -32,6 +33,8 @@ NO_TIMESTAMP: Final = -1
 """Kafka's number for a record without a timestamp."""
 ROW: Final = "__fencepost_row"
 """The column with a polled record's position in its batch."""
+FOLLOWED: Final = "__fencepost_followed"
+"""The column that says whether the next row is of the same polled record; only where transforms made several of one."""
 
 _HIGHEST_PARTITION: Final = 2**31 - 1
 _PLAIN: Final = (pa.binary(), pa.large_binary())
@@ -45,7 +48,7 @@ class ColumnTypes:
     `value` and `key` are None for schemaless data. `has_key` and the like: whether the column exists at all;
     `raw_headers`: the headers' values are already converted; `batch`: the rows are of a SourceBatch, where a null
     key or value is Kafka's null, as in Spark's own Kafka sink. In a polled record it is data if it has a schema, unless
-    `null_values` says that null values have none.
+    `null_values` says that null values have none. With `json_values` the values are texts of JSON.
     """
 
     value: t.DataType | None
@@ -59,6 +62,7 @@ class ColumnTypes:
     raw_headers: bool = False
     batch: bool = False
     null_values: bool = False
+    json_values: bool = False
 
     @property
     def targeted(self) -> bool:
@@ -70,13 +74,15 @@ class ColumnTypes:
 class Converted:
     """Rows of one topic as Kafka records.
 
-    `partition` is int32, null if a row does not define its partition. `rows` are polled records' positions.
+    `partition` is int32, null if a row does not define its partition. `rows` are polled records' positions, and
+    `followed` says of which rows another one of the same record follows, None for none.
     """
 
     topic: str
     records: Records
     partition: pa.Array | None = None
     rows: pa.Array | None = None
+    followed: pa.Array | None = None
 
     @property
     def positions(self) -> np.ndarray:
@@ -93,7 +99,26 @@ class Converted:
                 self.records.slice(offset, count),
                 None if self.partition is None else self.partition.slice(offset, count),
                 None if self.rows is None else self.rows.slice(offset, count),
+                None if self.followed is None else self.followed.slice(offset, count),
             )
+
+    @property
+    def last_positions(self) -> np.ndarray:
+        """The positions of all rows, -1 for one that is followed by another one of the same polled record."""
+        if self.followed is None:
+            return self.positions
+        return np.where(self.followed.to_numpy(zero_copy_only=False), -1, self.positions)
+
+    def without(self, refused: AbstractSet[int]) -> Converted:
+        """Return this without the rows of some polled records."""
+        kept = pa.array(~np.isin(self.positions, list(refused)))
+        return Converted(
+            self.topic,
+            self.records.take(pa.array(np.flatnonzero(kept))),
+            None if self.partition is None else self.partition.filter(kept),
+            None if self.rows is None else self.rows.filter(kept),
+            None if self.followed is None else self.followed.filter(kept),
+        )
 
 
 def in_record_order(groups: Iterable[Converted]) -> list[Converted]:
@@ -110,12 +135,23 @@ def _merged(topic: str, parts: Sequence[Converted]) -> Converted:
     partitions = [
         pa.nulls(len(part.records), pa.int32()) if part.partition is None else part.partition for part in parts
     ]
+    followed = [
+        pa.repeat(pa.scalar(False), len(part.records)) if part.followed is None else part.followed for part in parts
+    ]
     return Converted(
         topic,
         Records.concat([part.records for part in parts]).take(order),
         pa.concat_arrays(partitions).take(order),
         pa.array(np.sort(rows)),
+        None if all(part.followed is None for part in parts) else pa.concat_arrays(followed).take(order),
     )
+
+
+def with_followed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return transformed rows with the column FOLLOWED if a polled record became several of them."""
+    rows = batch[ROW].to_numpy()
+    same = rows[1:] == rows[:-1]
+    return batch.append_column(FOLLOWED, pa.array(np.append(same, False))) if same.any() else batch
 
 
 def column_types(schema: t.StructType, *, where: str, batch: bool = True) -> ColumnTypes:
@@ -127,8 +163,9 @@ def column_types(schema: t.StructType, *, where: str, batch: bool = True) -> Col
     _require(present, "topic", (t.StringType,), "a STRING", where)
     _require(present, "partition", _WHOLE, "an INT", where)
     _require(present, "timestamp", (*_WHOLE, t.TimestampType, t.TimestampNTZType), "a TIMESTAMP or BIGINT", where)
+    json_values = bool((schema["value"].metadata or {}).get(JSON_METADATA))
     return ColumnTypes(
-        value=fields["value"],
+        value=None if json_values else fields["value"],
         key=present.get("key"),
         header=_header_type(present["headers"], where) if "headers" in present else None,
         has_key="key" in present,
@@ -138,6 +175,7 @@ def column_types(schema: t.StructType, *, where: str, batch: bool = True) -> Col
         has_headers="headers" in present,
         batch=batch,
         null_values=bool((schema["value"].metadata or {}).get(NULLS_METADATA)),
+        json_values=json_values,
     )
 
 
@@ -237,7 +275,9 @@ def _convert_topic(
         value,
         "value",
         lambda part: _with_nulls(
-            converted_by(value, topic, types.value, part), part, keep=types.batch or types.null_values
+            converted_by(value, topic, types.value, _json(part) if types.json_values else part),
+            part,
+            keep=types.batch or types.null_values,
         ),
     )
     left = rows.batch
@@ -251,7 +291,8 @@ def _convert_topic(
         is_number = timestamp is None or not pa.types.is_timestamp(timestamp.type)
         records = replace(records, timestamp=_checked_timestamps(topic, records.timestamp, is_number=is_number))
     partition = _partitions(topic, left["partition"]) if types.has_partition else None
-    return Converted(pipeline.destination(topic), records, partition, left[ROW] if ROW in left.schema.names else None)
+    rows_of, followed = (left[name] if name in left.schema.names else None for name in (ROW, FOLLOWED))
+    return Converted(pipeline.destination(topic), records, partition, rows_of, followed)
 
 
 def _with_header(
@@ -279,6 +320,10 @@ def _with_header(
         pa.concat_arrays([names.cast(pa.string()), pa.array([name])]).take(pa.array(order)),
         pa.concat_arrays([values.cast(pa.binary()), pa.array([data])]).take(pa.array(order)),
     )
+
+
+def _json(texts: pa.Array) -> pa.Array:
+    return pa.ExtensionArray.from_storage(pa.json_(), texts.cast(pa.string()))
 
 
 def _partitions(topic: str, given: pa.Array) -> pa.Array:

@@ -17,7 +17,7 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -26,10 +26,19 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from fencepost.api.record import ArrowReader, RecordMetadata, SourceBatch, SourceRecord
-from fencepost.engine.conversion import ROW, ColumnTypes, Converted, convert, in_record_order, require_topic
+from fencepost.engine.conversion import (
+    ROW,
+    ColumnTypes,
+    Converted,
+    convert,
+    in_record_order,
+    require_topic,
+    with_followed,
+)
 from fencepost.engine.error_counts import ErrorCounts
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import RecordRefusedError
+from fencepost.engine.function_steps import is_function
 from fencepost.engine.grouping import RecordGroup, group_records
 from fencepost.engine.letter_write import write_letters
 from fencepost.engine.own_writes import OwnWrites
@@ -254,12 +263,19 @@ class _BatchWrite:
         pipeline = self.pipeline
         structured, decides = bool(pipeline.transforms), has_decisions(pipeline)
         converted: list[Converted] = []
+        multiplied = False
         for group in group_records(records, pipeline, self.errors, structured=structured):
             for batches, types in self._transformed(group) if structured else [([group.columns], group.types)]:
                 if decides:
                     prepare_columns(pipeline, group.topic, types, batches)
                 for batch in batches:
-                    converted += convert(batch, types, pipeline, self.errors, group.topic)
+                    marked = with_followed(batch) if structured else batch
+                    multiplied = multiplied or marked is not batch
+                    converted += convert(marked, types, pipeline, self.errors, group.topic)
+        if multiplied and self.errors.refused:
+            # All rows of a record are written, or none.
+            left = [part.without(self.errors.refused) for part in converted]
+            return [part for part in left if len(part.records)]
         return converted
 
     def prepare(self, batch: SourceBatch) -> None:
@@ -288,6 +304,9 @@ class _BatchWrite:
 
     def source_batch(self, batch: SourceBatch, spec: WriteSpec) -> list[Ack]:
         """Write a SourceBatch, from the worker if it needs no Spark and is small, or Spark is not there yet."""
+        if batch.reader is None and batch.dataframe is None:
+            # Offsets alone are no reason to start Spark, whatever the transforms are.
+            return []
         if batch.reader is None or self.pipeline.transforms or batch.bytes is None:
             return self._by_spark(batch, spec)
         if batch.bytes <= SMALL_BATCH:
@@ -320,12 +339,14 @@ class _BatchWrite:
             return write_batch(write, batch)
 
     def _transformed(self, group: RecordGroup) -> list[tuple[list[pa.RecordBatch], ColumnTypes]]:
-        session, pipeline = self.session(), self.pipeline
+        pipeline = self.pipeline
+        in_worker = all(is_function(step) for step in pipeline.transforms)
 
         def transform(start: int, stop: int) -> tuple[list[pa.RecordBatch], ColumnTypes]:
             part = replace(group, columns=group.columns.slice(start, stop - start))
-            with self.jobs.running(session, self.task, self.cancelled):
-                return transform_group(session, part, pipeline, self.plans)
+            running = nullcontext() if in_worker else self.jobs.running(self.session(), self.task, self.cancelled)
+            with running:
+                return transform_group(self.session, part, pipeline, self.plans)
 
         columns = group.columns
         rows = StageRows(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -77,11 +78,17 @@ class ErrorHandler:
         self._clock = clock
         self._tally = Tally()
         self._letters: list[DeadLetter] = []
+        self._refused: set[int] = set()
 
     @property
     def letters(self) -> tuple[DeadLetter, ...]:
         """The dead letters so far; always none without a topic for them."""
         return tuple(self._letters)
+
+    @property
+    def refused(self) -> AbstractSet[int]:
+        """The positions in a polled batch of the records that are skipped."""
+        return self._refused
 
     @property
     def tolerates(self) -> bool:
@@ -163,20 +170,35 @@ class ErrorHandler:
                 self._wait(pause)
 
     def _refuse(self, rows: StageRows, refused: Refused) -> None:
-        count = refused.stop - refused.start
         if self._handling.tolerance is Tolerance.NONE:
             raise self._fatal(self._described(rows, refused.start, refused.reason), refused.reason) from refused.reason
+        positions, numbers = self._first_refusals(rows, refused)
         room = LISTED - len(self._tally.listed) if self._handling.log_enable else 0
-        positions = range(refused.start, min(refused.stop, refused.start + room))
-        listed = [self._described(rows, position, refused.reason) for position in positions]
-        if self._handling.dead_letter_topic is not None:
-            self._keep_letters(rows, refused)
-        counts = ErrorCounts(failures=count, skipped=count, errors_logged=len(listed))
+        listed = [self._described(rows, position, refused.reason) for position in positions[:room]]
+        if self._handling.dead_letter_topic is not None and positions:
+            self._keep_letters(rows, refused, numbers)
+        counts = ErrorCounts(failures=len(positions), skipped=len(positions), errors_logged=len(listed))
         self._tally = self._tally.plus(counts, *listed)
 
-    def _keep_letters(self, rows: StageRows, refused: Refused) -> None:
-        polled = [rows.row(position) for position in range(refused.start, refused.stop)] if self._records else []
-        numbers = [number for number in polled if number is not None]
+    def _first_refusals(self, rows: StageRows, refused: Refused) -> tuple[Sequence[int], list[int]]:
+        """The refused rows to count, and the polled records that they are of.
+
+        Of several rows of one record the first counts: what is refused is the record.
+        """
+        every = range(refused.start, refused.stop)
+        if not self._records:
+            return every, []
+        positions, numbers = [], []
+        for position in every:
+            number = rows.row(position)
+            if number is None or number not in self._refused:
+                positions.append(position)
+            if number is not None and number not in self._refused:
+                self._refused.add(number)
+                numbers.append(number)
+        return positions, numbers
+
+    def _keep_letters(self, rows: StageRows, refused: Refused, numbers: Sequence[int]) -> None:
         contents: Sequence[object] = [self._records[number] for number in numbers]
         if not numbers:
             contents = rows.contents(refused.start, refused.stop)

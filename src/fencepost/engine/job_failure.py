@@ -50,11 +50,12 @@ PYTHON_ADVICE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Throwable:
-    """An exception of the JVM. `sql_state` is None if it has none."""
+    """An exception of the JVM. `sql_state` is None if it has none; `expression` is the text of SQL that raised it."""
 
     kind: str
     message: str
     sql_state: str | None = None
+    expression: str | None = None
 
     @property
     def is_of_data(self) -> bool:
@@ -162,7 +163,10 @@ class JobFailure:
         else:
             lost = _EXECUTOR_LOST.search(cause.message)
             lines = [lost[0]] if lost and not cause.is_of_data else cause.message.strip().splitlines()
-        return SECRETS.excerpt((lines[0] if lines else self.text).strip(), _LONGEST)
+        line = (lines[0] if lines else self.text).strip()
+        if cause is not None and cause.expression:
+            line = f"{line} in {cause.expression}"
+        return SECRETS.excerpt(line, _LONGEST)
 
 
 def _exceptions(message: str) -> list[str]:
@@ -208,5 +212,16 @@ def _origin(error: BaseException) -> Any:
 def _throwable(throwable: Any) -> Throwable:
     of_spark = is_instance_of(SparkContext._gateway, throwable, _SPARK_THROWABLE)  # noqa: SLF001 - as pyspark itself asks
     return Throwable(
-        throwable.getClass().getName(), throwable.getMessage() or "", throwable.getSqlState() if of_spark else None
+        throwable.getClass().getName(),
+        throwable.getMessage() or "",
+        throwable.getSqlState() if of_spark else None,
+        _expression(throwable) if of_spark else None,
     )
+
+
+def _expression(throwable: Any) -> str | None:
+    """The text of SQL that an exception is about, in one line; a call of pyspark's functions has none."""
+    for context in throwable.getQueryContext():
+        if context.contextType().toString() == "SQL":
+            return " ".join(context.fragment().split())
+    return None

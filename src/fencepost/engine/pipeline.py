@@ -9,9 +9,8 @@ from fencepost.api import topic_names
 from fencepost.api.errors import ConfigError
 from fencepost.api.plugin import Converter, HeaderConverter, Transformation
 from fencepost.config.error_handling import ErrorHandling
-from fencepost.transforms.base import PartTransformation
+from fencepost.transforms.base import PartTransformation, RecordTransformation
 from fencepost.transforms.chain import Step
-from fencepost.transforms.new_record_state import ExtractNewRecordState
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +63,6 @@ class Pipeline:
 
 
 def _keeps_topics(transform: Transformation) -> bool:
-    if isinstance(transform, ExtractNewRecordState):
+    if isinstance(transform, RecordTransformation):
         return transform.keeps_topics
     return isinstance(transform, PartTransformation)

@@ -250,7 +250,7 @@ class PolledMetadata(Sequence[RecordMetadata | None]):
 
     def sent(self, part: Converted, routed: Routed) -> None:
         """Record that rows of a part of the batch were given to the writer."""
-        rows = part.positions if routed.rows is None else part.positions[routed.rows]
+        rows = part.last_positions if routed.rows is None else part.last_positions[routed.rows]
         self._sent[routed.topic, routed.partition].append((rows, _times(routed.records)))
 
     def acknowledged(self, acks: Sequence[Ack]) -> None:
@@ -261,14 +261,18 @@ class PolledMetadata(Sequence[RecordMetadata | None]):
         self._sent.clear()
 
     def _place(self, target: TopicPartition, rows: np.ndarray, acks: Sequence[Ack], times: np.ndarray) -> None:
-        """Set the metadata of `rows`, which were written in order to one partition; `times` is -1 if unset."""
+        """Set the metadata of `rows`, which were written in order to one partition; `times` is -1 if unset.
+
+        A row of -1 is not the last one of its record, and passed over.
+        """
         counts = np.array([ack.count for ack in acks])
         bases = np.repeat(np.array([ack.base_offset for ack in acks]), counts)
         within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
         sent = np.repeat(np.array([ack.timestamp for ack in acks]), counts)
-        self._target[rows] = len(self._targets)
-        self._offset[rows] = np.where(bases < 0, -1, bases + within)
-        self._timestamp[rows] = np.where(times < 0, sent, times)
+        last = rows >= 0
+        self._target[rows[last]] = len(self._targets)
+        self._offset[rows[last]] = np.where(bases < 0, -1, bases + within)[last]
+        self._timestamp[rows[last]] = np.where(times < 0, sent, times)[last]
         self._targets.append(target)
 
     def __len__(self) -> int:

@@ -44,8 +44,8 @@ def planned_by_schema(plugin: C) -> C:
 
 
 def is_planned_by_schema(plugin: Transformation | Predicate) -> bool:
-    """Say whether a plugin's own class is marked as `planned_by_schema`."""
-    return type(plugin) in _PLANNED_BY_SCHEMA
+    """Say whether a plugin's own class is marked as `planned_by_schema`, and its properties do not revoke that."""
+    return type(plugin) in _PLANNED_BY_SCHEMA and not getattr(plugin, "planned_anew", False)
 
 
 class _Configured:
@@ -66,6 +66,11 @@ class _Configured:
 class RecordTransformation(_Configured, Transformation):
     """A transform of whole records; subclasses implement `apply`."""
 
+    @property
+    def keeps_topics(self) -> bool:
+        """Whether records stay in the topics that they have."""
+        return False
+
 
 class DroppingTransformation(RecordTransformation):
     """A transform that drops records: with a predicate, only of those that the predicate selects.
@@ -75,7 +80,15 @@ class DroppingTransformation(RecordTransformation):
 
     def apply(self, records: DataFrame) -> DataFrame:
         """Return the changed records that are kept."""
-        return self.changed_records(records.filter(self.kept(records)))
+        return self.changed_records(self.rows(records))
+
+    def rows(self, records: DataFrame, applies: Column | None = None) -> DataFrame:
+        """Return the records that are kept, unchanged, and those to which the transform does not apply.
+
+        `applies` tells to which it does, None for all. A transform that makes several records of one does so here.
+        """
+        kept = self.kept(records)
+        return records.filter(kept if applies is None else ~applies | kept)
 
     @abstractmethod
     def kept(self, records: DataFrame) -> Column:

@@ -71,9 +71,10 @@ def _apply_where(records: DataFrame, predicate: Predicate, step: Step) -> DataFr
     holds = F.coalesce(_tested(predicate, records), F.lit(False))
     applies = ~holds if step.negate else holds
     transform = step.transform
+    columns = records.columns
     if isinstance(transform, DroppingTransformation):
         # The transform's own filter would drop records to which it does not apply.
-        records = records.filter(~applies | transform.kept(records))
+        records = transform.rows(records, applies)
     before = {f"{_BEFORE}{name}": F.col(name) for name in RECORD_COLUMNS}
     beside = records.withColumns({**before, APPLIES: applies})
     if isinstance(transform, DroppingTransformation):
@@ -81,7 +82,7 @@ def _apply_where(records: DataFrame, predicate: Predicate, step: Step) -> DataFr
     else:
         changed = _applied(step, beside)
     return changed.select(
-        *(_chosen(name, changed, step) if name in RECORD_COLUMNS else F.col(name) for name in records.columns)
+        *(_chosen(name, changed, step) if name in RECORD_COLUMNS else F.col(name) for name in columns)
     )
 
 

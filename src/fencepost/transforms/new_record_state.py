@@ -19,58 +19,14 @@ from fencepost.api.schema_name import NULLS_METADATA
 from fencepost.api.spark_names import backticked
 from fencepost.config.validators import one_of
 from fencepost.transforms.base import DroppingTransformation, define_null_default, planned_by_schema, text
+from fencepost.transforms.change_event import ChangeEvent
 from fencepost.transforms.event_fields import OPERATION, event_fields
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 _MODES: Final = ("drop", "tombstone", "rewrite", "rewrite-with-tombstone", "delete-to-tombstone")
-_ENVELOPE: Final = ("before", "after", "source", OPERATION)
 _DELETED: Final = "__deleted"
 _MODE: Final = "delete.tombstone.handling.mode"
 _COMPATIBLE: Final = "drop.fields.keep.schema.compatible"
-
-
-@dataclass(frozen=True, slots=True)
-class _Event:
-    """The change events of a value column. `names` are the columns of the table, `sides` those with their fields."""
-
-    value: Column
-    kind: StructType
-    sides: Mapping[str, StructType]
-
-    @classmethod
-    def of(cls, kind: DataType) -> _Event | None:
-        """None for a type that is not an envelope. Without a schema, a side that is null has no fields."""
-        if not isinstance(kind, StructType) or not set(_ENVELOPE) <= set(kind.names):
-            return None
-        sides = {name: kind[name].dataType for name in ("after", "before")}
-        if not all(isinstance(side, StructType | NullType) for side in sides.values()):
-            return None
-        return cls(F.col("value"), kind, {name: side for name, side in sides.items() if isinstance(side, StructType)})
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the row's columns."""
-        return list(dict.fromkeys(name for side in self.sides.values() for name in side.names))
-
-    @property
-    def deleted(self) -> Column:
-        """Whether an event is a delete."""
-        leaves_nothing = self.value["after"].isNull() & self.value["before"].isNotNull()
-        return self.value[OPERATION].eqNullSafe("d") | leaves_nothing
-
-    @property
-    def has_row(self) -> Column:
-        """Whether an event has a row, before or after it: a truncate does not."""
-        return self.deleted | self.value["after"].isNotNull()
-
-    def column(self, name: str) -> tuple[Column, DataType]:
-        """Return a column of the row after the event, or before a delete, and its type."""
-        either = [
-            self.value[side][name] if side in self.sides and name in self.sides[side].names else F.lit(None)
-            for side in ("before", "after")
-        ]
-        kind = next(side[name].dataType for side in self.sides.values() if name in side.names)
-        return F.when(self.deleted, either[0]).otherwise(either[1]), kind
 
 
 @planned_by_schema
@@ -141,7 +97,7 @@ class ExtractNewRecordState(DroppingTransformation):
 
     def kept(self, records: DataFrame) -> Column:
         """Return which records are not dropped."""
-        event = _Event.of(records.schema["value"].dataType)
+        event = ChangeEvent.of(records.schema["value"].dataType)
         tombstones = F.lit(self._mode == "rewrite-with-tombstone")
         changes = F.lit(True)
         if event is not None:
@@ -150,7 +106,7 @@ class ExtractNewRecordState(DroppingTransformation):
 
     def changed_records(self, records: DataFrame) -> DataFrame:
         """Return the rows for events. Raises DataError for columns that do not fit the properties."""
-        event = _Event.of(records.schema["value"].dataType)
+        event = ChangeEvent.of(records.schema["value"].dataType)
         columns = {"headers": self._with_headers(records, event)} if self._headers else {}
         if event is not None:
             dropped = _DropList.of(records, self.properties)
@@ -162,7 +118,7 @@ class ExtractNewRecordState(DroppingTransformation):
                 columns["key"] = F.when(event.value.isNotNull(), dropped.from_key(records)).otherwise(F.col("key"))
         return records.withColumns(columns) if columns else records
 
-    def _row(self, event: _Event, dropped: _DropList | None) -> Column:
+    def _row(self, event: ChangeEvent, dropped: _DropList | None) -> Column:
         rewritten = self._mode.startswith("rewrite")
         named = {name: event.column(name) for name in event.names}
         names = [*named, *([_DELETED] if rewritten else [])]
@@ -185,7 +141,7 @@ class ExtractNewRecordState(DroppingTransformation):
         has_row = event.value.isNotNull() if rewritten else event.value.isNotNull() & ~event.deleted
         return F.when(has_row, F.struct(*(fields[name].alias(name) for name in names)))
 
-    def _topic(self, event: _Event) -> Column:
+    def _topic(self, event: ChangeEvent) -> Column:
         name = self.properties["route.by.field"]
         if name not in event.names:
             raise DataError(
@@ -200,7 +156,7 @@ class ExtractNewRecordState(DroppingTransformation):
             )
         return F.coalesce(column.cast(StringType()), F.col("topic"))
 
-    def _with_headers(self, records: DataFrame, event: _Event | None) -> Column:
+    def _with_headers(self, records: DataFrame, event: ChangeEvent | None) -> Column:
         """The headers after the existing ones."""
         kind, value = records.schema["headers"].dataType, F.col("value")
         found = [] if event is None else [(field.name, field.of(event.value, event.kind)) for field in self._headers]

@@ -132,7 +132,7 @@ def test_refused_records_are_skipped_with_all_others_delivered(
     assert seqs(values(read_topic(bootstrap_servers, topic)), name) == good
     assert [seq for seq, metadata in sorted(seen.metadata.items()) if metadata is None] == [1, 6, 8]
     assert seen.committed == list(range(1, 9))
-    assert read_offsets(bootstrap_servers, runner.offsets_topic, name) == [({"task.id": f"{name}-0"}, {"saved": 7})]
+    assert read_offsets(bootstrap_servers, runner.offsets_topic, name) == [({"task.id": f"{name}-0"}, {"saved": 8})]
     assert counted(runner, name, "total_records_skipped") == 3
     logged = [record.getMessage() for record in caplog.records if f"{name}-0" in record.getMessage()]
     assert len(logged) == 3

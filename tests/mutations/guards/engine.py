@@ -6,6 +6,27 @@ from tests.mutations.guard import Guard
 
 GUARDS = (
     Guard(
+        "all rows of a record, or none",
+        "engine/engine.py",
+        "if multiplied and self.errors.refused:",
+        "if multiplied and not self.errors:",
+        "tests/broker/engine/spark/test_engine_sql.py::test_all_rows_of_a_record_are_skipped_if_a_converter_refuses_one",
+    ),
+    Guard(
+        "the record that is counted once, however many of its rows are refused",
+        "engine/error_handler.py",
+        "if number is None or number not in self._refused:",
+        "if True:",
+        "tests/broker/engine/spark/test_engine_sql.py::test_all_rows_of_a_record_are_skipped_if_a_converter_refuses_one",
+    ),
+    Guard(
+        "the metadata of a record's last row",
+        "engine/conversion.py",
+        "return np.where(self.followed.to_numpy(zero_copy_only=False), -1, self.positions)",
+        "return self.positions",
+        "tests/broker/engine/spark/test_engine_sql.py::test_a_record_that_becomes_several_is_reported_with_the_last_one",
+    ),
+    Guard(
         "the dead letters of rows that cannot be read",
         "engine/error_handler.py",
         "            self._letters += [DeadLetter.of_row(row, reader, topic) for row in rows]",
@@ -57,8 +78,8 @@ GUARDS = (
     Guard(
         "the settings that a kept plan was made with",
         "engine/spark/transform.py",
-        "(session, settings_hash(session), tuple(",
-        "(session, tuple(",
+        "(session, settings_hash(session), steps,",
+        "(session, steps,",
         "tests/unit/transforms/test_known_plans.py::test_a_setting_that_changes_counts_for_the_next_batch",
     ),
     Guard(

@@ -6,6 +6,62 @@ from tests.mutations.guard import Guard
 
 GUARDS = (
     Guard(
+        "the rows that a function of Python did not get",
+        "transforms/function_rows.py",
+        "if len(kept) and (kept.min() < 0 or kept.max() >= count):",
+        "if len(kept) and kept.max() >= count + _FIRST_LABEL:",
+        "tests/unit/transforms/test_function_transform.py::test_an_answer_that_does_not_keep_the_contract_is_refused",
+    ),
+    Guard(
+        "the labels of pandas rows, which a function may count anew",
+        "transforms/function_rows.py",
+        "_FIRST_LABEL: Final = 1 << 40",
+        "_FIRST_LABEL: Final = 0",
+        "tests/unit/transforms/test_function_transform.py::test_pandas_rows_with_new_labels_are_refused",
+    ),
+    Guard(
+        "the names that an expression may use",
+        "transforms/sql_parser.py",
+        "if node.kind in (*_ATTRIBUTES, *_STARS):\n        _check_name",
+        "if node.kind in _STARS:\n        _check_name",
+        "tests/unit/transforms/test_sql_refusals.py::test_it_is_refused_wherever_it_stands",
+    ),
+    Guard(
+        "the functions that an expression may call",
+        "transforms/sql_parser.py",
+        "elif name not in ALLOWED:",
+        "elif name not in ALLOWED and not name:",
+        "tests/unit/transforms/test_sql_refusals.py::test_an_expression_that_could_do_harm_is_refused",
+    ),
+    Guard(
+        "the parts that an expression may consist of",
+        "transforms/sql_parser.py",
+        "if node.kind not in NODES:",
+        "if not node.kind:",
+        "tests/unit/transforms/test_sql_refusals.py::test_an_expression_that_could_do_harm_is_refused",
+    ),
+    Guard(
+        "the parser without variables",
+        "transforms/sql_parser.py",
+        """getattr(getattr(_jvm().org.apache.spark.sql.catalyst.parser, "CatalystSqlParser$"), "MODULE$")""",
+        "_jvm().org.apache.spark.sql.execution.SparkSqlParser()",
+        "tests/unit/transforms/test_sql_refusals.py::test_the_environment_of_the_worker_is_not_shown",
+    ),
+    Guard(
+        "the plan of an expression",
+        "transforms/sql_plan.py",
+        "if name not in _NODES:",
+        "if not name:",
+        "tests/unit/transforms/test_sql_refusals.py::test_plans_that_do_more_than_expressions_are_refused",
+    ),
+    Guard(
+        "expressions that change with each call, which must not be kept as plans",
+        "transforms/base.py",
+        'and not getattr(plugin, "planned_anew", False)',
+        "",
+        "tests/unit/transforms/test_sql.py::test_only_deterministic_expressions_are_kept_as_plans",
+    ),
+    Guard(
         "the records without a value, of which no key is made",
         "transforms/records.py",
         "F.when(value.isNull(), refusal).otherwise(self.changed(value, kind))",
@@ -43,8 +99,8 @@ GUARDS = (
     Guard(
         "the records that a predicate keeps from a transform that drops",
         "transforms/chain.py",
-        "records = records.filter(~applies | transform.kept(records))",
-        "records = records.filter(transform.kept(records))",
+        "records = transform.rows(records, applies)",
+        "records = transform.rows(records)",
         "tests/unit/transforms/test_new_record_state.py::test_a_predicate_keeps_records_that_the_transform_would_drop",
     ),
     Guard(

@@ -51,6 +51,15 @@ def step(name: str, properties: Mapping[str, str] | None = None) -> Step:
     return Step(transform)
 
 
+def debezium(name: str, properties: Mapping[str, str] | None = None) -> Step:
+    """A transform by its name in Debezium, configured."""
+    transform: Transformation = find_plugin(
+        PluginKind.TRANSFORMATION, f"io.debezium.transforms.{name}", property_name="type", sources=ANY_MODULE
+    )()
+    transform.configure(properties or {})
+    return Step(transform)
+
+
 def predicate(name: str, properties: Mapping[str, str] | None = None) -> Predicate:
     found: Predicate = find_plugin(
         PluginKind.PREDICATE, f"{JAVA}predicates.{name}", property_name="type", sources=ANY_MODULE

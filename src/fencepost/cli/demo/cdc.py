@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import random
 import signal
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -21,6 +17,7 @@ from rich.console import Console
 from fencepost.api.errors import ConfigError, FencepostError
 from fencepost.cli.demo.bank import PREFIX, TABLES, Bank
 from fencepost.cli.demo.cdc_check import BankFindings, check, print_findings
+from fencepost.cli.demo.workers import DemoWorker
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.postgres import EmbeddedPostgres
 
@@ -30,20 +27,8 @@ COMMITS: Final = 20, 60
 
 KILLS: Final = 2
 
-_STALL_SECONDS: Final = 90.0
 _STOP_SECONDS: Final = 30.0
-_DRAIN_SECONDS: Final = 120.0
 
-_WORKER: Final = """\
-bootstrap.servers={bootstrap}
-group.id=demo
-offset.storage.topic=demo-offsets
-listeners=http://127.0.0.1:0
-key.converter=org.apache.kafka.connect.json.JsonConverter
-key.converter.schemas.enable=false
-value.converter=org.apache.kafka.connect.json.JsonConverter
-value.converter.schemas.enable=false
-"""
 _CONNECTOR: Final = """\
 name=bank
 connector.class=PostgresSource
@@ -58,13 +43,6 @@ exactly.once.support=required
 topic.creation.default.partitions=2
 topic.creation.default.replication.factor=1
 """
-
-
-@dataclass(frozen=True, slots=True)
-class _Files:
-    worker: Path
-    connector: Path
-    log: Path
 
 
 @click.command(name="demo-cdc")
@@ -90,7 +68,8 @@ def _run(console: Console, folder: Path, postgres: EmbeddedPostgres, bootstrap: 
     console.print(f"{TELLERS} tellers transfer money between {bank.accounts} accounts in two tables.")
     started = time.monotonic()
     kills = _work_with_kills(console, files, bank)
-    _drain(console, files)
+    console.print("The tellers are done; the worker reads the rest.")
+    files.drain()
     seconds = time.monotonic() - started
     console.print("Replaying the topics, one Kafka transaction after the other, with an independent client ...")
     findings = check(bootstrap, bank, kills=kills, seconds=seconds)
@@ -98,64 +77,22 @@ def _run(console: Console, folder: Path, postgres: EmbeddedPostgres, bootstrap: 
     return findings
 
 
-def _lay_out(folder: Path, postgres: EmbeddedPostgres, bootstrap: str) -> _Files:
-    files = _Files(folder / "worker.properties", folder / "bank.properties", folder / "worker.log")
-    files.worker.write_text(_WORKER.format(bootstrap=bootstrap))
+def _lay_out(folder: Path, postgres: EmbeddedPostgres, bootstrap: str) -> DemoWorker:
     tables = ",".join(table.replace(".", "\\\\.") for table in TABLES)
-    files.connector.write_text(_CONNECTOR.format(port=postgres.port, prefix=PREFIX, tables=tables))
-    return files
+    return DemoWorker.lay_out(folder, bootstrap, _CONNECTOR.format(port=postgres.port, prefix=PREFIX, tables=tables))
 
 
-def _work_with_kills(console: Console, files: _Files, bank: Bank) -> int:
+def _work_with_kills(console: Console, files: DemoWorker, bank: Bank) -> int:
     """Let the tellers work while the worker is killed and restarted; return how often it was."""
     with bank.tellers(TELLERS) as done:
         for _ in range(KILLS):
-            with _worker(files) as worker:
-                _wait_for_commits(worker, files, bank)
+            with files.running() as worker:
+                files.wait_for_commits(worker, bank.slot_position, COMMITS)
             console.print(f"Worker {worker.pid} killed (SIGKILL) after {done():,} transfers; restarting.")
-        with _worker(files) as worker:
-            _wait_for_commits(worker, files, bank)
+        with files.running() as worker:
+            files.wait_for_commits(worker, bank.slot_position, COMMITS)
             worker.send_signal(signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
                 worker.wait(_STOP_SECONDS)
         console.print(f"{done():,} transfers are committed in PostgreSQL.")
     return KILLS
-
-
-def _wait_for_commits(worker: subprocess.Popen[bytes], files: _Files, bank: Bank) -> None:
-    """Wait until the worker has committed some times: after each commit in Kafka it advances its slot."""
-    positions: set[str | None] = set()
-    wanted = random.randint(*COMMITS)  # noqa: S311 - chance, not secrecy
-    deadline = time.monotonic() + _STALL_SECONDS
-    while len(positions) < wanted:
-        if worker.poll() is not None or time.monotonic() > deadline:
-            raise FencepostError(f"The worker does not go on; the end of its log:\n{_tail(files.log)}")
-        positions.add(bank.slot_position())
-        time.sleep(0.01)
-
-
-def _drain(console: Console, files: _Files) -> None:
-    """Run the worker to the end of PostgreSQL's log."""
-    console.print("The tellers are done; the worker reads the rest.")
-    with _worker(files, "--once") as worker:
-        with suppress(subprocess.TimeoutExpired):
-            worker.wait(_DRAIN_SECONDS)
-        if worker.returncode != 0:
-            raise FencepostError(f"The worker did not finish; the end of its log:\n{_tail(files.log)}")
-
-
-@contextmanager
-def _worker(files: _Files, *options: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a worker within the block; it is killed at the end."""
-    command = [sys.executable, "-m", "fencepost", "standalone", *options, str(files.worker), str(files.connector)]
-    with files.log.open("ab") as log:
-        worker = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-    try:
-        yield worker
-    finally:
-        worker.kill()
-        worker.wait()
-
-
-def _tail(log: Path, lines: int = 15) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])

@@ -21,7 +21,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from fencepost import __version__
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.context import ExactlyOnceSupport
@@ -57,6 +56,7 @@ from fencepost.connectors.files.formats.inference import ddl_text
 from fencepost.connectors.files.formats.tables.table_file import TablePosition
 from fencepost.connectors.files.stores.objects import is_object
 from fencepost.connectors.files.task import FileSourceTask
+from fencepost.version import __version__
 
 _log: Final = logging.getLogger(__name__)
 

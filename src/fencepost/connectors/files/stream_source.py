@@ -20,7 +20,6 @@ from functools import partial
 from io import FileIO
 from pathlib import Path
 
-from fencepost import __version__
 from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.context import ExactlyOnceSupport
 from fencepost.api.errors import ConfigError, DataError
@@ -42,6 +41,7 @@ from fencepost.connectors.files.content.growing import (
 )
 from fencepost.connectors.files.content.ranges import FileRange, scan_records
 from fencepost.connectors.files.formats.line_reader import LineReader
+from fencepost.version import __version__
 
 _LOG = logging.getLogger(__name__)
 

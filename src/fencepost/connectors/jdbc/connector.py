@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from fencepost import __version__
 from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.context import ExactlyOnceSupport
 from fencepost.api.errors import ConfigError, DataError
@@ -25,6 +24,7 @@ from fencepost.connectors.jdbc.postgres.task import TASK_TABLES
 from fencepost.connectors.jdbc.properties import CONFIG, MODE, SINGLE_WRITER, URL, JdbcConfig, Mode
 from fencepost.connectors.jdbc.tables import TableId, find_tables
 from fencepost.connectors.jdbc.task import JdbcSourceTask
+from fencepost.version import __version__
 
 _log: Final = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -24,6 +24,7 @@ from fencepost.config.error_handling import ErrorHandling
 from fencepost.engine.conversion import COLUMNS, ROW, ColumnTypes, column_types
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.errors import AllRowsRefusedError, RetriableJobError
+from fencepost.engine.function_steps import apply_functions, finished, segments
 from fencepost.engine.grouping import RecordGroup
 from fencepost.engine.job_failure import JobFailure
 from fencepost.engine.pipeline import Pipeline
@@ -31,7 +32,7 @@ from fencepost.engine.reports import CarriedFailureError
 from fencepost.engine.spark.known_plans import KnownPlans, LocalPlan, settings_hash
 from fencepost.engine.spark.local_rows import local_rows
 from fencepost.engine.write_stage import SplitRows, reader_schema
-from fencepost.transforms.chain import all_planned_by_schema, apply_chain
+from fencepost.transforms.chain import Step, all_planned_by_schema, apply_chain
 from fencepost.transforms.timestamp_converter import utc_millis
 
 _log: Final = logging.getLogger(__name__)
@@ -70,37 +71,60 @@ GroupPlans = KnownPlans[tuple[LocalPlan, _Selection]]
 
 
 def transform_group(
-    session: SparkSession, group: RecordGroup, pipeline: Pipeline, plans: GroupPlans
+    session: Callable[[], SparkSession], group: RecordGroup, pipeline: Pipeline, plans: GroupPlans
 ) -> tuple[list[pa.RecordBatch], ColumnTypes]:
     """Apply the transforms to polled records: Arrow to Catalyst and back. Rows that are missing were dropped.
 
-    Raises AllRowsRefusedError if they refuse the columns, whatever the rows hold, and what Spark raises for a row.
+    Functions of Python are called here; a chain of them needs no `session`. Raises AllRowsRefusedError if the transforms
+    refuse the columns, whatever the rows hold, and what Spark and functions raise for a row.
     """
-    given = _all_columns(group)
-    if all_planned_by_schema(pipeline.transforms):
-        transformed = _by_known_plan(session, group, given, pipeline, plans)
+    parts = list(segments(pipeline.transforms))
+    group = replace(group, columns=_all_columns(group))
+    for number, (functions, steps) in enumerate(parts):
+        if functions:
+            group = apply_functions(group, steps)
+            continue
+        final = number == len(parts) - 1
+        batches, types = _by_catalyst(session(), group, steps, plans, final=final)
+        if final:
+            return batches, types
+        if not batches:
+            return [], types
+        (columns,) = batches
+        group = replace(group, columns=columns, types=replace(types, has_headers=group.types.has_headers))
+    return finished(group)
+
+
+def _by_catalyst(
+    session: SparkSession, group: RecordGroup, steps: tuple[Step, ...], plans: GroupPlans, *, final: bool
+) -> tuple[list[pa.RecordBatch], ColumnTypes]:
+    """Apply transforms by Spark; the `final` ones give the columns that converters take."""
+    if all_planned_by_schema(steps):
+        transformed = _by_known_plan(session, group, steps, plans, final=final)
         if transformed is not None:
             return transformed
+    given = group.columns
     frame = session.createDataFrame(pa.Table.from_batches([given]), schema=_frame_schema(given, group.types))
-    selection = _selection(frame, group, pipeline)
+    selection = _selection(frame, group, steps, final=final)
     table = local_rows(selection.frame)
     return selection.batches(selection.frame.toArrow() if table is None else table), selection.types
 
 
 def _by_known_plan(
-    session: SparkSession, group: RecordGroup, given: pa.RecordBatch, pipeline: Pipeline, plans: GroupPlans
+    session: SparkSession, group: RecordGroup, steps: tuple[Step, ...], plans: GroupPlans, *, final: bool
 ) -> tuple[list[pa.RecordBatch], ColumnTypes] | None:
     """Apply the transforms as they were planned for an earlier group, if there is such a plan. Raises nothing."""
+    given = group.columns
 
     def make() -> tuple[LocalPlan, _Selection] | None:
         # A table of no rows that Spark does not know to have none.
         table = session.createDataFrame(session.sparkContext.emptyRDD(), _frame_schema(given, group.types))
-        selection = _selection(table, group, pipeline)
+        selection = _selection(table, group, steps, final=final)
         local = LocalPlan.of(table, selection.frame)
         return None if local is None else (local, selection)
 
     try:
-        key = (session, settings_hash(session), tuple(pipeline.transforms), given.schema, group.types)
+        key = (session, settings_hash(session), steps, final, given.schema, group.types)
         with plans.borrowed(key, make) as known:
             if known is None or not known[0].takes(given):
                 return None
@@ -112,10 +136,10 @@ def _by_known_plan(
         return None
 
 
-def _selection(frame: DataFrame, group: RecordGroup, pipeline: Pipeline) -> _Selection:
+def _selection(frame: DataFrame, group: RecordGroup, steps: Sequence[Step], *, final: bool) -> _Selection:
     """Apply the transforms to columns. Raises AllRowsRefusedError if they refuse them."""
     with _planning():
-        transformed = apply_chain(frame, pipeline.transforms)
+        transformed = apply_chain(frame, steps)
         where = f"the transformed records of topic {group.topic}"
         found = column_types(transformed.schema, where=where, batch=False)
         schemaless = _schemaless(group, found)
@@ -123,12 +147,14 @@ def _selection(frame: DataFrame, group: RecordGroup, pipeline: Pipeline) -> _Sel
     structured = []
     for name in ("value", "key"):
         kind = transformed.schema[name].dataType
-        if schemaless[name] and isinstance(kind, _STRUCTURED):
+        if final and schemaless[name] and isinstance(kind, _STRUCTURED):
             structured.append(name)
             selected.append(_AS_JSON.format(name))
-        else:
+        elif final and isinstance(kind, t.NullType):
             # Converters have a form for each type but that of nulls alone.
-            selected.append(f"CAST({name} AS STRING) AS {name}" if isinstance(kind, t.NullType) else name)
+            selected.append(f"CAST({name} AS STRING) AS {name}")
+        else:
+            selected.append(name)
     types = replace(
         found,
         value=None if schemaless["value"] else found.value,

@@ -14,7 +14,7 @@ GUIDE = Path(__file__).parents[4] / "docs" / "guide"
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _NAMED = re.compile(r"# (\S+\.(?:py|properties))\n")
 # Output, and excerpts of files that are there.
-_SHOWN = {"text", "toml"}
+_SHOWN = {"text", "toml", "sql"}
 
 
 def _snippets() -> list[tuple[str, str]]:

@@ -35,7 +35,9 @@ def test_a_package_has_an_entry_point_tests_and_ci(tmp_path: Path, kind: str) ->
         "pyproject.toml",
         "src/my_source/__init__.py",
         "src/my_source/connector.py",
+        "src/my_source/transforms.py",
         "tests/test_connector.py",
+        "tests/test_transforms.py",
         "worker.properties",
     ]
 

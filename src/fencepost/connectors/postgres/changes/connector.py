@@ -6,7 +6,6 @@ import logging
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from fencepost import __version__
 from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.context import ConnectorTransactionBoundaries, ExactlyOnceSupport
 from fencepost.api.errors import ConfigError, FencepostError, RetriableError
@@ -20,6 +19,7 @@ from fencepost.connectors.postgres.changes.position import SourceState
 from fencepost.connectors.postgres.changes.slot.slot import check_primary
 from fencepost.connectors.postgres.changes.task import PostgresSourceTask
 from fencepost.connectors.postgres.server.connect import LoginRefusedError
+from fencepost.version import __version__
 
 _BOUNDARY: Final = "transaction.boundary"
 

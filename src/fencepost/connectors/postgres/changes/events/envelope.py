@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fencepost import __version__
 from fencepost.api.errors import DataError
 from fencepost.api.schema_name import named_field
 from fencepost.api.spark_names import backticked
@@ -33,6 +32,7 @@ from fencepost.connectors.postgres.changes.stream.decoder import (
 )
 from fencepost.connectors.postgres.changes.stream.relation import Relation
 from fencepost.connectors.postgres.types.value_types import ValueType, read_column
+from fencepost.version import __version__
 
 SOURCE_DDL: Final = (
     "STRUCT<version: STRING NOT NULL, connector: STRING NOT NULL, name: STRING NOT NULL, ts_ms: BIGINT NOT NULL, "

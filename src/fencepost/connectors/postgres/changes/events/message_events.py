@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from fencepost import __version__
 from fencepost.api.record import SourceBatch
 from fencepost.connectors.postgres.changes.events.batches import ready
 from fencepost.connectors.postgres.changes.events.envelope import SOURCE_DDL, TRANSACTION_DDL, EnvelopeSettings
 from fencepost.connectors.postgres.changes.stream.messages import Message
+from fencepost.version import __version__
 
 _DDL: Final = (
     f"topic STRING, key STRUCT<prefix: STRING NOT NULL>, value STRUCT<source: {SOURCE_DDL} NOT NULL, op: STRING NOT NULL, "

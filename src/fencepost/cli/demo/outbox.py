@@ -1,0 +1,257 @@
+"""`fencepost demo-outbox`: an orders service writes each order with its events; Kafka has every event once.
+
+The service inserts an order into one table and two events of it into another, the outbox, in one transaction. It rolls
+some of them back. The worker is killed twice. Then an independent client compares the topics with the orders.
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+import random
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from rich.console import Console
+
+from fencepost.api.errors import ConfigError, FencepostError
+from fencepost.cli.common.tables import print_figures
+from fencepost.cli.demo.workers import DemoWorker
+from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.embedded.postgres import EmbeddedPostgres
+from fencepost.kafka.config.client_config import ClientConfig
+from fencepost.kafka.consumer.fetch_decoder import TransactionMarker
+from fencepost.kafka.consumer.transaction_markers import read_transaction_markers
+
+ORDERS, CUSTOMERS = "outbox.event.order", "outbox.event.customer"
+SERVERS: Final = 3
+"""How many threads the orders service has."""
+
+KILLS: Final = 2
+COMMITS: Final = 3, 8
+"""After how many commits in Kafka, about, the worker is killed: at a random number between these."""
+
+_STOP_SECONDS: Final = 30.0
+
+_TABLES: Final = b"""
+CREATE TABLE public.orders (id bigserial PRIMARY KEY, customer int NOT NULL, total int NOT NULL);
+CREATE TABLE public.outbox (
+    id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype text NOT NULL, aggregateid text NOT NULL,
+    type text NOT NULL, payload jsonb
+);
+"""
+_ORDER: Final = b"""
+WITH placed AS (INSERT INTO public.orders (customer, total) VALUES (%(customer)s, %(total)s) RETURNING *)
+INSERT INTO public.outbox (aggregatetype, aggregateid, type, payload)
+SELECT 'order', id::text, 'OrderPlaced', jsonb_build_object('order', id, 'total', total) FROM placed
+UNION ALL
+SELECT 'customer', customer::text, 'Charged', jsonb_build_object('order', id, 'amount', total) FROM placed
+"""
+_CONNECTOR: Final = """\
+name=outbox
+connector.class=PostgresSource
+database.hostname=127.0.0.1
+database.port={port}
+database.user=postgres
+database.dbname=postgres
+topic.prefix=shop
+slot.name=outbox
+table.include.list=public\\\\.outbox
+transforms=outbox
+transforms.outbox.type=io.debezium.transforms.outbox.EventRouter
+transforms.outbox.table.expand.json.payload=true
+transforms.outbox.table.fields.additional.placement=type:header:eventType
+exactly.once.support=required
+topic.creation.default.partitions=2
+topic.creation.default.replication.factor=1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxFindings:
+    """The result of comparing the topics with the orders."""
+
+    orders: int
+    rolled_back: int
+    events: int
+    lost: int
+    duplicates: int
+    without_order: int
+    torn: int
+    """Orders whose two events are in different Kafka transactions."""
+    committed: int
+    aborted: int
+    seconds: float
+
+    @property
+    def exactly_once(self) -> bool:
+        """Whether each order has its two events once, in one Kafka transaction, and no event is without its order."""
+        return self.lost + self.duplicates + self.without_order + self.torn == 0 and self.events == 2 * self.orders
+
+
+@click.command(name="demo-outbox")
+def demo_outbox() -> None:
+    """Send an outbox's events from PostgreSQL to Kafka exactly once, killing the worker twice."""
+    console = Console()
+    for package, extra in (("psycopg", "postgres"), ("confluent_kafka", "demo")):
+        if find_spec(package) is None:
+            raise ConfigError(f"The demo needs the package {package}: run: pip install 'fencepost[{extra}]'")
+    with tempfile.TemporaryDirectory(prefix="fencepost-demo-") as folder, EmbeddedPostgres() as postgres:
+        console.print("Starting PostgreSQL and a Kafka broker (the first time its jars are fetched) ...")
+        with EmbeddedBroker(Path(folder) / "broker") as broker:
+            findings = _run(console, Path(folder), postgres, broker.bootstrap_servers)
+    _print_findings(console, findings)
+    if not findings.exactly_once:
+        raise FencepostError("The demo found lost, doubled or torn events: this must never happen, please report it")
+
+
+def _run(console: Console, folder: Path, postgres: EmbeddedPostgres, bootstrap: str) -> OutboxFindings:
+    worker = DemoWorker.lay_out(folder, bootstrap, _CONNECTOR.format(port=postgres.port))
+    service = _OrdersService(postgres.conninfo())
+    service.open()
+    console.print("An orders service writes orders, and two events of each into its outbox, in one transaction.")
+    started = time.monotonic()
+    with service.serving() as placed:
+        for _ in range(KILLS):
+            with worker.running() as process:
+                worker.wait_for_commits(process, service.slot_position, COMMITS)
+            console.print(f"Worker {process.pid} killed (SIGKILL) after {placed():,} orders; restarting.")
+        with worker.running() as process:
+            worker.wait_for_commits(process, service.slot_position, COMMITS)
+            process.send_signal(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_STOP_SECONDS)
+    console.print("The service is done; the worker reads the rest.")
+    worker.drain()
+    seconds = time.monotonic() - started
+    console.print("Comparing the topics with the orders, with an independent client ...")
+    return _check(bootstrap, service, seconds)
+
+
+class _OrdersService:
+    """A service that has a database, and knows nothing of Kafka."""
+
+    def __init__(self, conninfo: str) -> None:
+        self._conninfo = conninfo
+        self.rolled_back = 0
+        self._has_slot = False
+
+    def open(self) -> None:
+        with self._connect() as connection:
+            connection.execute(_TABLES)
+
+    @contextmanager
+    def serving(self) -> Iterator[Callable[[], int]]:
+        """Place orders within the block; gives a function that counts them."""
+        stopping = threading.Event()
+        placed, rolled_back = [0] * SERVERS, [0] * SERVERS
+        threads = [
+            threading.Thread(target=self._serve, args=(number, placed, rolled_back, stopping))
+            for number in range(SERVERS)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield lambda: sum(placed)
+        finally:
+            stopping.set()
+            for thread in threads:
+                thread.join()
+            self.rolled_back = sum(rolled_back)
+
+    def _serve(self, number: int, placed: list[int], rolled_back: list[int], stopping: threading.Event) -> None:
+        with self._connect() as connection:
+            while not stopping.wait(0.004):
+                order = {"customer": random.randint(1, 50), "total": random.randint(1, 900)}  # noqa: S311 - a demo
+                connection.execute(_ORDER, order)
+                if random.random() < 0.1:  # noqa: S311 - likewise
+                    connection.rollback()
+                    rolled_back[number] += 1
+                else:
+                    if number == 0 and self._is_captured():
+                        # An outbox stays small if its rows are deleted at once: the inserts alone count.
+                        connection.execute(b"DELETE FROM public.outbox")
+                    connection.commit()
+                    placed[number] += 1
+
+    def _is_captured(self) -> bool:
+        """Whether the connector has its slot: rows that are deleted before that are in no log and no snapshot."""
+        self._has_slot = self._has_slot or self.slot_position() is not None
+        return self._has_slot
+
+    def orders(self) -> set[int]:
+        """Return the orders that are committed."""
+        with self._connect() as connection:
+            return {number for (number,) in connection.execute(b"SELECT id FROM public.orders").fetchall()}
+
+    def slot_position(self) -> str | None:
+        """Return up to where the connector's slot was advanced, None if it is not there."""
+        with self._connect() as connection:
+            found = connection.execute(b"SELECT confirmed_flush_lsn::text FROM pg_replication_slots").fetchone()
+        return None if found is None else found[0]
+
+    def _connect(self) -> Any:
+        import psycopg  # noqa: PLC0415 - the command says how to install it
+
+        return psycopg.connect(self._conninfo)
+
+
+def _check(bootstrap: str, service: _OrdersService, seconds: float) -> OutboxFindings:
+    from fencepost.cli.common.independent_client import ends_of, read  # noqa: PLC0415 - as above
+
+    client = ClientConfig.from_properties({"bootstrap.servers": bootstrap}, where="the demo")
+    orders = service.orders()
+    markers: list[TransactionMarker] = []
+    events: Counter[tuple[str, int]] = Counter()
+    transactions: defaultdict[int, set[tuple[int, int]]] = defaultdict(set)
+    for topic in (ORDERS, CUSTOMERS):
+        found = list(read_transaction_markers(client, topic))
+        markers += found
+        for message in read(client, topic, ends_of(client, topic)):
+            order = json.loads(message.value() or b"null")["order"]
+            events[topic, order] += 1
+            ends = [marker for marker in found if marker.partition == message.partition()]
+            end = ends[bisect.bisect(ends, message.offset() or 0, key=lambda marker: marker.offset)]
+            transactions[order].add(end.transaction)
+    wanted = {(topic, order) for topic in (ORDERS, CUSTOMERS) for order in orders}
+    return OutboxFindings(
+        orders=len(orders),
+        rolled_back=service.rolled_back,
+        events=events.total(),
+        lost=len(wanted - events.keys()),
+        duplicates=sum(count - 1 for count in events.values()),
+        without_order=len(events.keys() - wanted),
+        torn=sum(len(found) > 1 for found in transactions.values()),
+        committed=len({marker.transaction for marker in markers if marker.committed}),
+        aborted=len({marker.transaction for marker in markers if not marker.committed}),
+        seconds=seconds,
+    )
+
+
+def _print_findings(console: Console, findings: OutboxFindings) -> None:
+    rows = (
+        ("orders in PostgreSQL", f"{findings.orders:,}"),
+        ("orders rolled back", f"{findings.rolled_back:,}"),
+        ("events found at read_committed, two of each order", f"{findings.events:,}"),
+        ("events lost", f"{findings.lost:,}"),
+        ("events found twice", f"{findings.duplicates:,}"),
+        ("events without their order", f"{findings.without_order:,}"),
+        ("orders whose events are in different Kafka transactions", f"{findings.torn:,}"),
+        ("worker killed with SIGKILL", f"{KILLS}"),
+        ("transactions committed", f"{findings.committed:,}"),
+        ("transactions aborted", f"{findings.aborted:,}"),
+        ("events/s, with the kills and restarts", f"{findings.events / findings.seconds:,.0f}"),
+    )
+    print_figures(console, "Every event once?", rows)
+    console.print("Try next: docs/guide/outbox.md, for your own service", soft_wrap=True)

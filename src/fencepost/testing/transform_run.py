@@ -1,0 +1,77 @@
+"""Calls a transform as a worker does for polled records, without Kafka."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fencepost.api.plugin import Transformation
+from fencepost.api.record import SourceRecord
+from fencepost.testing.spark import spark_session
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TOPIC = "topic"
+
+
+def run_transform(
+    transform: type[Transformation], rows: Sequence[Any], config: Mapping[str, str] | None = None
+) -> list[SourceRecord]:
+    """Return the records that a transform leaves of some rows, which are values or SourceRecords.
+
+    `config` are the properties below `transforms.<alias>.`. The records have the source partition and offset of the row that
+    each comes from; header values are bytes. A transform other than a function starts Spark. Raises ConfigError for the
+    properties, and what the transform raises.
+    """
+    # They import pyspark and Arrow, which takes a second.
+    from fencepost.converters.simple_header_converter import SimpleHeaderConverter  # noqa: PLC0415
+    from fencepost.converters.string_converter import StringConverter  # noqa: PLC0415
+    from fencepost.engine.error_handler import ErrorHandler  # noqa: PLC0415
+    from fencepost.engine.grouping import group_records  # noqa: PLC0415
+    from fencepost.engine.pipeline import Pipeline  # noqa: PLC0415
+    from fencepost.engine.spark.transform import GroupPlans, transform_group  # noqa: PLC0415
+    from fencepost.transforms.chain import Step  # noqa: PLC0415
+
+    plugin = transform()
+    plugin.configure(dict(config or {}))
+    key, value, headers = StringConverter(), StringConverter(), SimpleHeaderConverter()
+    headers.configure({})
+    pipeline = Pipeline([Step(plugin)], key, value, headers)
+    records = [
+        row if isinstance(row, SourceRecord) else SourceRecord({}, {"row": number}, _TOPIC, row)
+        for number, row in enumerate(rows)
+    ]
+    found: list[tuple[int, SourceRecord]] = []
+    for group in group_records(records, pipeline, ErrorHandler(pipeline.errors), structured=True):
+        batches, _ = transform_group(spark_session, group, pipeline, GroupPlans())
+        found += [(row, record) for batch in batches for row, record in _records(batch, records)]
+    return [record for _, record in sorted(found, key=lambda one: one[0])]
+
+
+def _records(batch: pa.RecordBatch, given: Sequence[SourceRecord]) -> list[tuple[int, SourceRecord]]:
+    columns = {name: _plain(batch[name]) for name in ("topic", "partition", "key", "value", "timestamp", "headers")}
+    found = []
+    for position, row in enumerate(batch["__fencepost_row"].to_pylist()):
+        origin = given[row]
+        record = SourceRecord(
+            origin.source_partition,
+            origin.source_offset,
+            columns["topic"][position],
+            columns["value"][position],
+            key=columns["key"][position],
+            partition=columns["partition"][position],
+            timestamp=columns["timestamp"][position],
+            headers=[(header["key"], header["value"]) for header in columns["headers"][position] or ()],
+        )
+        found.append((row, record))
+    return found
+
+
+def _plain(column: Any) -> list[Any]:
+    """Values of a column; those of structures without a schema are JSON texts."""
+    if str(column.type).startswith("extension<arrow.json"):
+        return [None if text is None else json.loads(text) for text in column.storage.to_pylist()]
+    values: list[Any] = column.to_pylist()
+    return values

@@ -1,0 +1,59 @@
+"""Change events of databases as Debezium and PostgresSource write them: an envelope around the row before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
+from pyspark.sql.types import DataType, NullType, StructType
+
+from fencepost.transforms.event_fields import OPERATION
+
+_ENVELOPE: Final = ("before", "after", "source", OPERATION)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeEvent:
+    """The change events of the value column. `names` are the columns of the table, `sides` those with their fields."""
+
+    value: Column
+    kind: StructType
+    sides: Mapping[str, StructType]
+
+    @classmethod
+    def of(cls, kind: DataType) -> ChangeEvent | None:
+        """Return the events of a type, None for one that is not an envelope. Without a schema, a side that is null has no fields."""
+        if not isinstance(kind, StructType) or not set(_ENVELOPE) <= set(kind.names):
+            return None
+        sides = {name: kind[name].dataType for name in ("after", "before")}
+        if not all(isinstance(side, StructType | NullType) for side in sides.values()):
+            return None
+        return cls(F.col("value"), kind, {name: side for name, side in sides.items() if isinstance(side, StructType)})
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the row's columns."""
+        return list(dict.fromkeys(name for side in self.sides.values() for name in side.names))
+
+    @property
+    def deleted(self) -> Column:
+        """Whether an event is a delete."""
+        leaves_nothing = self.value["after"].isNull() & self.value["before"].isNotNull()
+        return self.value[OPERATION].eqNullSafe("d") | leaves_nothing
+
+    @property
+    def has_row(self) -> Column:
+        """Whether an event has a row, before or after it: a truncate does not."""
+        return self.deleted | self.value["after"].isNotNull()
+
+    def column(self, name: str) -> tuple[Column, DataType]:
+        """Return a column of the row after the event, or before a delete, and its type."""
+        either = [
+            self.value[side][name] if side in self.sides and name in self.sides[side].names else F.lit(None)
+            for side in ("before", "after")
+        ]
+        kind = next(side[name].dataType for side in self.sides.values() if name in side.names)
+        return F.when(self.deleted, either[0]).otherwise(either[1]), kind

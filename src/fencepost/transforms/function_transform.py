@@ -1,0 +1,126 @@
+"""A transform that is one function on columns: Arrow, pandas or polars in, the same out.
+
+    @transform(schema="id BIGINT, total DOUBLE")
+    def totals(rows: pa.RecordBatch) -> pa.RecordBatch:
+        ...
+
+The decorated name is a transform's class: `transforms.t.type=my_module.totals`. function_rows has what is done with it.
+The package imports this module, so what works on columns is imported where it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from inspect import iscoroutinefunction, isfunction, isgeneratorfunction, signature
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from fencepost.api.config_def import ConfigDef
+from fencepost.api.errors import ConfigError
+from fencepost.api.plugin import Transformation
+from fencepost.api.plugin_calls import kind_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from fencepost.transforms.function_rows import FunctionRows
+
+ROW_INDEX: Final = "__row"
+"""The column with the positions of rows. A function that drops or multiplies rows returns it for those that it returns."""
+
+PARTS: Final = ("value", "key", "record")
+FORMS: Final = ("pyarrow", "pandas", "polars")
+_RECORD: Final = ("topic", "partition", "key", "value", "timestamp", "headers")
+_EXPECTED: Final = "it takes a function(rows) that returns rows, both as pyarrow.RecordBatch, or of pandas or polars"
+
+
+def transform(
+    *, schema: str, on: str = "value", multiplies: bool = False
+) -> Callable[[Callable[..., Any]], type[Transformation]]:
+    """Make a transform of a function that takes and returns columns.
+
+    The function gets the fields of the values as columns, or of the keys with `on="key"`, and a column `__row` with the
+    positions of the rows. Records whose value is null are left out, and pass unchanged. It returns the columns that
+    `schema` lists, in Spark's DDL, for each row in order; if it drops rows, also `__row` for those that stay, and with
+    `multiplies=True` also one `__row` several times. With `on="record"` it gets the columns topic, partition, key, value,
+    timestamp and headers, and returns those that `schema` lists; the others stay. By the annotation of its parameter the
+    rows are a pyarrow.RecordBatch, or a DataFrame of pandas, whose index takes the place of `__row`, or of polars.
+
+    The function is called on Spark's executors or in the worker, in any parts, perhaps again: it must not keep a state.
+    Raises TypeError for what is no such function, and ConfigError for a schema that is none.
+    """
+
+    def made(function: Callable[..., Any]) -> type[Transformation]:
+        from fencepost.api.ddl import parse_columns, parse_ddl  # noqa: PLC0415 - see above
+
+        _check(function, on)
+        kind = parse_columns(schema) if on == "record" else parse_ddl(schema)
+        if on == "record" and (unknown := [name for name in kind.fieldNames() if name not in _RECORD]):  # type: ignore[attr-defined]
+            raise ConfigError(
+                f"A record has no columns {', '.join(unknown)}; it has {', '.join(_RECORD)}", name="schema"
+            )
+        attributes = {
+            "__module__": function.__module__,
+            "__qualname__": function.__qualname__,
+            "__doc__": function.__doc__,
+            "function": staticmethod(function),
+            "schema": schema,
+            "on": on,
+            "multiplies": multiplies,
+            "form": _form(function),
+        }
+        return type(function.__name__, (FunctionTransformation,), attributes)
+
+    return made
+
+
+class FunctionTransformation(Transformation):
+    """What `transform` makes classes of."""
+
+    function: ClassVar[Callable[..., Any]]
+    schema: ClassVar[str]
+    on: ClassVar[str]
+    multiplies: ClassVar[bool]
+    form: ClassVar[str]
+
+    def config(self) -> ConfigDef:
+        """Return that there are no properties."""
+        return ConfigDef()
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """Do nothing."""
+
+    def apply(self, records: DataFrame) -> DataFrame:
+        """Return the records as the function makes them, on executors."""
+        from fencepost.transforms.function_rows import applied_frame  # noqa: PLC0415 - see above
+
+        return applied_frame(self.rows(), records)
+
+    def rows(self) -> FunctionRows:
+        """Return what calls the function on columns."""
+        from fencepost.transforms.function_rows import FunctionRows  # noqa: PLC0415 - see above
+
+        return FunctionRows(type(self))
+
+
+def _check(function: Any, on: str) -> None:
+    if on not in PARTS:
+        raise TypeError(f"transform(on={on!r}): there are {', '.join(PARTS)}")
+    if not isfunction(function):
+        raise TypeError(f"transform() was given {kind_of(function)}: {_EXPECTED}")
+    if iscoroutinefunction(function) or isgeneratorfunction(function):
+        raise TypeError(f"transform() was given {function.__qualname__}: {_EXPECTED}, without async and yield")
+    try:
+        signature(function).bind(None)
+    except TypeError as error:
+        raise TypeError(
+            f"transform() was given {function.__qualname__}{signature(function)}: {_EXPECTED} ({error})"
+        ) from None
+
+
+def _form(function: Callable[..., Any]) -> str:
+    """What a function wants rows as, by the annotation of its parameter, which may be a text."""
+    annotation = next(iter(signature(function).parameters.values())).annotation
+    named = annotation if isinstance(annotation, str) else f"{annotation.__module__}.{annotation.__qualname__}"
+    root = named.strip("'\"").partition(".")[0]
+    module = getattr(function.__globals__.get(root), "__name__", root).partition(".")[0]
+    return module if module in FORMS else FORMS[0]

@@ -1,0 +1,302 @@
+"""Debezium's outbox EventRouter: the rows of an outbox table become messages.
+
+https://debezium.io/documentation/reference/stable/transformations/outbox-event-router.html
+
+    a row is inserted into the table outbox        what consumers see
+    id            7f9c...                          header id: 7f9c...
+    aggregatetype order                            topic outbox.event.order
+    aggregateid   42                               key 42
+    type          OrderCreated                     (a header, with additional.placement)
+    payload       {"id": 42, ...}                  value {"id": 42, ...}
+
+A PostgresSource keeps all rows of a transaction in one transaction of Kafka, whatever topics they go to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
+from pyspark.sql import types as t
+
+from fencepost.api.config_def import ConfigDef
+from fencepost.api.errors import ConfigError, DataError
+from fencepost.api.schema_name import JSON_METADATA, NULLS_METADATA, field_identity
+from fencepost.config.java_regex import check_replacement, java_pattern, java_regex
+from fencepost.config.validators import not_blank, one_of
+from fencepost.transforms.base import DroppingTransformation, planned_by_schema, text
+from fencepost.transforms.change_event import ChangeEvent
+from fencepost.transforms.event_fields import OPERATION
+
+_Type, _Importance = ConfigDef.Type, ConfigDef.Importance
+_FIELD: Final = "table.field.event."
+_PLACEMENT: Final = "table.fields.additional.placement"
+_MILLISECONDS: Final = {
+    "io.debezium.time.Timestamp": 1,
+    "io.debezium.time.MicroTimestamp": 1_000,
+    "io.debezium.time.NanoTimestamp": 1_000_000,
+}
+"""How many units of a column's type are a millisecond."""
+
+
+class Place(Enum):
+    """Where an additional column goes."""
+
+    HEADER = "header"
+    ENVELOPE = "envelope"
+    PARTITION = "partition"
+
+
+@dataclass(frozen=True, slots=True)
+class Additional:
+    """A column of the outbox table, where it goes, and under which name."""
+
+    column: str
+    place: Place
+    alias: str
+
+
+@planned_by_schema
+class EventRouter(DroppingTransformation):
+    """Makes messages of the rows that are inserted into an outbox table; other records stay as they are.
+
+    Deletes, tombstones and truncates are dropped, so rows may be deleted as soon as they are inserted.
+    """
+
+    definitions = (
+        ConfigDef()
+        .define(_FIELD + "id", _Type.STRING, "id", _Importance.LOW, "The column for the header id.", validator=not_blank)
+        .define(_FIELD + "key", _Type.STRING, "aggregateid", _Importance.LOW, "The column for the message's key.", validator=not_blank)
+        .define(_FIELD + "type", _Type.STRING, "type", _Importance.LOW, "Accepted for compatibility: Debezium uses it nowhere either; see table.fields.additional.placement.")
+        .define(_FIELD + "payload", _Type.STRING, "payload", _Importance.LOW, "The column for the message's value.", validator=not_blank)
+        .define(
+            _FIELD + "timestamp", _Type.STRING, None, _Importance.LOW,
+            "The column for the message's timestamp, a timestamp. Unset: the time of the event, ts_ms.",
+        )
+        .define(
+            _PLACEMENT, _Type.LIST, "", _Importance.LOW,
+            "More columns of the table, as column:place or column:place:alias. Places are header, envelope (a field beside "
+            "payload: the value is then a struct) and partition (a whole number).",
+        )
+        .define(
+            "table.field.additional.missing", _Type.STRING, "error", _Importance.LOW,
+            "What happens if the table does not have such a column. error: the records are refused. ignore: it is left out.",
+            validator=one_of(("error", "ignore")),
+        )
+        .define(
+            "table.op.invalid.behavior", _Type.STRING, "warn", _Importance.LOW,
+            "What happens to updates of rows, which an outbox must not have. warn, error: they are dropped. fatal: they "
+            "are refused.", validator=one_of(("warn", "error", "fatal")),
+        )
+        .define(
+            "table.expand.json.payload", _Type.BOOLEAN, False, _Importance.LOW,
+            "Whether a payload that is a JSON object or array is written as such by JsonConverter, without a schema, and "
+            "not as a text with quotes. Other texts stay texts.",
+        )
+        .define(
+            "table.json.payload.null.behavior", _Type.STRING, "ignore", _Importance.LOW,
+            "Accepted for compatibility: nulls in expanded JSON stay, as they need no schema.",
+            validator=one_of(("ignore", "optional_bytes")),
+        )
+        .define(
+            "table.json.payload.empty.array.behavior", _Type.STRING, "ignore", _Importance.LOW,
+            "Accepted for compatibility: empty arrays in expanded JSON stay, as they need no schema.",
+            validator=one_of(("ignore", "optional_string")),
+        )
+        .define("route.by.field", _Type.STRING, "aggregatetype", _Importance.HIGH, "The column that says the topic.", validator=not_blank)
+        .define(
+            "route.topic.regex", _Type.STRING, "(?<routedByValue>.*)", _Importance.LOW,
+            "A regular expression (Java's) for the whole content of that column. What does not match is the topic.",
+            validator=java_pattern,
+        )
+        .define(
+            "route.topic.replacement", _Type.STRING, "outbox.event.${routedByValue}", _Importance.HIGH,
+            "The topic; $1 or ${name} is a group.",
+        )
+        .define(
+            "route.tombstone.on.empty.payload", _Type.BOOLEAN, False, _Importance.LOW,
+            "Whether a payload that is null or blank makes a tombstone: a message with a null value.",
+        )
+    )  # fmt: skip
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """Set the properties. Raises ConfigError for an additional column without a known place."""
+        super().configure(configs)
+        regex, replacement = self.properties["route.topic.regex"], self.properties["route.topic.replacement"]
+        try:
+            check_replacement(java_regex("route.topic.regex", regex), replacement)
+        except ValueError as error:
+            name = "route.topic.replacement"
+            raise ConfigError(f"The replacement {replacement!r} {error}", name=name) from None
+        self._additional = [_additional(given) for given in self.properties[_PLACEMENT] if given.strip()]
+
+    def kept(self, records: DataFrame) -> Column:
+        """Return which records are kept: inserted rows, and what is no change event."""
+        event = ChangeEvent.of(records.schema["value"].dataType)
+        if event is None:
+            return F.col("value").isNotNull()
+        operation = F.col("value")[OPERATION]
+        if self.properties["table.op.invalid.behavior"].lower() == "fatal":
+            why = "A row of the outbox was updated, which table.op.invalid.behavior=fatal refuses: only insert rows"
+            operation = F.when(operation == "u", F.raise_error(F.lit(why)).cast("STRING")).otherwise(operation)
+        return F.coalesce(operation.isin("c", "r"), F.lit(False)) & F.col("value")["after"].isNotNull()
+
+    def changed_records(self, records: DataFrame) -> DataFrame:
+        """Return the messages for rows. Raises DataError for a table without the columns that the properties name."""
+        event = ChangeEvent.of(records.schema["value"].dataType)
+        row = None if event is None else event.sides.get("after")
+        if row is None:
+            return records
+        messages = _Messages(type(self).__name__, self.properties, self._additional, row)
+        value, metadata = messages.value()
+        columns = {
+            "topic": messages.topic(),
+            "key": messages.column(_FIELD + "key"),
+            "value": value.alias("value", metadata=metadata),
+            "timestamp": messages.timestamp(records.schema["value"].dataType),
+            "headers": messages.headers(records.schema["headers"].dataType),
+        }
+        partition = messages.partition()
+        return records.withColumns(columns if partition is None else {**columns, "partition": partition})
+
+
+@dataclass(frozen=True, slots=True)
+class _Messages:
+    """The messages for the rows of a table whose columns are `row`."""
+
+    plugin: str
+    properties: Mapping[str, Any]
+    additional: list[Additional]
+    row: t.StructType
+
+    def column(self, name: str) -> Column:
+        """The content of the column that a property names."""
+        return self._content(self.properties[name], name)
+
+    def topic(self) -> Column:
+        routed = F.col("value")["after"][self.properties["route.by.field"]]
+        self._require(self.properties["route.by.field"], "route.by.field")
+        why = F.lit(f"A row of the outbox has no {self.properties['route.by.field']}, which says the topic: fill it in")
+        given = F.coalesce(routed.cast("STRING"), F.raise_error(why).cast("STRING"))
+        regex = java_regex("route.topic.regex", self.properties["route.topic.regex"]).whole
+        return F.regexp_replace(given, F.lit(regex), F.lit(self.properties["route.topic.replacement"]))
+
+    def value(self) -> tuple[Column, dict[str, Any]]:
+        """The value, and the metadata of its column."""
+        payload = self.column(_FIELD + "payload")
+        kind = self.row[self.properties[_FIELD + "payload"]].dataType
+        fields = [given for given in self._there() if given.place is Place.ENVELOPE]
+        metadata: dict[str, Any] = {}
+        expanded = bool(self.properties["table.expand.json.payload"]) and isinstance(kind, t.StringType)
+        if expanded:
+            metadata[JSON_METADATA] = True
+        beside = F.struct(*(self._after(given.column).alias(given.alias) for given in fields)) if fields else None
+        if expanded:
+            value = _expanded(payload, beside)
+        elif beside is None:
+            value = payload
+        else:
+            more = (self._after(given.column).alias(given.alias) for given in fields)
+            value = F.struct(payload.alias("payload"), *more)
+        if self.properties["route.tombstone.on.empty.payload"]:
+            metadata[NULLS_METADATA] = True
+            blank = payload.isNull()
+            if isinstance(kind, t.StringType):
+                blank |= F.trim(payload) == ""
+            value = F.when(~blank, value)
+        return value, metadata
+
+    def timestamp(self, event: t.DataType) -> Column:
+        name = self.properties[_FIELD + "timestamp"]
+        if not name:
+            has_time = isinstance(event, t.StructType) and "ts_ms" in event.names
+            return F.col("value")["ts_ms"].cast("BIGINT") if has_time else F.col("timestamp")
+        self._require(name, _FIELD + "timestamp")
+        field, column = self.row[name], self._after(name)
+        if isinstance(field.dataType, t.TimestampType):
+            return F.unix_millis(column)
+        divisor = _MILLISECONDS.get(field_identity(field).get("name", ""))
+        if divisor is None:
+            raise DataError(
+                f"{self.plugin} needs a timestamp in {_FIELD}timestamp, but the column {name} is of type "
+                f"{field.dataType.simpleString()}: name a column of a timestamp type"
+            )
+        return F.floor(column / F.lit(divisor)).cast("BIGINT") if divisor > 1 else column
+
+    def headers(self, kind: t.DataType) -> Column:
+        """The headers after the existing ones: `id`, and additional columns. Of several types they are texts."""
+        named = [(self.properties[_FIELD + "id"], "id")]
+        self._require(named[0][0], _FIELD + "id")
+        named += [(given.column, given.alias) for given in self._there() if given.place is Place.HEADER]
+        found = [(alias, self._after(column), self.row[column].dataType) for column, alias in named]
+        pair = kind.elementType if isinstance(kind, t.ArrayType) else kind
+        known = pair["value"].dataType if isinstance(pair, t.StructType) else t.StringType()
+        if isinstance(known, t.BinaryType) or len({of for _, _, of in found}) > 1:
+            found = [(alias, text(value, of), t.StringType()) for alias, value, of in found]
+        added = F.array(*(F.struct(F.lit(alias).alias("key"), value.alias("value")) for alias, value, _ in found))
+        if isinstance(known, t.BinaryType):
+            added = added.cast(kind)
+        elif not isinstance(known, type(found[0][2])):
+            # Only texts can join texts, and there are no others where the source gives no headers.
+            kind = t.ArrayType(t.StructType().add("key", t.StringType()).add("value", found[0][2]))
+        return F.concat(F.coalesce(F.col("headers").cast(kind), F.array().cast(kind)), added)
+
+    def partition(self) -> Column | None:
+        placed = [given for given in self._there() if given.place is Place.PARTITION]
+        return self._after(placed[0].column).cast("INT") if placed else None
+
+    def _there(self) -> list[Additional]:
+        if self.properties["table.field.additional.missing"].lower() == "ignore":
+            return [given for given in self.additional if given.column in self.row.names]
+        for given in self.additional:
+            self._require(given.column, _PLACEMENT)
+        return self.additional
+
+    def _after(self, name: str) -> Column:
+        return F.col("value")["after"][name]
+
+    def _content(self, name: str, property_name: str) -> Column:
+        self._require(name, property_name)
+        return self._after(name)
+
+    def _require(self, name: str, property_name: str) -> None:
+        if name not in self.row.names:
+            raise DataError(
+                f"{self.plugin} needs the column {name!r} of the outbox table, as {property_name} says; it has: "
+                f"{', '.join(self.row.names)}. Correct {property_name}, or capture the outbox table with a connector of its "
+                "own"
+            )
+
+
+def _expanded(payload: Column, beside: Column | None) -> Column:
+    """A payload as JSON: objects and arrays as they are, other texts in quotes; with more fields beside it, if any."""
+    is_json = payload.rlike(r"\A\s*[{\[]") & F.try_parse_json(payload).isNotNull()
+    in_struct = F.to_json(F.struct(payload.alias("a")), {"ignoreNullFields": "false"})
+    json = F.when(is_json, payload).otherwise(_inner(in_struct))
+    if beside is None:
+        return F.when(payload.isNotNull(), json)
+    more = F.to_json(beside, {"ignoreNullFields": "false"})
+    return F.concat(F.lit('{"payload":'), json, F.lit(","), F.substring(more, F.lit(2), F.length(more)))
+
+
+def _inner(json: Column) -> Column:
+    """The value of the only field, which is named a, of a JSON object."""
+    return F.substring(json, F.lit(len('{"a":') + 1), F.length(json) - len('{"a":}'))
+
+
+def _additional(given: str) -> Additional:
+    column, _, rest = given.strip().partition(":")
+    place, _, alias = rest.partition(":")
+    try:
+        found = Place(place.strip().lower())
+    except ValueError:
+        raise ConfigError(
+            f"{_PLACEMENT} has {given.strip()!r}: write column:place or column:place:alias, where place is header, "
+            "envelope or partition",
+            name=_PLACEMENT,
+        ) from None
+    return Additional(column.strip(), found, alias.strip() or column.strip())

@@ -1,0 +1,82 @@
+"""Makes the results of expressions columns of records: of the types that the rest of the pipeline expects."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
+from pyspark.sql import types as t
+
+from fencepost.api.errors import DataError
+from fencepost.api.schema_name import NULLS_METADATA, SCHEMA_METADATA
+from fencepost.transforms.timestamp_converter import utc_millis
+
+
+def fitted_column(
+    plugin: str, column: Column, found: t.StructField, before: t.StructField, schema_name: str | None
+) -> Column:
+    """Return an expression as the record's column that `found` names; `before` is the column that it replaces.
+
+    Raises DataError for a type that the column cannot have.
+    """
+    name, kind = found.name, found.dataType
+    match name:
+        case "topic":
+            return F.coalesce(column.cast("STRING"), F.col("topic")).alias(name)
+        case "partition":
+            return column.cast("INT").alias(name)
+        case "timestamp":
+            if isinstance(kind, t.TimestampType | t.TimestampNTZType):
+                column = utc_millis(column, kind)
+            return column.cast("BIGINT").alias(name)
+        case "headers":
+            return _headers(column, kind, before.dataType).alias(name)
+    metadata = {key: value for key, value in (before.metadata or {}).items() if key == NULLS_METADATA}
+    if name == "value" and schema_name:
+        metadata[SCHEMA_METADATA] = {"name": schema_name}
+        if not isinstance(kind, t.StructType):
+            raise DataError(
+                f"{plugin} cannot name the schema {schema_name}, because the value is of type {kind.simpleString()}: only "
+                "structs have names. Remove schema.name"
+            )
+    if not isinstance(kind, t.NullType) and _has_void(kind) and not _has_void(before.dataType):
+        raise DataError(
+            f"{plugin} gives {name} the type {kind.simpleString()}, in which void is a field that is always null and has "
+            "no type: give it one with CAST(... AS type)"
+        )
+    return column.alias(name, metadata=metadata)
+
+
+def _has_void(kind: t.DataType) -> bool:
+    if isinstance(kind, t.StructType):
+        return any(_has_void(field.dataType) for field in kind.fields)
+    if isinstance(kind, t.ArrayType):
+        return _has_void(kind.elementType)
+    return _has_void(kind.valueType) if isinstance(kind, t.MapType) else isinstance(kind, t.NullType)
+
+
+def _headers(column: Column, kind: t.DataType, before: t.DataType) -> Column:
+    """Headers as pairs of key and value, from pairs or a map. Values are bytes where they are converted already."""
+    if isinstance(kind, t.NullType):
+        return column.cast(before)
+    pair: t.DataType
+    if isinstance(kind, t.MapType):
+        column, pair = F.map_entries(column), t.StructType().add("key", kind.keyType).add("value", kind.valueType)
+    else:
+        pair = kind.elementType if isinstance(kind, t.ArrayType) else kind
+    if not isinstance(pair, t.StructType) or [name.lower() for name in pair.names] != ["key", "value"]:
+        raise DataError(
+            f"The headers must be an array of structs with key and value, or a map, but are {kind.simpleString()}: write "
+            "for example map('source', 'shop')"
+        )
+    to_bytes = _has_bytes(before) and not isinstance(pair[1].dataType, t.BinaryType)
+
+    def header(given: Column) -> Column:
+        value = given["value"].cast("STRING").cast("BINARY") if to_bytes else given["value"]
+        return F.struct(given["key"].cast("STRING").alias("key"), value.alias("value"))
+
+    return F.transform(column, header)
+
+
+def _has_bytes(headers: t.DataType) -> bool:
+    pair = headers.elementType if isinstance(headers, t.ArrayType) else headers
+    return isinstance(pair, t.StructType) and isinstance(pair["value"].dataType, t.BinaryType)

@@ -1,0 +1,309 @@
+"""Expressions in Spark's SQL over the columns of a record: parsed, checked against what is allowed, and made columns.
+
+Expressions come over the network, so nothing is left to Spark's analysis. A text is parsed by Catalyst's own parser,
+which resolves no variables as `selectExpr` does (`${env:NAME}` would be the worker's environment). What it parsed must
+consist of known nodes, allowed functions, and names of the record's columns. That same tree becomes the column.
+https://spark.apache.org/docs/latest/sql-ref-syntax.html
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from pyspark import SparkContext
+from pyspark.errors import ParseException
+from pyspark.sql import Column
+from pyspark.sql.classic.column import Column as ClassicColumn
+from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructType
+
+from fencepost.api.errors import ConfigError, DataError
+from fencepost.transforms.sql_functions import ALLOWED, NODES, NONDETERMINISTIC, NOW_WITHOUT_ARGUMENTS, NULL_OF_NULL
+
+_ATTRIBUTES: Final = ("UnresolvedAttribute", "UnresolvedNamedLambdaVariable")
+_STARS: Final = ("UnresolvedStar", "UnresolvedStarExceptOrReplace")
+_PRESENT: Final = re.compile(r"\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
+_TYPED_PRESENT: Final = re.compile(r"\b(date|timestamp\w*)\s*['\"]\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
+_LITERAL: Final = "Literal"
+
+
+@dataclass(frozen=True, slots=True)
+class SqlProperty:
+    """A property that holds SQL: its `name`, its `text`, and the columns that it may name, in lower case.
+
+    `plugin` is the class that has it, for messages. With `nondeterministic` results may change with each call.
+    """
+
+    plugin: str
+    name: str
+    text: str
+    columns: Collection[str]
+    nondeterministic: bool = False
+
+    def refused(self, why: str) -> ConfigError:
+        """Return the error for a text that is not accepted."""
+        return ConfigError(f"{self.plugin} does not accept {self.name}={self.text}: {why}", name=self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """An expression of the JVM and what is asked of it, so that a walk needs no calls.
+
+    `parts` are the parts of a name, `literal` the value of a text literal.
+    """
+
+    java: Any
+    kind: str
+    children: tuple[_Node, ...]
+    parts: tuple[str, ...] = ()
+    literal: str | None = None
+
+    @classmethod
+    def of(cls, java: Any) -> _Node:
+        kind = java.getClass().getSimpleName()
+        children = tuple(cls.of(child) for child in _items(java.children()))
+        parts: tuple[str, ...] = ()
+        literal = None
+        if kind in (*_ATTRIBUTES, "UnresolvedFunction"):
+            parts = tuple(_items(java.nameParts()))
+        elif kind in _STARS and java.target().isDefined():
+            parts = tuple(_items(java.target().get()))
+        elif kind == _LITERAL and java.dataType().simpleString() == "string":
+            literal = java.toString()
+        return cls(java, kind, children, parts, literal)
+
+    @property
+    def is_lambda(self) -> bool:
+        return self.kind == "LambdaFunction"
+
+    def arguments(self) -> frozenset[str]:
+        """The names of a lambda function's arguments, in lower case."""
+        return frozenset(child.parts[0].lower() for child in self.children[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class SqlExpression:
+    """A checked expression. `name` is what AS names it, or its own name if it is a mere column."""
+
+    given: SqlProperty
+    name: str | None
+    node: _Node
+
+    @property
+    def is_column(self) -> bool:
+        """Whether the expression is a column, unchanged."""
+        return self.node.kind == _ATTRIBUTES[0] and len(self.node.parts) == 1
+
+    @property
+    def is_null(self) -> bool:
+        """Whether the expression is NULL itself, without a type."""
+        return self.node.kind == _LITERAL and self.node.java.dataType().simpleString() == "void"
+
+    def column(self, schema: StructType, *, missing_is_null: bool) -> Column:
+        """Return the expression over columns of some types.
+
+        A field of something that is null in all rows is null. Raises DataError for a field that the columns do not have,
+        unless that counts as null, too.
+        """
+        null = _Node.of(_parser().parseExpression("NULL"))
+        rebuilt, _ = _Rebuild(self.given, schema, null, missing_is_null).visit(self.node, frozenset())
+        return ClassicColumn(_jvm().org.apache.spark.sql.classic.ExpressionUtils.column(rebuilt.java))
+
+
+def parsed_list(given: SqlProperty) -> list[SqlExpression]:
+    """Return the checked expressions of a list, as after SELECT. Raises ConfigError for anything else.
+
+    A star alone stands for nothing: columns that are not listed stay anyway.
+    """
+    plan = _parsed(given)
+    if plan.nodeName() != "Project" or plan.child().nodeName() != "OneRowRelation":
+        raise given.refused(
+            "write a list of expressions, without FROM, WHERE, DISTINCT, sub-queries, hints and what else makes a query"
+        )
+    found = [_named(given, expression) for expression in _items(plan.projectList())]
+    expressions = [expression for expression in found if expression.node.kind != _STARS[0]]
+    for expression in expressions:
+        _check(given, expression.node, frozenset())
+    if not given.nondeterministic and (_TYPED_PRESENT.search(given.text) or _is_present(expressions)):
+        raise given.refused(_nondeterministic("a date or timestamp of the present, such as 'now',"))
+    return expressions
+
+
+def parsed_one(given: SqlProperty) -> SqlExpression:
+    """Return the one checked expression of a text. Raises ConfigError for anything else."""
+    expressions = parsed_list(given)
+    if len(expressions) != 1:
+        raise given.refused("write one expression")
+    return expressions[0]
+
+
+def _parsed(given: SqlProperty) -> Any:
+    try:
+        return _parser().parsePlan(f"SELECT {given.text}")
+    except ParseException as error:
+        raise given.refused(str(error).strip().splitlines()[0].partition(" SQLSTATE")[0]) from error
+
+
+def _jvm() -> Any:
+    return SparkContext._jvm  # noqa: SLF001 - the JVM of pyspark's expressions
+
+
+def _parser() -> Any:
+    return getattr(getattr(_jvm().org.apache.spark.sql.catalyst.parser, "CatalystSqlParser$"), "MODULE$")
+
+
+def _items(sequence: Any) -> Iterator[Any]:
+    iterator = sequence.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
+
+
+def _named(given: SqlProperty, java: Any) -> SqlExpression:
+    kind = java.getClass().getSimpleName()
+    if kind == "Alias":
+        return SqlExpression(given, java.name(), _Node.of(java.child()))
+    node = _Node.of(java.child() if kind == "UnresolvedAlias" else java)
+    name = node.parts[-1] if node.kind == _ATTRIBUTES[0] and len(node.parts) == 1 else None
+    return SqlExpression(given, name, node)
+
+
+def _check(given: SqlProperty, node: _Node, scope: frozenset[str]) -> None:
+    """Refuse what is not known. `scope` has the arguments of the lambda functions around a node."""
+    if node.kind not in NODES:
+        raise given.refused(
+            f"{_described(node)} is not allowed: an expression may use the record's columns, operators and functions of "
+            "single rows, and no sub-query, window, parameter or variable"
+        )
+    if node.kind in (*_ATTRIBUTES, *_STARS):
+        _check_name(given, node, scope)
+    if node.kind == _STARS[1] and node.java.replacements().isDefined():
+        raise given.refused("REPLACE after a star is not allowed")
+    if node.kind == "UnresolvedFunction":
+        _check_function(given, node)
+    inner = scope | node.arguments() if node.is_lambda else scope
+    for child in node.children[:1] if node.is_lambda else node.children:
+        _check(given, child, inner)
+
+
+def _check_name(given: SqlProperty, node: _Node, scope: frozenset[str]) -> None:
+    if node.parts and node.parts[0].lower() in scope | set(given.columns):
+        return
+    if not node.parts:
+        raise given.refused("a star within an expression must name a struct, as in value.*")
+    raise given.refused(
+        f"there is no column {node.parts[0]!r}; a record has {', '.join(given.columns)}, and its fields are named as in "
+        "value.id; texts are put in single quotes, and functions need parentheses"
+    )
+
+
+def _check_function(given: SqlProperty, node: _Node) -> None:
+    name = ".".join(node.parts).lower()
+    if name in NONDETERMINISTIC or (name in NOW_WITHOUT_ARGUMENTS and not node.children):
+        if not given.nondeterministic:
+            raise given.refused(_nondeterministic(f"the function {name}"))
+    elif name not in ALLOWED:
+        raise given.refused(
+            f"the function {name} is not allowed. Allowed are Spark's functions of single rows that depend on their "
+            "arguments alone; aggregates, generators, user-defined functions and functions that read files, run code or "
+            "tell of the worker are not"
+        )
+
+
+def _nondeterministic(what: str) -> str:
+    return (
+        f"{what} gives another result each time that a batch is processed, and a batch may be processed again. With "
+        "allow.nondeterministic=true that is accepted"
+    )
+
+
+def _is_present(expressions: Sequence[SqlExpression]) -> bool:
+    """Whether a text that Spark reads as the present time is converted to a date or timestamp."""
+    nodes = [node for expression in expressions for node in _all(expression.node)]
+    converts = any(
+        (node.kind == "Cast" and node.java.dataType().simpleString().startswith(("date", "timestamp")))
+        or (node.kind == "UnresolvedFunction" and re.search("date|timestamp", node.parts[-1].lower()))
+        for node in nodes
+    )
+    return converts and any(node.literal is not None and _PRESENT.match(node.literal) for node in nodes)
+
+
+def _all(node: _Node) -> Iterator[_Node]:
+    yield node
+    for child in node.children:
+        yield from _all(child)
+
+
+def _described(node: _Node) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", node.kind.removeprefix("Unresolved")).lower().strip("$")
+
+
+@dataclass(frozen=True, slots=True)
+class _Rebuild:
+    """Replaces fields that are missing, and fields of what has no type, by `null`."""
+
+    given: SqlProperty
+    schema: StructType
+    null: _Node
+    missing_is_null: bool
+
+    def visit(self, node: _Node, scope: frozenset[str]) -> tuple[_Node, DataType | None]:
+        """Return the node to take, and its type if it is a column or a field of one."""
+        if node.kind in _ATTRIBUTES and node.parts[0].lower() not in scope:
+            kind = self._type_of(self.schema, list(node.parts), ".".join(node.parts))
+            return (self.null, kind) if isinstance(kind, NullType) else (node, kind)
+        inner = scope | node.arguments() if node.is_lambda else scope
+        visited = [self.visit(child, inner) for child in node.children[: 1 if node.is_lambda else None]]
+        children = (*(child for child, _ in visited), *node.children[len(visited) :])
+        if node.kind == "UnresolvedFunction" and node.parts[-1].lower() in NULL_OF_NULL and children[0] is self.null:
+            # Spark would ask for its type.
+            return self.null, NullType()
+        if node.kind == "UnresolvedExtractValue" and (kind := visited[0][1]) is not None:
+            found = self._extracted(kind, node.children[1], node)
+            if isinstance(found, NullType):
+                return self.null, found
+            return self._with(node, children), found
+        return self._with(node, children), None
+
+    def _with(self, node: _Node, children: tuple[_Node, ...]) -> _Node:
+        if all(new is old for new, old in zip(children, node.children, strict=True)):
+            return node
+        sequence = _jvm().org.apache.spark.api.python.PythonUtils.toSeq([child.java for child in children])
+        return replace(node, java=node.java.withNewChildren(sequence), children=children)
+
+    def _extracted(self, kind: DataType, extraction: _Node, node: _Node) -> DataType | None:
+        if isinstance(kind, NullType):
+            return kind
+        if extraction.literal is not None and isinstance(kind, StructType):
+            return self._type_of(kind, [extraction.literal], node.java.toString().replace("'", ""))
+        if isinstance(kind, ArrayType):
+            return kind.elementType if extraction.literal is None else None
+        return kind.valueType if isinstance(kind, MapType) else None
+
+    def _type_of(self, kind: DataType, parts: Sequence[str], path: str) -> DataType | None:
+        """The type at the end of a path; NullType for null, None if Spark is to find it."""
+        for position, part in enumerate(parts):
+            if isinstance(kind, NullType):
+                return kind
+            if isinstance(kind, MapType):
+                return kind.valueType if position == len(parts) - 1 else None
+            if isinstance(kind, ArrayType):
+                return None
+            if not isinstance(kind, StructType):
+                return self._missing(path, f"{'.'.join(parts[:position])} is no struct, but {kind.simpleString()}")
+            names = [name for name in kind.names if name == part] or [
+                name for name in kind.names if name.lower() == part.lower()
+            ]
+            if not names:
+                return self._missing(path, f"there are: {', '.join(kind.names)}")
+            kind = kind[names[0]].dataType
+        return kind
+
+    def _missing(self, path: str, why: str) -> DataType:
+        if self.missing_is_null:
+            return NullType()
+        raise DataError(
+            f"{self.given.plugin} needs the field {path} in {self.given.name}, which these records do not have; {why}. "
+            "Correct the name, or set missing=null if only some records have it"
+        )

@@ -1,0 +1,332 @@
+"""Transforms of others that are a few expressions each: one table of definitions on Sql.
+
+Each row has the properties of the Java class, and returns the properties of Sql that do the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final
+
+from pyspark.sql.types import StructType
+
+from fencepost.api.config_def import ConfigDef
+from fencepost.api.errors import ConfigError
+from fencepost.api.spark_names import backticked
+from fencepost.config.java_regex import java_pattern, java_regex
+from fencepost.config.validators import not_blank, one_of
+from fencepost.transforms.base import planned_by_schema
+from fencepost.transforms.sql import SqlTransformation, define_common
+from fencepost.transforms.sql_translation import translated
+
+_Type, _Importance = ConfigDef.Type, ConfigDef.Importance
+_NULLS: Final = ("keep", "drop", "evaluate")
+
+Translation = Callable[[Mapping[str, Any], StructType], Mapping[str, str | None]]
+"""Takes parsed properties and the types of a record's columns; returns properties of Sql."""
+
+
+class TableTransformation(SqlTransformation):
+    """A transform whose properties of Sql are made by a row of the table."""
+
+    translation: ClassVar[Translation]
+    check: ClassVar[Callable[[Mapping[str, Any]], None]]
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """Set the properties. Raises ConfigError for those that the transform refuses."""
+        super().configure(configs)
+        type(self).check(self.properties)
+
+    def sql(self, schema: StructType) -> Mapping[str, str | None]:
+        """Return the properties of Sql."""
+        return type(self).translation(self.properties, schema)
+
+
+def _defined(
+    name: str,
+    doc: str,
+    definitions: ConfigDef,
+    translation: Translation,
+    check: Callable[[Mapping[str, Any]], None] = lambda _: None,
+) -> type[TableTransformation]:
+    members = {
+        "__doc__": doc,
+        "__module__": __name__,
+        "definitions": definitions,
+        "translation": staticmethod(translation),
+        "check": staticmethod(check),
+    }
+    return planned_by_schema(type(name, (TableTransformation,), members))
+
+
+def sql_text(text: str) -> str:
+    """Return a literal of SQL for a text."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def sql_path(*parts: str) -> str:
+    """Return the path of a field in SQL."""
+    return ".".join(backticked(part) for part in parts)
+
+
+def _scripting(expression: str, doc: str) -> ConfigDef:
+    return define_common(
+        ConfigDef()
+        .define(
+            "language", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
+            "The language of the expression: sql, which is Spark's. Scripting languages need an engine and are refused; "
+            "the message shows the expression in SQL.", validator=not_blank,
+        )
+        .define(expression, _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH, doc, validator=not_blank)
+        .define(
+            "topic.regex", _Type.STRING, None, _Importance.LOW,
+            "A regular expression (Java's) for the whole names of the topics whose records are evaluated; others pass. "
+            "Unset: all.", validator=java_pattern,
+        )
+        .define(
+            "null.handling.mode", _Type.STRING, "keep", _Importance.LOW,
+            "What becomes of records whose value is null. keep: they pass. drop: they are dropped. evaluate: the "
+            "expression is evaluated for them.", validator=one_of(_NULLS),
+        )
+    )  # fmt: skip
+
+
+def _only_sql(expression: str) -> Callable[[Mapping[str, Any]], None]:
+    def check(given: Mapping[str, Any]) -> None:
+        if given["language"].lower() != "sql":
+            raise ConfigError(
+                f"language={given['language']} needs a scripting engine, and a worker of fencepost has none. The "
+                f"expression in SQL, as far as it is translated: language=sql and {expression}="
+                f"{translated(given[expression])}",
+                name="language",
+            )
+
+    return check
+
+
+def _of_topics(given: Mapping[str, Any]) -> str:
+    pattern = given["topic.regex"]
+    return f"topic RLIKE {sql_text(java_regex('topic.regex', pattern).whole)}" if pattern else "true"
+
+
+def _filtered(given: Mapping[str, Any], _: StructType) -> Mapping[str, str | None]:
+    mode = given["null.handling.mode"].lower()
+    null = "" if mode == "evaluate" else f"WHEN value IS NULL THEN {str(mode == 'keep').lower()} "
+    # The line break ends a comment in the condition.
+    return {"where": f"CASE WHEN NOT {_of_topics(given)} THEN true {null}ELSE ({given['condition']}\n) END"}
+
+
+def _routed(given: Mapping[str, Any], _: StructType) -> Mapping[str, str | None]:
+    mode = given["null.handling.mode"].lower()
+    evaluated = _of_topics(given) + ("" if mode == "evaluate" else " AND value IS NOT NULL")
+    dropped = f"value IS NOT NULL OR NOT {_of_topics(given)}" if mode == "drop" else None
+    return {"topic": f"CASE WHEN {evaluated} THEN ({given['topic.expression']}\n) END", "where": dropped}
+
+
+DebeziumFilter = _defined(
+    "DebeziumFilter",
+    "Keeps records for which a condition is true: Debezium's Filter, in SQL.",
+    _scripting("condition", "The condition for records that are kept, over value, key, topic, headers and timestamp."),
+    _filtered,
+    _only_sql("condition"),
+)
+ContentBasedRouter = _defined(
+    "ContentBasedRouter",
+    "Routes records to the topic that an expression gives, and where it is null leaves them: Debezium's, in SQL.",
+    _scripting("topic.expression", "The expression for the topic. Where it is null, the topic stays."),
+    _routed,
+    _only_sql("topic.expression"),
+)
+
+
+def _skipped_or(text: str, what: str, *, skip: bool) -> str:
+    why = sql_text(f"A record has no {what}: fill it in, or set skip.missing.or.null=true")
+    return text if skip else f"coalesce({text}, raise_error({why}))"
+
+
+def _define_field(name: str, doc: str) -> ConfigDef:
+    return (
+        ConfigDef()
+        .define(name, _Type.STRING, "", _Importance.HIGH, doc)
+        .define(
+            "skip.missing.or.null", _Type.BOOLEAN, False, _Importance.LOW,
+            "Whether records pass unchanged that do not have the field, or in which it is null; otherwise they are refused.",
+        )
+    )  # fmt: skip
+
+
+def _field_of(part: str, field: str, given: Mapping[str, Any], schema: StructType) -> str | None:
+    """The path of a field of a part, the part itself without one; None for a field that may be skipped and is not there."""
+    kind = schema[part].dataType
+    is_missing = field and isinstance(kind, StructType) and field not in kind.names
+    if is_missing and given["skip.missing.or.null"]:
+        return None
+    return sql_path(part, field) if field else part
+
+
+def _extracted_topic(part: str, name: str) -> Translation:
+    def sql(given: Mapping[str, Any], schema: StructType) -> Mapping[str, str | None]:
+        path = _field_of(part, given[name], given, schema)
+        if path is None:
+            return {}
+        what = f"field {given[name]} for the topic" if given[name] else f"{part} for the topic"
+        return {"topic": _skipped_or(f"CAST({path} AS STRING)", what, skip=given["skip.missing.or.null"])}
+
+    return sql
+
+
+_HASHES: Final = {"md5": "md5({0})", "sha1": "sha1({0})", "sha256": "sha2({0}, 256)"}
+
+
+def _hashed(part: str) -> Translation:
+    def sql(given: Mapping[str, Any], schema: StructType) -> Mapping[str, str | None]:
+        field, kind = given["field.name"], schema[part].dataType
+        path = _field_of(part, field, given, schema)
+        if path is None:
+            return {}
+        content = _HASHES[given["function"].lower()].format(f"CAST({path} AS STRING)")
+        content = _skipped_or(
+            content, f"field {field} to hash" if field else f"{part} to hash", skip=given["skip.missing.or.null"]
+        )
+        if not field or not isinstance(kind, StructType):
+            return {part: content}
+        fields = (f"{sql_text(name)}, {content if name == field else sql_path(part, name)}" for name in kind.names)
+        return {part: f"CASE WHEN {part} IS NOT NULL THEN named_struct({', '.join(fields)}) END"}
+
+    return sql
+
+
+def _by_field_value(given: Mapping[str, Any], schema: StructType) -> Mapping[str, str | None]:
+    path = sql_path("value", given["field.name"]) if given["field.name"] else "value"
+    text = f"CAST({path} AS STRING)"
+    if given["field.value"] is not None:
+        found = f"{text} = {sql_text(given['field.value'])}"
+    else:
+        pattern = java_regex("field.value.pattern", given["field.value.pattern"]).whole
+        found = f"{text} RLIKE {sql_text(pattern)}"
+    del schema
+    return {"where": f"coalesce({found}, false) = {str(given['field.value.matches']).lower()}"}
+
+
+def _value_or_pattern(given: Mapping[str, Any]) -> None:
+    if (given["field.value"] is None) == (given["field.value.pattern"] is None):
+        raise ConfigError("Set one of field.value and field.value.pattern", name="field.value")
+
+
+def _tombstones(given: Mapping[str, Any], _: StructType) -> Mapping[str, str | None]:
+    behavior = given["behavior"].lower()
+    if behavior in ("ignore", "warn"):
+        return {}
+    if behavior == "fail":
+        why = sql_text("A record has no value, which behavior=fail refuses: see TombstoneHandler")
+        return {"where": f"CASE WHEN value IS NULL THEN raise_error({why}) ELSE true END"}
+    return {"where": "value IS NOT NULL"}
+
+
+def _logical(given: Mapping[str, Any], schema: StructType) -> Mapping[str, str | None]:
+    regex = sql_text(java_regex("topic.regex", given["topic.regex"]).whole)
+    routed = f"regexp_replace(topic, {regex}, {sql_text(given['topic.replacement'])})"
+    if not given["key.enforce.uniqueness"] or not isinstance(schema["key"].dataType, StructType):
+        return {"topic": routed}
+    table = "topic"
+    if given["key.field.regex"]:
+        of_key = sql_text(java_regex("key.field.regex", given["key.field.regex"]).whole)
+        table = f"regexp_replace(topic, {of_key}, {sql_text(given['key.field.replacement'] or '')})"
+    unique = f"CASE WHEN key IS NOT NULL THEN struct(key.*, {table} AS {backticked(given['key.field.name'])}) END"
+    return {"topic": routed, "key": unique}
+
+
+_TOPIC_FIELD: Final = "The field whose content is the topic; empty for the whole key or value."
+ExtractTopic = _defined(
+    "ExtractTopic",
+    "Routes records to the topic that the value, or one of its fields, names. Confluent's.",
+    _define_field("field", _TOPIC_FIELD),
+    _extracted_topic("value", "field"),
+)
+ExtractTopicKey = _defined(
+    "ExtractTopicKey",
+    "Routes records to the topic that the key, or one of its fields, names. Confluent's.",
+    _define_field("field", _TOPIC_FIELD),
+    _extracted_topic("key", "field"),
+)
+AivenExtractTopic = _defined(
+    "AivenExtractTopic",
+    "Routes records to the topic that the value, or one of its fields, names. Aiven's.",
+    _define_field("field.name", _TOPIC_FIELD),
+    _extracted_topic("value", "field.name"),
+)
+AivenExtractTopicKey = _defined(
+    "AivenExtractTopicKey",
+    "Routes records to the topic that the key, or one of its fields, names. Aiven's.",
+    _define_field("field.name", _TOPIC_FIELD),
+    _extracted_topic("key", "field.name"),
+)
+
+
+def _define_hash() -> ConfigDef:
+    return _define_field("field.name", "The field to hash; empty for the whole key or value.").define(
+        "function", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The hash function; results are hexadecimal.",
+        validator=one_of(tuple(_HASHES)),
+    )  # fmt: skip
+
+
+Hash = _defined(
+    "Hash", "Replaces the value, or one of its fields, by its hash. Aiven's.", _define_hash(), _hashed("value")
+)
+HashKey = _defined(
+    "HashKey", "Replaces the key, or one of its fields, by its hash. Aiven's.", _define_hash(), _hashed("key")
+)
+FilterByFieldValue = _defined(
+    "FilterByFieldValue",
+    "Keeps records in which a field has a value, or matches a pattern. Aiven's.",
+    ConfigDef()
+    .define("field.name", _Type.STRING, "", _Importance.HIGH, "The field; empty for the whole value.")
+    .define("field.value", _Type.STRING, None, _Importance.HIGH, "The value, as a text.")
+    .define(
+        "field.value.pattern", _Type.STRING, None, _Importance.HIGH,
+        "A regular expression (Java's) for the whole value.", validator=java_pattern,
+    )
+    .define(
+        "field.value.matches", _Type.BOOLEAN, True, _Importance.MEDIUM,
+        "Whether records with the value are kept; otherwise they are dropped, and all others kept.",
+    ),
+    _by_field_value,
+    _value_or_pattern,
+)  # fmt: skip
+MakeTombstone = _defined(
+    "MakeTombstone",
+    "Makes tombstones: the value of all records becomes null. Aiven's.",
+    ConfigDef(),
+    lambda _given, _schema: {"value": "NULL"},
+)
+TombstoneHandler = _defined(
+    "TombstoneHandler",
+    "Drops or refuses records whose value is null. Confluent's, and Aiven's.",
+    ConfigDef().define(
+        "behavior", _Type.STRING, "drop_silent", _Importance.MEDIUM,
+        "drop_silent, drop_warn: they are dropped, without a message for each. fail: they are refused. ignore, warn: they "
+        "pass.", validator=one_of(("drop_silent", "drop_warn", "warn", "fail", "ignore")),
+    ),
+    _tombstones,
+)  # fmt: skip
+ByLogicalTableRouter = _defined(
+    "ByLogicalTableRouter",
+    "Routes the events of several tables to one topic, and tells their keys apart. Debezium's.",
+    ConfigDef()
+    .define(
+        "topic.regex", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
+        "A regular expression (Java's) for the whole names of the topics to reroute.", validator=java_pattern,
+    )
+    .define("topic.replacement", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The new topic; $1 is a group.")
+    .define(
+        "key.enforce.uniqueness", _Type.BOOLEAN, True, _Importance.LOW,
+        "Whether a key that is a struct gets a field with the former topic, so that rows of several tables differ.",
+    )
+    .define("key.field.name", _Type.STRING, "__dbz__sourceIdentifier", _Importance.LOW, "The name of that field.")
+    .define(
+        "key.field.regex", _Type.STRING, None, _Importance.LOW,
+        "A regular expression (Java's) for the whole former topic; the field is what replaces it.", validator=java_pattern,
+    )
+    .define("key.field.replacement", _Type.STRING, None, _Importance.LOW, "What that is; $1 is a group."),
+    _logical,
+)  # fmt: skip

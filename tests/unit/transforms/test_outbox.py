@@ -1,0 +1,146 @@
+"""Debezium's outbox EventRouter: what becomes of an outbox table's change events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from fencepost import ConfigError, DataError
+from fencepost.api.schema_name import JSON_METADATA, NULLS_METADATA
+from fencepost.transforms.chain import Step, apply_chain
+from fencepost.transforms.outbox import EventRouter
+from tests.unit.transforms.support import Records, plain
+
+ROW = "STRUCT<id: STRING, aggregatetype: STRING, aggregateid: STRING, type: STRING, payload: STRING, shard: INT, at: BIGINT COMMENT 'connect.name=io.debezium.time.MicroTimestamp version=1'>"
+ENVELOPE = f"STRUCT<before: {ROW}, after: {ROW}, source: STRUCT<table: STRING>, op: STRING, ts_ms: BIGINT>"
+FIRST = ("e1", "order", "42", "OrderCreated", '{"id": 42, "items": []}', 1, 1_000_007)
+SECOND = ("e2", "customer", None, "Moved", "plain text", None, None)
+
+
+def event(op: str, before: Any = None, after: Any = None, **more: Any) -> dict[str, Any]:
+    return {"topic": "pg.public.outbox", "key": "k", "value": (before, after, ("outbox",), op, 5), **more}
+
+
+CREATED, READ = event("c", after=FIRST), event("r", after=SECOND)
+EVENTS = Records(
+    ENVELOPE,
+    [CREATED, event("d", before=FIRST), {"key": "k", "value": None}, READ, event("u", FIRST, SECOND), event("t")],
+    key="STRING",
+)
+
+
+def router(**properties: str) -> Step:
+    transform = EventRouter()
+    transform.configure({name.replace("_", "."): value for name, value in properties.items()})
+    return Step(transform)
+
+
+def messages(spark: SparkSession, records: Records, **properties: str) -> list[dict[str, Any]]:
+    return [plain(row) for row in apply_chain(records.frame(spark), [router(**properties)]).collect()]
+
+
+def test_inserted_and_read_rows_become_messages_and_nothing_else(spark: SparkSession) -> None:
+    first, second = messages(spark, EVENTS)
+    assert (first["topic"], first["key"], first["value"]) == ("outbox.event.order", "42", FIRST[4])
+    assert first["headers"] == [{"key": "id", "value": b"e1"}]
+    assert (first["timestamp"], first["partition"]) == (5, None)
+    assert (second["topic"], second["key"], second["value"]) == ("outbox.event.customer", None, "plain text")
+
+
+def test_updates_are_refused_if_they_are_fatal(spark: SparkSession) -> None:
+    with pytest.raises(PySparkException, match="A row of the outbox was updated"):
+        messages(spark, EVENTS, table_op_invalid_behavior="fatal")
+    assert len(messages(spark, EVENTS.with_rows(CREATED), table_op_invalid_behavior="fatal")) == 1
+
+
+def test_what_is_no_change_event_passes(spark: SparkSession) -> None:
+    beats = Records("STRUCT<ts_ms: BIGINT>", [{"key": "k", "value": (7,)}, {"key": "k", "value": None}], key="STRING")
+    assert [row["value"] for row in messages(spark, beats)] == [{"ts_ms": 7}]
+
+
+def test_columns_have_other_names(spark: SparkSession) -> None:
+    (found,) = messages(
+        spark, EVENTS.with_rows(CREATED), table_field_event_id="type", table_field_event_key="id",
+        table_field_event_payload="aggregateid", route_by_field="type", route_topic_regex="Order(.*)",
+        route_topic_replacement="orders.$1", table_field_event_timestamp="at",
+    )  # fmt: skip
+    assert (found["topic"], found["key"], found["value"], found["timestamp"]) == ("orders.Created", "e1", "42", 1000)
+    assert found["headers"] == [{"key": "id", "value": b"OrderCreated"}]
+
+
+def test_what_the_regex_does_not_match_is_the_topic(spark: SparkSession) -> None:
+    found = messages(spark, EVENTS, route_topic_regex="ord.*", route_topic_replacement="orders")
+    assert [row["topic"] for row in found] == ["orders", "customer"]
+
+
+def test_additional_columns_are_headers_fields_and_the_partition(spark: SparkSession) -> None:
+    placement = "type:header:eventType, shard:partition, type:envelope, shard:envelope:number, nothing:header"
+    first, second = messages(
+        spark, EVENTS, table_fields_additional_placement=placement, table_field_additional_missing="ignore"
+    )
+    assert first["headers"] == [{"key": "id", "value": b"e1"}, {"key": "eventType", "value": b"OrderCreated"}]
+    assert first["value"] == {"payload": FIRST[4], "type": "OrderCreated", "number": 1}
+    assert (first["partition"], second["partition"]) == (1, None)
+
+
+def test_a_missing_column_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(DataError, match=r"needs the column 'nothing' of the outbox table, as table.fields.additional"):
+        messages(spark, EVENTS, table_fields_additional_placement="nothing:header")
+    with pytest.raises(DataError, match=r"needs the column 'body'.*Correct table.field.event.payload"):
+        messages(spark, EVENTS, table_field_event_payload="body")
+    with pytest.raises(ConfigError, match="header, envelope or partition"):
+        router(table_fields_additional_placement="type:topic")
+
+
+def test_headers_stay_before_the_new_ones(spark: SparkSession) -> None:
+    given = {**CREATED, "headers": [("trace", bytearray(b"t"))]}
+    (found,) = messages(spark, EVENTS.with_rows(given), table_fields_additional_placement="shard:header")
+    assert [(header["key"], header["value"]) for header in found["headers"]] == [
+        ("trace", b"t"), ("id", b"e1"), ("shard", b"1"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("payload", [None, "", "  "])
+def test_an_empty_payload_may_be_a_tombstone(spark: SparkSession, payload: str | None) -> None:
+    records = EVENTS.with_rows(event("c", after=(*FIRST[:4], payload, None, None)))
+    assert [row["value"] for row in messages(spark, records)] == [payload]
+    frame = apply_chain(records.frame(spark), [router(route_tombstone_on_empty_payload="true")])
+    assert [row["value"] for row in frame.collect()] == [None]
+    assert frame.schema["value"].metadata[NULLS_METADATA] is True
+
+
+@pytest.mark.parametrize(
+    ("payload", "json"),
+    [
+        ('{"id": 42, "big": 12345678901234567890.10, "none": null}',) * 2,
+        (" [1, 2]",) * 2,
+        ("{not json", '"{not json"'),
+        ('say "hi"', '"say \\"hi\\""'),
+        ("12", '"12"'),
+        (None, None),
+    ],
+)
+def test_json_is_expanded_as_it_is(spark: SparkSession, payload: str | None, json: str | None) -> None:
+    records = EVENTS.with_rows(event("c", after=(*FIRST[:4], payload, 7, None)))
+    frame = apply_chain(records.frame(spark), [router(table_expand_json_payload="true")])
+    assert frame.schema["value"].metadata == {JSON_METADATA: True}
+    assert [row["value"] for row in frame.collect()] == [json]
+    both = {"table_expand_json_payload": "true", "table_fields_additional_placement": "shard:envelope"}
+    (found,) = messages(spark, records, **both)
+    assert found["value"] == f'{{"payload":{json or "null"},"shard":7}}'
+
+
+def test_a_row_without_a_route_is_refused(spark: SparkSession) -> None:
+    records = EVENTS.with_rows(event("c", after=("e1", None, *FIRST[2:])))
+    with pytest.raises(PySparkException, match="has no aggregatetype, which says the topic"):
+        messages(spark, records)
+
+
+def test_deletes_alone_leave_nothing(spark: SparkSession) -> None:
+    schemaless = f"STRUCT<before: {ROW}, after: VOID, source: STRUCT<table: STRING>, op: STRING, ts_ms: BIGINT>"
+    deletes = Records(schemaless, [event("d", before=FIRST)], key="STRING")
+    assert messages(spark, deletes) == []
+    assert messages(spark, Records("VOID", [{"key": "k", "value": None}], key="STRING")) == []

@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from fencepost import ConfigError, DataError
+from fencepost.api.schema_name import SCHEMA_METADATA
+from fencepost.engine.job_failure import JobFailure
+from fencepost.transforms.base import is_planned_by_schema
+from fencepost.transforms.chain import Step, apply_chain
+from fencepost.transforms.sql import Sql, SqlPredicate
+from tests.unit.transforms.support import Records, applied, plain, predicate
+
+VALUE = (
+    "STRUCT<id: INT, email: STRING, op: STRING, items: ARRAY<STRUCT<sku: STRING, count: INT>>, tags: MAP<STRING, INT>>"
+)
+FIRST = {"key": "k1", "value": (1, "a@b", "c", [("x", 1), ("y", 2)], {"red": 1}), "timestamp": 5, "partition": 2}
+SECOND = {"key": "k2", "value": (2, None, "r", [], None)}
+TOMBSTONE = {"key": "k3", "value": None}
+RECORDS = Records(VALUE, [FIRST, SECOND, TOMBSTONE], key="STRING")
+
+
+def sql(**properties: str) -> Step:
+    transform = Sql()
+    transform.configure({name.replace("_", "."): value for name, value in properties.items()})
+    return Step(transform)
+
+
+def condition(text: str, **properties: str) -> SqlPredicate:
+    found = SqlPredicate()
+    found.configure({"condition": text} | properties)
+    return found
+
+
+def rows(spark: SparkSession, records: Records, *chain: Step) -> list[dict[str, Any]]:
+    return [plain(row) for row in apply_chain(records.frame(spark), chain).collect()]
+
+
+def test_select_replaces_listed_columns_and_keeps_all_others(spark: SparkSession) -> None:
+    step = sql(select="topic, upper(key) AS key, named_struct('id', value.id, 'hash', sha2(value.email, 256)) AS value")
+    first = rows(spark, RECORDS, step)[0]
+    assert first["key"] == "K1"
+    assert first["value"]["id"] == 1
+    assert len(first["value"]["hash"]) == 64
+    assert (first["topic"], first["partition"], first["timestamp"]) == ("t", 2, 5)
+
+
+def test_expressions_see_the_record_as_it_was(spark: SparkSession) -> None:
+    found = rows(spark, RECORDS, sql(select="key AS topic, topic AS key, concat(topic, key) AS value"))
+    assert [(row["topic"], row["key"], row["value"]) for row in found] == [
+        ("k1", "t", "tk1"), ("k2", "t", "tk2"), ("k3", "t", "tk3"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("condition", "kept"),
+    [
+        ("value.op <> 'r'", ["k1"]),
+        ("value.op = 'r'", ["k2"]),
+        ("value IS NULL", ["k3"]),
+        ("key LIKE 'k%'", ["k1", "k2", "k3"]),
+    ],
+)
+def test_where_keeps_records_for_which_it_is_true(spark: SparkSession, condition: str, kept: list[str]) -> None:
+    assert applied(spark, RECORDS, sql(where=condition), column="key") == kept
+
+
+def test_single_columns_are_expressions(spark: SparkSession) -> None:
+    step = sql(
+        topic="concat('orders.', value.op)", key="value.id", timestamp="1000L", partition="value.id + 1",
+        headers="map('op', value.op)",
+    )  # fmt: skip
+    first, _, tombstone = rows(spark, RECORDS, step)
+    assert (first["topic"], first["key"], first["timestamp"], first["partition"]) == ("orders.c", 1, 1000, 2)
+    assert first["headers"] == [{"key": "op", "value": b"c"}]
+    assert tombstone["topic"] == "t", "a topic that is null stays"
+    assert tombstone["key"] is None
+
+
+def test_a_timestamp_may_be_a_time(spark: SparkSession) -> None:
+    assert applied(spark, RECORDS, sql(timestamp="timestamp_seconds(value.id)"), column="timestamp") == [
+        1000,
+        2000,
+        None,
+    ]
+
+
+def test_a_select_with_a_star_keeps_all_columns(spark: SparkSession) -> None:
+    assert applied(spark, RECORDS, sql(select="*, lower(topic) AS topic", where="value.id = 1"), column="key") == ["k1"]
+
+
+def test_fields_may_be_left_out_of_a_struct(spark: SparkSession) -> None:
+    found = applied(spark, RECORDS, sql(value="struct(value.* EXCEPT (items, tags, email))"))
+    assert found[0] == {"id": 1, "op": "c"}
+
+
+def test_lambdas_and_items_of_arrays_and_maps_are_used(spark: SparkSession) -> None:
+    step = sql(
+        value="struct(transform(value.items, i -> i.count + value.id) AS counts, value.items[0].sku AS sku, value.tags['red'] AS red)",
+        where="value.id = 1",
+    )
+    assert applied(spark, RECORDS, step) == [{"counts": [2, 3], "sku": "x", "red": 1}]
+
+
+def test_explode_makes_a_record_of_each_item_in_order(spark: SparkSession) -> None:
+    step = sql(explode="value.items", select="concat(key, item.sku) AS key, struct(value.id, item.*) AS value")
+    found = rows(spark, RECORDS, step)
+    assert [(row["key"], row["value"], row["__fencepost_row"]) for row in found] == [
+        ("k1x", {"id": 1, "sku": "x", "count": 1}, 0),
+        ("k1y", {"id": 1, "sku": "y", "count": 2}, 0),
+    ]
+
+
+def test_where_may_name_the_item(spark: SparkSession) -> None:
+    step = sql(explode="value.items", where="item.count > 1", value="item.sku")
+    assert applied(spark, RECORDS, step) == ["y"]
+
+
+def test_records_that_a_predicate_does_not_select_pass_an_explode_once(spark: SparkSession) -> None:
+    step = sql(explode="value.items", key="concat(key, item.sku)", where="item.count > 1")
+    step = Step(step.transform, condition("value.op = 'c'"))
+    found = rows(spark, RECORDS, step)
+    assert [row["key"] for row in found] == ["k1y", "k2", "k3"]
+
+
+def test_expressions_are_not_evaluated_for_records_that_a_predicate_does_not_select(spark: SparkSession) -> None:
+    step = sql(key="CAST(CAST(value.op AS INT) AS STRING)", explode="array(CAST(value.op AS INT))", where="item > 5")
+    numbers = RECORDS.with_rows({"key": "n", "value": (1, None, "7", [], None)}, FIRST)
+    step = Step(step.transform, condition("value.op = '7'"))
+    assert applied(spark, numbers, step, column="key") == ["7", "k1"]
+
+
+def test_a_map_is_not_exploded(spark: SparkSession) -> None:
+    with pytest.raises(DataError, match="map_entries"):
+        applied(spark, RECORDS, sql(explode="value.tags"))
+
+
+def test_a_missing_field_is_refused_or_null(spark: SparkSession) -> None:
+    with pytest.raises(DataError, match=r"needs the field value.name in value.*there are: id, email, op"):
+        applied(spark, RECORDS, sql(value="value.name"))
+    given = {
+        "value": "struct(value.id, CAST(value.name.first AS STRING) AS name, coalesce(value.items[0].size, 7) AS size)"
+    }
+    assert applied(spark, RECORDS, sql(missing="null", **given))[0] == {"id": 1, "name": None, "size": 7}
+    assert applied(spark, RECORDS, sql(missing="null", where="value.nothing = 'x'")) == []
+
+
+def test_a_field_of_values_that_are_all_null_is_null(spark: SparkSession) -> None:
+    tombstones = Records("VOID", [TOMBSTONE], key="STRING")
+    assert applied(spark, tombstones, sql(where="value.op <> 'r'")) == []
+    assert applied(spark, tombstones, sql(where="value.items[0].sku IS NULL")) == [None]
+    assert applied(spark, tombstones, sql(where="exists(value.items, i -> i.sku = value.id) IS NULL")) == [None]
+    assert applied(spark, tombstones, sql(explode="value.items")) == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["named_struct('a', NULL)", "struct(value.name)", "array(named_struct('a', NULL))", "map('a', NULL)"],
+)
+def test_a_field_without_a_type_is_refused(spark: SparkSession, value: str) -> None:
+    with pytest.raises(DataError, match=r"CAST\(\.\.\. AS type\)"):
+        applied(spark, RECORDS, sql(value=value, missing="null"))
+
+
+def test_nulls_of_schemaless_records_need_no_type(spark: SparkSession) -> None:
+    schemaless = Records("STRUCT<a: VOID, b: INT>", [{"value": (None, 1)}])
+    assert applied(spark, schemaless, sql(value="struct(value.a, value.b AS c)")) == [{"a": None, "c": 1}]
+
+
+def test_null_alone_makes_tombstones(spark: SparkSession) -> None:
+    assert applied(spark, RECORDS, sql(value="NULL")) == [None] * 3
+
+
+def test_the_new_value_has_a_schema_name(spark: SparkSession) -> None:
+    step = sql(value="struct(value.id)", schema_name="shop.Order")
+    frame = apply_chain(RECORDS.frame(spark), [step])
+    assert frame.schema["value"].metadata == {SCHEMA_METADATA: {"name": "shop.Order"}}
+    with pytest.raises(DataError, match="only structs have names"):
+        applied(spark, RECORDS, sql(value="value.id", schema_name="shop.Order"))
+
+
+def test_a_predicate_selects_records(spark: SparkSession) -> None:
+    dropping = Sql()
+    dropping.configure({"where": "false"})
+    for text, left in (("value.op = 'c'", ["k2", "k3"]), ("value.nothing", ["k1", "k2", "k3"])):
+        step = Step(dropping, condition(text, missing="null"))
+        assert applied(spark, RECORDS, step, column="key") == left
+    step = Step(dropping, predicate("RecordIsTombstone"), negate=True)
+    assert applied(spark, RECORDS, step, column="key") == ["k3"]
+
+
+def test_an_error_names_the_expression(spark: SparkSession) -> None:
+    with pytest.raises(PySparkException) as failure:
+        applied(spark, RECORDS, sql(value="struct(CAST(value.email AS INT) AS n)"))
+    assert JobFailure.of(failure.value).one_line.endswith("in CAST(value.email AS INT)")
+
+
+@pytest.mark.parametrize(
+    ("properties", "why"),
+    [
+        ({}, "nothing to do"),
+        ({"select": "value.id"}, "each expression must be one of the columns"),
+        ({"select": "value.id AS id"}, "id is none of them"),
+        ({"select": "key, topic AS key"}, "there twice"),
+        ({"select": "upper(key) AS key", "key": "topic"}, "in select as well"),
+        ({"select": "upper(key"}, "Syntax error"),
+        ({"where": "key = 'a', topic = 'b'"}, "write one expression"),
+        ({"schema.name": "a", "where": "true"}, "set select or value"),
+        ({"where": "item.x = 1"}, "there is no column 'item'"),
+    ],
+)
+def test_properties_that_make_no_sense_are_refused(spark: SparkSession, properties: dict[str, str], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        applied(spark, RECORDS, sql(**properties))
+
+
+def test_a_condition_that_is_not_boolean_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(PySparkException, match="BOOLEAN"):
+        applied(spark, RECORDS, sql(where="value.email"))
+
+
+def test_only_deterministic_expressions_are_kept_as_plans(spark: SparkSession) -> None:
+    step = sql(key="uuid()", allow_nondeterministic="true")
+    assert not is_planned_by_schema(step.transform)
+    first, second = (applied(spark, RECORDS, step, column="key") for _ in range(2))
+    assert first != second
+    assert is_planned_by_schema(sql(key="topic").transform)
