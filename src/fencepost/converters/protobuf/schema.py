@@ -80,7 +80,7 @@ class ProtobufOptions:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a message. `source` is the name that Connect's schema has for it, and `connect` what it holds."""
+    """A field of a message. `source` is the name that Connect's schema has for it."""
 
     name: str
     number: int
@@ -90,8 +90,6 @@ class Field:
     """The message that is its type, if that is in the same file."""
     params: tuple[tuple[str, str], ...] = ()
     source: str | None = None
-    connect: Connect | None = None
-    """The schema of the field's value, or of each item of a repeated one that is an array."""
     required: bool = False
 
 
@@ -153,8 +151,11 @@ def schema_text(file: ProtoFile) -> str:
         lines += [*(f'import "{path}";' for path in imports), ""]
     if file.options:
         lines += [*(f"option {option};" for option in file.options), ""]
+    # A type of Google's or Confluent's is looked for in the innermost package or message of its first name.
+    names = (name for message in file.messages for name in _names(message))
+    hidden = frozenset((*file.package.split(".")[1:], *names))
     for message in file.messages:
-        lines += _text(message, file.package)
+        lines += _text(message, hidden)
     return "\n".join(lines) + "\n"
 
 
@@ -172,7 +173,7 @@ def _wrapped(schema: Connect) -> ProtoFile:
         )
     messages = tuple(Message(name, (Field("value", 1, scalar),)) for scalar, name in WRAPPERS.items())
     at = list(WRAPPERS).index(SCALARS[kind])
-    value = replace(messages[at].fields[0], connect=schema, required=True)
+    value = replace(messages[at].fields[0], required=True)
     root = replace(messages[at], fields=(value,))
     return ProtoFile(WRAPPER_PACKAGE, (*messages[:at], root, *messages[at + 1 :]), at, _WRAPPER_OPTIONS)
 
@@ -205,14 +206,14 @@ class _Messages:
         repeated = "repeated" if "array" in (schema["type"], item["type"]) or item["type"] == "map" else ""
         if item["type"] == "map":
             message = self.entry(item, place)
-            return Field(name, 0, message.name, repeated, message, connect=item)
+            return Field(name, 0, message.name, repeated, message)
         if item["type"] == "struct":
             kind = self.full_name(item, place).rpartition(".")[2]
             # A message cannot have the name of a field beside it.
             message = self.message(f"{kind}Message" if kind == name else kind, item, place)
-            return Field(name, 0, message.name, repeated, message, connect=item)
+            return Field(name, 0, message.name, repeated, message)
         kind, params = self.scalar(item, place)
-        return Field(name, 0, kind, repeated, None, params, connect=item)
+        return Field(name, 0, kind, repeated, None, params)
 
     def scalar(self, schema: Connect, place: str) -> tuple[str, tuple[tuple[str, str], ...]]:
         connect_type, logical = LOGICALS.get(str(schema.get("name")), ("", ""))
@@ -282,7 +283,7 @@ def _twice(name: str, place: str) -> DataError:
 
 
 def _shape(message: Message | None) -> object:
-    return None if message is None else _text(message, "")
+    return None if message is None else _text(message, frozenset())
 
 
 def _entry_name(name: str) -> str:
@@ -301,13 +302,20 @@ def _imports(message: Message) -> Iterator[str]:
             yield _IMPORTS[part.type]
 
 
-def _text(message: Message, package: str) -> list[str]:
+def _names(message: Message) -> Iterator[str]:
+    yield message.name
+    for inner in message.nested:
+        yield from _names(inner)
+
+
+def _text(message: Message, hidden: frozenset[str]) -> list[str]:
     lines = [f"message {message.name} {{"]
     for part in message.fields:
         label = f"{part.label} " if part.label else ""
-        lines += _with_params(f"  {label}{part.type} {part.name} = {part.number}", part.params)
+        kind = f".{part.type}" if part.type in _IMPORTS and part.type.partition(".")[0] in hidden else part.type
+        lines += _with_params(f"  {label}{kind} {part.name} = {part.number}", part.params)
     for inner in message.nested:
-        lines += ["", *(f"  {line}" if line else line for line in _text(inner, package))]
+        lines += ["", *(f"  {line}" if line else line for line in _text(inner, hidden))]
     return [*lines, "}"]
 
 

@@ -111,6 +111,15 @@ def test_package_and_message_are_of_the_name():
     assert "message Order {\n  fMessage f = 1;\n\n  message fMessage {\n" in found
 
 
+@pytest.mark.parametrize("name", ["eu.google.Order", "google", "eu.confluent.Order", "google.Order"])
+def test_known_types_are_found_whatever_the_names_around_are(name: str):
+    named = connect_schema(parse_columns("d DATE, p DECIMAL(4, 2)"), optional=False) | {"name": name}
+    found = schema_text(proto_file(named))
+    assert ("  .google.type.Date d = 1;" in found) == (name in ("eu.google.Order", "google"))
+    assert ("  .confluent.type.Decimal p = 2 " in found) == (name == "eu.confluent.Order")
+    assert [part.type for part in parsed_file(found).root.fields] == ["google.type.Date", "confluent.type.Decimal"]
+
+
 def test_structs_and_maps_without_a_name_are_numbered_in_the_order_of_visit():
     found = text("a STRUCT<b: MAP<STRING, STRUCT<x: INT>>>, c ARRAY<STRUCT<y: INT>>")
     for line in ("ConnectDefault2 a", "ConnectDefault3Entry b", "ConnectDefault4 value", "ConnectDefault5 c"):

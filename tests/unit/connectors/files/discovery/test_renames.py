@@ -54,11 +54,14 @@ def test_a_file_that_is_renamed_back_goes_on_at_its_furthest_position(tmp_path: 
     path.write_text(text(1))
     reader = Reader(tmp_path / "*")
     reader.read_all()
+    stale = reader.offsets.of_files[str(path)]
     path.rename(tmp_path / "b")
     with (tmp_path / "b").open("a") as file:
         file.write(text(2))
     reader.restart()
     reader.read_all()
+    # As by a restored topic, or a user who altered offsets: both names have one of the same file.
+    reader.offsets.of_files[str(path)] = stale
     (tmp_path / "b").rename(path)
     reader.restart()
     assert reader.read_all() == lines(1, 2)
