@@ -55,15 +55,12 @@ class SourceRecord:
             _check_headers(self.headers)
 
 
-def topic_of(record: SourceRecord, default: str | None) -> str:
-    """Return the topic of a record, `default` if it names none. Raises DataError if there is neither."""
-    topic = default if record.topic is None else record.topic
-    if topic is None:
-        raise DataError(
-            f"The record of the source partition {dict(record.source_partition)} at {dict(record.source_offset)} has no topic: "
-            "give SourceRecord(topic=...) one, or the connector the property 'topic', which is for records without one"
-        )
-    return topic
+def without_topic(record: SourceRecord) -> DataError:
+    """Return the error for a record that names no topic, of a connector without the property `topic`."""
+    return DataError(
+        f"The record of the source partition {dict(record.source_partition)} at {dict(record.source_offset)} has no topic: "
+        "give SourceRecord(topic=...) one, or the connector the property 'topic', which is for records without one"
+    )
 
 
 class ArrowReader(Protocol):

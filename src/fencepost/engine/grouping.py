@@ -26,7 +26,7 @@ from fencepost.api.ddl import parse_ddl
 from fencepost.api.errors import DataError
 from fencepost.api.plain_values import why_no_json
 from fencepost.api.plugin import Converter, HeaderConverter
-from fencepost.api.record import RefusedRow, SourceRecord, topic_of
+from fencepost.api.record import RefusedRow, SourceRecord, without_topic
 from fencepost.engine.conversion import ROW, ColumnTypes, header_converted_by, list_of_headers
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import AllRowsRefusedError
@@ -83,8 +83,10 @@ def group_records(
         key = forms.of(record.key_schema, record.key)
         groups.setdefault((record.topic, value, key), []).append(row)
     made = []
-    for (_, value, key), rows in groups.items():
-        topic = topic_of(records[rows[0]], pipeline.default_topic)
+    for (named, value, key), rows in groups.items():
+        topic = pipeline.default_topic if named is None else named
+        if topic is None:
+            raise without_topic(records[rows[0]])
         if value.kind == _REFUSED:
             _refuse(records, topic, rows, errors)
         else:

@@ -28,7 +28,7 @@ from fencepost.api.record import (
     SourceOffset,
     SourcePartition,
     SourceRecord,
-    topic_of,
+    without_topic,
 )
 from fencepost.api.source import SourceConnector
 from fencepost.config.connector_config import TransactionBoundary
@@ -191,7 +191,9 @@ class RunningTask:
         return Polled([self._with_topic(record) for record in answer], last_offsets(answer))
 
     def _with_topic(self, record: SourceRecord) -> SourceRecord:
-        topic = topic_of(record, self._topic)
+        topic = self._topic if record.topic is None else record.topic
+        if topic is None:
+            raise without_topic(record)
         return record if record.topic == topic else replace(record, topic=topic)
 
 
