@@ -44,9 +44,7 @@ _SETTINGS: Final = VALUE_FORMS | {
     "default_transaction_read_only": "on",
 }
 _SESSION: Final = "; ".join([*(f"set {name} = '{value}'" for name, value in _SETTINGS.items()), WITHOUT_TIMEOUTS])
-_REMEDY: Final = (
-    f"It is tried again. If the server refuses the login, correct {URL}, {USER} and {PASSWORD}, or the server"
-)
+_CORRECTED: Final = f"{URL}, {USER} and {PASSWORD}"
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,9 @@ class PostgresAddress:
         """Open a connection in which each statement is a transaction. Raises ConfigError or RetriableError."""
         driver = load_driver()
         try:
-            connection: Connection = connect(self.parameters, f"Cannot connect to PostgreSQL at {self.name}", _REMEDY)
+            connection: Connection = connect(
+                self.parameters, f"Cannot connect to PostgreSQL at {self.name}", _CORRECTED
+            )
             connection.execute(_SESSION)
         except driver.OperationalError as error:
             raise RetriableError(f"Cannot use the connection to PostgreSQL at {self.name}: {_first(error)}") from error

@@ -9,6 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from fencepost.api.errors import ConfigError
 from fencepost.connectors.postgres.changes.connection import ConnectionSettings, PostgresError
 from fencepost.connectors.postgres.server.copy_blocks import copy_messages
 from tests.support.postgres import Database
@@ -104,7 +105,7 @@ def test_copy_over_tls_has_the_same_rows(trusted: Path, secured: TlsProxy, datab
 def test_a_server_that_another_authority_vouches_for_is_refused(secured: TlsProxy, database: Database, tmp_path: Path):
     other, _ = certificate(tmp_path, "other")
     for mode in ("verify-ca", "verify-full"):
-        with pytest.raises(PostgresError, match=r"certificate.*database\.\*"):
+        with pytest.raises(ConfigError, match=r"certificate.*database\.\*"):
             connect(database, secured.port, sslmode=mode, sslrootcert=str(other))
     # It encrypts, and verifies nothing.
     connect(database, secured.port, sslmode="require")
@@ -116,7 +117,7 @@ def test_verify_full_refuses_a_certificate_for_another_address(database: Databas
     context.load_cert_chain(private)
     with TlsProxy(database.server.port, context) as proxy:
         connect(database, proxy.port, sslmode="verify-ca", sslrootcert=str(trusted))
-        with pytest.raises(PostgresError, match=r"server certificate for .* does not match"):
+        with pytest.raises(ConfigError, match=r"server certificate for .* does not match"):
             connect(database, proxy.port, sslmode="verify-full", sslrootcert=str(trusted))
 
 
@@ -137,5 +138,5 @@ def test_a_client_shows_its_certificate(trusted: Path, database: Database, tmp_p
 
 
 def test_a_server_without_tls_is_refused_where_tls_is_required(database: Database):
-    with pytest.raises(PostgresError, match="does not support SSL"):
+    with pytest.raises(ConfigError, match="does not support SSL"):
         connect(database, database.server.port, sslmode="require")

@@ -25,9 +25,7 @@ _SESSION: Final = VALUE_FORMS | {
     # The stream has all rows: a snapshot without those that policies hide from the user is refused.
     "row_security": "off",
 }
-_REMEDY: Final = (
-    "It is tried again. If the server refuses the login, correct the connector's database.* properties, or the server"
-)
+_CORRECTED: Final = "the connector's database.* properties"
 _WAITING_MS: Final = 1000
 _CANCEL_S: Final = 5.0
 _LOCK_NOT_AVAILABLE: Final = "55P03"
@@ -85,7 +83,7 @@ class ConnectionSettings:
 
     def _connected(self, failure: str, **more: str) -> psycopg.Connection[Any]:
         try:
-            connection = connect(self.parameters(**more), failure, _REMEDY)
+            connection = connect(self.parameters(**more), failure, _CORRECTED)
         except driver_error() as error:
             raise translated(error, failure) from error
         try:

@@ -2,7 +2,7 @@
 
 libpq tells why a connection was not made in words alone: it has no SQLSTATE for that, and the server's words are in its own
 language. A second login that asks for the SQLSTATE would count as a second wrong password towards a lock-out. So the words
-are passed on, and a later attempt is made.
+are passed on, and a later attempt is made, unless libpq itself says in its own words that the settings for TLS are wrong.
 """
 
 from __future__ import annotations
@@ -42,6 +42,10 @@ WITHOUT_TIMEOUTS: Final = (
     "('idle_in_transaction_session_timeout', 'idle_session_timeout', 'transaction_timeout')"
 )
 
+# libpq's own words: their language is the process's, which Python leaves at English.
+_OF_TLS: Final = ("certificate", "private key", "does not support SSL")
+_OF_SERVER: Final = "FATAL:"
+
 
 class LoginRefusedError(RetriableError):
     """The server was reached, asked for a password, and then refused the connection."""
@@ -58,19 +62,27 @@ def load_driver() -> Any:
     return psycopg
 
 
-def connect(parameters: Mapping[str, str], failure: str, remedy: str) -> psycopg.Connection[Any]:
+def connect(parameters: Mapping[str, str], failure: str, settings: str) -> psycopg.Connection[Any]:
     """Return a connection in autocommit mode with libpq's `parameters`, which go before the defaults.
 
-    `failure` begins the message of an error, and `remedy` ends it. Raises RetriableError for a connection that was not
-    made, as LoginRefusedError if a password was involved; ConfigError without the driver; and psycopg's other errors.
+    `failure` begins the message of an error, and `settings` names what the user may correct. Raises RetriableError for a connection that was not
+    made, as LoginRefusedError if a password was involved; ConfigError without the driver, and for wrong settings for TLS;
+    and psycopg's other errors.
     """
     driver = load_driver()
     try:
         # Not PGconn.connect, which keeps all threads of the process waiting for the server.
         return cast("psycopg.Connection[Any]", driver.connect(autocommit=True, **_PARAMETERS | dict(parameters)))
     except driver.OperationalError as error:
+        said = _line(str(error))
+        if _OF_SERVER not in said and any(words in said for words in _OF_TLS):
+            raise ConfigError(
+                f"{failure}: {said}. Correct the settings for TLS in {settings}, or the server"
+            ) from error
         kind = LoginRefusedError if _with_password(error) else RetriableError
-        raise kind(f"{failure}: {_line(str(error))}. {remedy}") from error
+        raise kind(
+            f"{failure}: {said}. It is tried again. If the server refuses the login, correct {settings}, or the server"
+        ) from error
 
 
 def _with_password(error: psycopg.OperationalError) -> bool:
