@@ -10,7 +10,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, ti
 from google.type import date_pb2, timeofday_pb2
 from pyspark.sql import types as spark
 
-from fencepost.converters.protobuf.schema import DECIMAL, Field, Message, ProtoFile
+from fencepost.converters.protobuf.schema import DECIMAL, ProtoField, ProtoFile, ProtoMessage
 
 _Proto: Final = descriptor_pb2.FieldDescriptorProto
 _TYPES: Final = {
@@ -50,7 +50,7 @@ def _decimal() -> descriptor_pb2.FileDescriptorProto:
     return proto
 
 
-def _fill(proto: Any, message: Message, around: str) -> None:
+def _fill(proto: Any, message: ProtoMessage, around: str) -> None:
     proto.name = message.name
     full = f"{around}.{message.name}"
     for part in message.fields:
@@ -80,12 +80,12 @@ def expected(made: Any, file: ProtoFile, kind: spark.DataType, value: Any) -> by
     return bytes(message.SerializeToString(deterministic=True))
 
 
-def _set_fields(message: Any, schema: Message, kind: spark.StructType, value: Any) -> None:
+def _set_fields(message: Any, schema: ProtoMessage, kind: spark.StructType, value: Any) -> None:
     for part, given in zip(schema.fields, kind.fields, strict=True):
         _set(message, part, given.dataType, value[given.name])
 
 
-def _set(message: Any, part: Field, kind: spark.DataType, value: Any) -> None:
+def _set(message: Any, part: ProtoField, kind: spark.DataType, value: Any) -> None:
     if value is None:
         return
     match kind:
@@ -109,7 +109,7 @@ def _set(message: Any, part: Field, kind: spark.DataType, value: Any) -> None:
             _set_message(inner, part, kind, value)
 
 
-def _set_message(message: Any, part: Field, kind: spark.DataType, value: Any) -> None:
+def _set_message(message: Any, part: ProtoField, kind: spark.DataType, value: Any) -> None:
     match kind:
         case spark.StructType():
             assert part.message is not None

@@ -42,6 +42,12 @@ REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
         "operation.header": "set add.headers=op instead",
         "add.source.fields": "set add.fields instead",
     },
+    f"{_TRANSFORMS}.outbox.EventRouter": {
+        "table.field.event.schema.version": "schemas have no version here",
+    },
+    f"{_TRANSFORMS}.sql_table.ByLogicalTableRouter": {
+        "schema.name.adjustment.mode": "names of schemas stay as they are",
+    },
 }
 """Why each property of a class is refused: its own ones of today, and former ones that other guides still name."""
 
@@ -113,6 +119,10 @@ WITHOUT_EFFECT: Final[Mapping[str, frozenset[str]]] = {
         }
     ),
     f"{_CONVERTERS}.simple_header_converter.SimpleHeaderConverter": frozenset({"converter.type"}),
+    f"{_TRANSFORMS}.outbox.EventRouter": frozenset(
+        {"tracing.span.context.field", "tracing.operation.name", "tracing.with.context.field.only"}
+    ),
+    f"{_TRANSFORMS}.sql_table.ByLogicalTableRouter": frozenset({"logical.destination.cache.size"}),
     f"{_CONVERTERS}.string_converter.StringConverter": frozenset(
         {"deserializer.encoding", "key.deserializer.encoding", "value.deserializer.encoding"}
     ),

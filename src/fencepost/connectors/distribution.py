@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final
 
-import numpy as np
-
 MANY: Final = 1_000
 """The number of files for each task from which on the shares need not be equal."""
 
@@ -40,6 +38,8 @@ def distribute(files: Sequence[str], tasks: int) -> list[list[str]]:
 
 def _by_preference(files: Sequence[str], tasks: int) -> list[list[str]]:
     """Return the files of each task without a limit. One hash of each path is mixed with the tasks' numbers."""
+    import numpy as np  # noqa: PLC0415 - the package imports this module, and a worker that only listens needs no numpy
+
     digests = b"".join(blake2b(file.encode(errors="surrogateescape"), digest_size=8).digest() for file in files)
     hashes = np.frombuffer(digests, "<u8")
     best, owner = np.zeros(len(files), np.uint64), np.zeros(len(files), np.int64)

@@ -43,7 +43,7 @@ _MILLISECONDS: Final = {
 """How many units of a column's type are a millisecond."""
 
 
-class Place(Enum):
+class FieldPlace(Enum):
     """Where an additional column goes."""
 
     HEADER = "header"
@@ -56,7 +56,7 @@ class Additional:
     """A column of the outbox table, where it goes, and under which name."""
 
     column: str
-    place: Place
+    place: FieldPlace
     alias: str
 
 
@@ -189,7 +189,7 @@ class _Messages:
         """The value, and the metadata of its column."""
         payload = self.column(_FIELD + "payload")
         kind = self.row[self.properties[_FIELD + "payload"]].dataType
-        fields = [given for given in self._there() if given.place is Place.ENVELOPE]
+        fields = [given for given in self._there() if given.place is FieldPlace.ENVELOPE]
         metadata: dict[str, Any] = {}
         expanded = bool(self.properties["table.expand.json.payload"]) and isinstance(kind, t.StringType)
         if expanded:
@@ -231,7 +231,7 @@ class _Messages:
         """The headers after the existing ones: `id`, and additional columns. Of several types they are texts."""
         named = [(self.properties[_FIELD + "id"], "id")]
         self._require(named[0][0], _FIELD + "id")
-        named += [(given.column, given.alias) for given in self._there() if given.place is Place.HEADER]
+        named += [(given.column, given.alias) for given in self._there() if given.place is FieldPlace.HEADER]
         found = [(alias, self._after(column), self.row[column].dataType) for column, alias in named]
         pair = kind.elementType if isinstance(kind, t.ArrayType) else kind
         known = pair["value"].dataType if isinstance(pair, t.StructType) else t.StringType()
@@ -246,7 +246,7 @@ class _Messages:
         return F.concat(F.coalesce(F.col("headers").cast(kind), F.array().cast(kind)), added)
 
     def partition(self) -> Column | None:
-        placed = [given for given in self._there() if given.place is Place.PARTITION]
+        placed = [given for given in self._there() if given.place is FieldPlace.PARTITION]
         return self._after(placed[0].column).cast("INT") if placed else None
 
     def _there(self) -> list[Additional]:
@@ -292,7 +292,7 @@ def _additional(given: str) -> Additional:
     column, _, rest = given.strip().partition(":")
     place, _, alias = rest.partition(":")
     try:
-        found = Place(place.strip().lower())
+        found = FieldPlace(place.strip().lower())
     except ValueError:
         raise ConfigError(
             f"{_PLACEMENT} has {given.strip()!r}: write column:place or column:place:alias, where place is header, "

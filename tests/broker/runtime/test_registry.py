@@ -122,9 +122,9 @@ def test_a_task_waits_for_its_registry_without_a_transaction_and_goes_on_by_itse
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, registry: FakeRegistry
 ):
     away = threading.Event()
+    task, seen = runner.task(name, topic, settings(registry))
     away.set()
     registry.respond = lambda handler: away.is_set() and send(handler, 503, b"", "text/plain")
-    task, seen = runner.task(name, topic, settings(registry))
     polling(seen, rows(topic, {"id": 7, "name": "x"}))
     task.start()
     wait_for(lambda: len(registry.requests) >= 6)
@@ -142,8 +142,8 @@ def test_a_task_waits_for_its_registry_without_a_transaction_and_goes_on_by_itse
 def test_a_task_that_waits_for_its_registry_can_be_paused_and_stopped(
     runner: TaskRunner, topic: str, name: str, registry: FakeRegistry
 ):
-    registry.respond = lambda handler: send(handler, 429, b"", "text/plain")
     task, seen = runner.task(name, topic, settings(registry))
+    registry.respond = lambda handler: send(handler, 429, b"", "text/plain")
     seen.on_poll = lambda _task, _records: rows(topic, {"id": 7, "name": "x"})
     task.start()
     wait_for(lambda: len(registry.requests) >= 2)

@@ -103,6 +103,19 @@ _PROTOBUF = (
 )  # fmt: skip
 
 TRANSFORMS: Mapping[str, tuple[str, ...]] = {
+    "ByLogicalTableRouter": (
+        "topic.regex", "topic.replacement", "key.enforce.uniqueness", "key.field.name", "key.field.regex",
+        "key.field.replacement", "schema.name.adjustment.mode", "logical.destination.cache.size",
+    ),
+    "ContentBasedRouter": ("topic.regex", "language", "topic.expression", "null.handling.mode"),
+    "EventRouter": (
+        "table.field.event.id", "table.field.event.key", "table.field.event.type", "table.field.event.payload",
+        "table.field.event.timestamp", "table.field.event.schema.version", "table.fields.additional.placement",
+        "table.op.invalid.behavior", "table.expand.json.payload", "table.json.payload.null.behavior", "route.by.field",
+        "route.topic.regex", "route.topic.replacement", "route.tombstone.on.empty.payload", "tracing.span.context.field",
+        "tracing.operation.name", "tracing.with.context.field.only",
+    ),
+    "Sql": (),
     "Cast": ("spec", _NULLS),
     "DropHeaders": ("headers",),
     "ExtractField": ("field", _SYNTAX, _NULLS),
@@ -127,7 +140,7 @@ TRANSFORMS: Mapping[str, tuple[str, ...]] = {
         "drop.tombstones", "delete.handling.mode", _NULLS,
     ),
 }  # fmt: skip
-PREDICATES = {"HasHeaderKey": ("name",), "RecordIsTombstone": (), "TopicNameMatches": ("pattern",)}
+PREDICATES = {"Sql": (), "HasHeaderKey": ("name",), "RecordIsTombstone": (), "TopicNameMatches": ("pattern",)}
 CONVERTERS = {
     **dict.fromkeys(
         (

@@ -14,7 +14,7 @@ from fencepost.converters.columnar.pieces import constant
 from fencepost.converters.json_schema import connect_schema
 from fencepost.converters.protobuf.parser import parsed_file
 from fencepost.converters.protobuf.plan import plan
-from fencepost.converters.protobuf.schema import Message, ProtobufOptions, proto_file, schema_text
+from fencepost.converters.protobuf.schema import ProtobufOptions, ProtoMessage, proto_file, schema_text
 from fencepost.converters.protobuf.steps import encoded
 from fencepost.converters.registry.base import Derived, Plan, RegistryConverter
 from fencepost.converters.registry.config import SCHEMA_NAMES
@@ -126,7 +126,7 @@ def _content(schema: RegistrySchema) -> object:
     return file.package, tuple(_parts(message) for message in file.messages)
 
 
-def _parts(message: Message) -> object:
+def _parts(message: ProtoMessage) -> object:
     return message.name, tuple(
         (part.name, part.number, part.label, part.type if part.message is None else _parts(part.message))
         for part in message.fields

@@ -13,7 +13,7 @@ from fencepost.api.errors import DataError
 from fencepost.converters.binary import unscaled_bytes
 from fencepost.converters.columnar.pieces import Array, RowPiece, unsigned_varints
 from fencepost.converters.columnar.values import bytes_of, whole_numbers, widened
-from fencepost.converters.protobuf.steps import LENGTH, VARINT, Column, ValueStep, tag, with_length
+from fencepost.converters.protobuf.steps import LENGTH, VARINT, StepColumn, ValueStep, tag, with_length
 from fencepost.converters.render import UnsupportedTypeError
 
 _MILLISECONDS: Final = 1_000
@@ -30,7 +30,7 @@ _DAYS: Final = (-719_162, 2_932_896)
 class DecimalStep(ValueStep):
     """confluent.type.Decimal: value (bytes) = 1, precision (uint32) = 2, scale (int32) = 3."""
 
-    def column(self, values: pa.Array, place: str) -> Column:
+    def column(self, values: pa.Array, place: str) -> StepColumn:
         """The unscaled value as the fewest bytes, its digits, and the scale of its type."""
         if not pt.is_decimal(values.type):
             raise UnsupportedTypeError(values.type, place)
@@ -47,14 +47,14 @@ class DecimalStep(ValueStep):
             ]
             return with_length(whole, len(values), rows, before)
 
-        return Column(None, pieces)
+        return StepColumn(None, pieces)
 
 
 @dataclass(frozen=True)
 class DateStep(ValueStep):
     """google.type.Date: year = 1, month = 2, day = 3."""
 
-    def column(self, values: pa.Array, place: str) -> Column:
+    def column(self, values: pa.Array, place: str) -> StepColumn:
         """Dates of the Gregorian calendar. Raises DataError for years that the message does not have."""
         if not pt.is_date(values.type):
             raise UnsupportedTypeError(values.type, place)
@@ -68,28 +68,28 @@ class DateStep(ValueStep):
             parts = (years, months.astype(np.int64) % 12 + 1, (dates - months).astype(np.int64) + 1)
             return _message(parts, rows, before)
 
-        return Column(None, pieces)
+        return StepColumn(None, pieces)
 
 
 @dataclass(frozen=True)
 class TimeStep(ValueStep):
     """google.type.TimeOfDay: hours = 1, minutes = 2, seconds = 3, nanos = 4."""
 
-    def column(self, values: pa.Array, place: str) -> Column:
+    def column(self, values: pa.Array, place: str) -> StepColumn:
         """Times to the millisecond, as Connect has them."""
         if not pt.is_time(values.type):
             raise UnsupportedTypeError(values.type, place)
         millis = whole_numbers(values, _MILLISECONDS, place)
         seconds = millis // 1000
         parts = (seconds // 3600, seconds // 60 % 60, seconds % 60, millis % 1000 * _NANOSECONDS)
-        return Column(None, lambda before, rows: _message(parts, rows, before))
+        return StepColumn(None, lambda before, rows: _message(parts, rows, before))
 
 
 @dataclass(frozen=True)
 class TimestampStep(ValueStep):
     """google.protobuf.Timestamp: seconds = 1, nanos = 2."""
 
-    def column(self, values: pa.Array, place: str) -> Column:
+    def column(self, values: pa.Array, place: str) -> StepColumn:
         """Moments to the millisecond, as Connect has them. Raises DataError for years that the message does not have."""
         if not pt.is_timestamp(values.type):
             raise UnsupportedTypeError(values.type, place)
@@ -100,7 +100,7 @@ class TimestampStep(ValueStep):
             _check_range(seconds, rows, _SECONDS, f"{place or 'The value'} has a time")
             return _message((seconds, (millis - seconds * 1000) * _NANOSECONDS), rows, before)
 
-        return Column(None, pieces)
+        return StepColumn(None, pieces)
 
 
 def _message(numbers: tuple[Array, ...], rows: Array | None, before: bytes) -> list[RowPiece]:

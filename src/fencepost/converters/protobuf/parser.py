@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from fencepost.api.errors import DataError
-from fencepost.converters.protobuf.schema import Field, Message, ProtoFile
+from fencepost.converters.protobuf.schema import ProtoField, ProtoFile, ProtoMessage
 
 _TOKEN: Final = re.compile(
     r"""\s+|//[^\n]*|/\*.*?\*/|(?P<token>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[\w.]+|[^\w\s"'])""", re.DOTALL
@@ -49,7 +49,7 @@ class _Parsed:
     """A message before the types of its fields are found."""
 
     name: str
-    fields: list[Field] = field(default_factory=list)
+    fields: list[ProtoField] = field(default_factory=list)
     nested: list[_Parsed] = field(default_factory=list)
 
 
@@ -114,7 +114,7 @@ class _Parser:
             self.next()
             self.skip_to("]")
         self.expect(";")
-        message.fields.append(Field(field_name, int(number), name, label))
+        message.fields.append(ProtoField(field_name, int(number), name, label))
 
     def type(self, first: str, message: _Parsed) -> str | _Parsed:
         if first == "map" and self.peek() == "<":
@@ -124,7 +124,7 @@ class _Parser:
             value = self.name(self.next())
             self.expect(">")
             entry = _Parsed(f"{message.name}.map{len(message.nested)}")
-            entry.fields.extend([Field("key", 1, key), Field("value", 2, value)])
+            entry.fields.extend([ProtoField("key", 1, key), ProtoField("value", 2, value)])
             return entry
         return self.name(first)
 
@@ -132,12 +132,12 @@ class _Parser:
         # With a dot in front it is a full name.
         return first.removeprefix(".")
 
-    def resolved(self, message: _Parsed, around: tuple[_Parsed, ...]) -> Message:
+    def resolved(self, message: _Parsed, around: tuple[_Parsed, ...]) -> ProtoMessage:
         """Find the messages that fields have as types: the innermost one of that name."""
         scopes = (*around, message)
-        return Message(message.name, tuple(self._resolved(part, scopes) for part in message.fields))
+        return ProtoMessage(message.name, tuple(self._resolved(part, scopes) for part in message.fields))
 
-    def _resolved(self, part: Field, scopes: tuple[_Parsed, ...]) -> Field:
+    def _resolved(self, part: ProtoField, scopes: tuple[_Parsed, ...]) -> ProtoField:
         for depth in range(len(scopes), 0, -1):
             scope = scopes[depth - 1]
             path = ".".join([*([self.package] if self.package else []), *(each.name for each in scopes[:depth])])

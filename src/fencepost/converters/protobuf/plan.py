@@ -18,36 +18,36 @@ from fencepost.converters.protobuf.schema import (
     TIMESTAMP,
     WRAPPER_PACKAGE,
     WRAPPERS,
-    Field,
-    Message,
+    ProtoField,
     ProtoFile,
+    ProtoMessage,
 )
 from fencepost.converters.protobuf.steps import (
     LENGTH,
-    BytesStep,
+    BoolStep,
     DoubleStep,
+    EntriesStep,
     FieldStep,
     FloatStep,
-    MapStep,
+    LengthDelimitedStep,
     MessageStep,
     RepeatedStep,
     SingleStep,
-    TextStep,
-    TruthStep,
+    StringStep,
     ValueStep,
-    WholeStep,
+    VarintStep,
     WrapperStep,
     tag,
 )
 
 _SCALARS: Final[Mapping[str, ValueStep]] = {
-    "int32": WholeStep(),
-    "int64": WholeStep(),
+    "int32": VarintStep(),
+    "int64": VarintStep(),
     "float": FloatStep(),
     "double": DoubleStep(),
-    "bool": TruthStep(),
-    "string": TextStep(),
-    "bytes": BytesStep(),
+    "bool": BoolStep(),
+    "string": StringStep(),
+    "bytes": LengthDelimitedStep(),
 }
 _LOGICAL: Final[Mapping[str, ValueStep]] = {
     DECIMAL: DecimalStep(),
@@ -76,7 +76,7 @@ def plan(derived: ProtoFile, written: ProtoFile, *, strict: bool) -> tuple[Messa
     return _message(derived.root, written.messages[at], "", strict=strict), at
 
 
-def _message(derived: Message, written: Message, place: str, *, strict: bool) -> MessageStep:
+def _message(derived: ProtoMessage, written: ProtoMessage, place: str, *, strict: bool) -> MessageStep:
     numbered = {part.name: part for part in written.fields}
     fields: list[tuple[int, str, FieldStep]] = []
     for part in derived.fields:
@@ -95,7 +95,7 @@ def _message(derived: Message, written: Message, place: str, *, strict: bool) ->
     )
 
 
-def _field(derived: Field, written: Field, place: str, *, strict: bool) -> FieldStep:
+def _field(derived: ProtoField, written: ProtoField, place: str, *, strict: bool) -> FieldStep:
     repeated = written.label == "repeated"
     if (derived.label == "repeated") != repeated:
         raise _misfit(derived, written, place)
@@ -104,12 +104,12 @@ def _field(derived: Field, written: Field, place: str, *, strict: bool) -> Field
         # Items are in messages, texts or bytes with a length each, or packed, with one length for all.
         number = tag(written.number, LENGTH)
         is_map = derived.message is not None and derived.message.is_map
-        return (MapStep if is_map else RepeatedStep)(number, value, required=derived.required)
+        return (EntriesStep if is_map else RepeatedStep)(number, value, required=derived.required)
     number = tag(written.number, value.wire_type)
     return SingleStep(number, value, presence=written.label == "optional", required=derived.required)
 
 
-def _value(derived: Field, written: Field, place: str, *, strict: bool) -> ValueStep:
+def _value(derived: ProtoField, written: ProtoField, place: str, *, strict: bool) -> ValueStep:
     if derived.message is not None and written.message is not None:
         return _message(derived.message, written.message, place, strict=strict)
     ours, theirs = derived.type, written.type
@@ -133,6 +133,6 @@ def _wrapper(scalar: str) -> WrapperStep:
     return WrapperStep(SingleStep(tag(1, value.wire_type), value))
 
 
-def _misfit(derived: Field, written: Field, place: str) -> DataError:
+def _misfit(derived: ProtoField, written: ProtoField, place: str) -> DataError:
     shown = [f"{part.label} {part.type}".strip() for part in (derived, written)]
     return DataError(f"{place} is {shown[0]}, and the schema has {shown[1]} for it: cast it")

@@ -79,14 +79,14 @@ class ProtobufOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class ProtoField:
     """A field of a message. `source` is the name that Connect's schema has for it."""
 
     name: str
     number: int
     type: str
     label: str = ""
-    message: Message | None = None
+    message: ProtoMessage | None = None
     """The message that is its type, if that is in the same file."""
     params: tuple[tuple[str, str], ...] = ()
     source: str | None = None
@@ -94,17 +94,17 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ProtoMessage:
     """A message."""
 
     name: str
-    fields: tuple[Field, ...]
+    fields: tuple[ProtoField, ...]
     is_map: bool = False
 
     @property
-    def nested(self) -> tuple[Message, ...]:
+    def nested(self) -> tuple[ProtoMessage, ...]:
         """The messages that its fields have, each once."""
-        found: dict[str, Message] = {}
+        found: dict[str, ProtoMessage] = {}
         for part in self.fields:
             if part.message is not None:
                 found.setdefault(part.message.name, part.message)
@@ -116,12 +116,12 @@ class ProtoFile:
     """A .proto file, and which of its messages the values are."""
 
     package: str
-    messages: tuple[Message, ...]
+    messages: tuple[ProtoMessage, ...]
     at: int = 0
     options: tuple[str, ...] = ()
 
     @property
-    def root(self) -> Message:
+    def root(self) -> ProtoMessage:
         """The message of the values."""
         return self.messages[self.at]
 
@@ -171,7 +171,7 @@ def _wrapped(schema: Connect) -> ProtoFile:
             f"Protobuf has no form for a whole value that is {schema['name']}: put it into a field of a struct (HoistField "
             "does that)"
         )
-    messages = tuple(Message(name, (Field("value", 1, scalar),)) for scalar, name in WRAPPERS.items())
+    messages = tuple(ProtoMessage(name, (ProtoField("value", 1, scalar),)) for scalar, name in WRAPPERS.items())
     at = list(WRAPPERS).index(SCALARS[kind])
     value = replace(messages[at].fields[0], required=True)
     root = replace(messages[at], fields=(value,))
@@ -185,17 +185,17 @@ class _Messages:
     options: ProtobufOptions
     unnamed: int = 0
 
-    def message(self, name: str, schema: Connect, place: str) -> Message:
-        fields: list[Field] = []
+    def message(self, name: str, schema: Connect, place: str) -> ProtoMessage:
+        fields: list[ProtoField] = []
         for number, part in enumerate(schema["fields"], 1):
             source = str(part["field"])
             inner = f"{place}.{source}" if place else source
             found = self.field(part, self.name(source, inner), inner)
             label = "optional" if self.options.optional and part.get("optional") and not found.label else found.label
             fields.append(replace(found, number=number, label=label, source=source, required=not part.get("optional")))
-        return self.checked(Message(name, tuple(fields)), place)
+        return self.checked(ProtoMessage(name, tuple(fields)), place)
 
-    def field(self, schema: Connect, name: str, place: str) -> Field:
+    def field(self, schema: Connect, name: str, place: str) -> ProtoField:
         """The field of a schema, without number and presence."""
         item = schema["items"] if schema["type"] == "array" else schema
         if item["type"] == "array" or (item is not schema and item["type"] == "map"):
@@ -206,14 +206,14 @@ class _Messages:
         repeated = "repeated" if "array" in (schema["type"], item["type"]) or item["type"] == "map" else ""
         if item["type"] == "map":
             message = self.entry(item, place)
-            return Field(name, 0, message.name, repeated, message)
+            return ProtoField(name, 0, message.name, repeated, message)
         if item["type"] == "struct":
             kind = self.full_name(item, place).rpartition(".")[2]
             # A message cannot have the name of a field beside it.
             message = self.message(f"{kind}Message" if kind == name else kind, item, place)
-            return Field(name, 0, message.name, repeated, message)
+            return ProtoField(name, 0, message.name, repeated, message)
         kind, params = self.scalar(item, place)
-        return Field(name, 0, kind, repeated, None, params)
+        return ProtoField(name, 0, kind, repeated, None, params)
 
     def scalar(self, schema: Connect, place: str) -> tuple[str, tuple[tuple[str, str], ...]]:
         connect_type, logical = LOGICALS.get(str(schema.get("name")), ("", ""))
@@ -229,7 +229,7 @@ class _Messages:
         wrapped = self.options.wrappers and schema.get("optional")
         return f"{WRAPPER_PACKAGE}.{WRAPPERS[kind]}" if wrapped else kind, params
 
-    def entry(self, schema: Connect, place: str) -> Message:
+    def entry(self, schema: Connect, place: str) -> ProtoMessage:
         """The message of a map's entries, which has no labels `optional` and no metadata, as Java's."""
         name = _entry_name(self.full_name(schema, place).rpartition(".")[2])
         key = replace(self.field(schema["keys"], "key", f"{place}[key]"), number=1, required=True, params=())
@@ -239,7 +239,7 @@ class _Messages:
             required=not schema["values"].get("optional"),
             params=(),
         )
-        return self.checked(Message(name, (key, value), is_map=True), place)
+        return self.checked(ProtoMessage(name, (key, value), is_map=True), place)
 
     def full_name(self, schema: Connect, place: str) -> str:
         name = schema.get("name")
@@ -258,9 +258,9 @@ class _Messages:
             )
         return name
 
-    def checked(self, message: Message, place: str) -> Message:
+    def checked(self, message: ProtoMessage, place: str) -> ProtoMessage:
         """Refuse a message that has a name twice, which Protobuf refuses."""
-        names: dict[str, Message | None] = {}
+        names: dict[str, ProtoMessage | None] = {}
         for part in message.fields:
             if part.name in names:
                 raise _twice(part.name, place)
@@ -282,7 +282,7 @@ def _twice(name: str, place: str) -> DataError:
     )
 
 
-def _shape(message: Message | None) -> object:
+def _shape(message: ProtoMessage | None) -> object:
     return None if message is None else _text(message, frozenset())
 
 
@@ -292,7 +292,7 @@ def _entry_name(name: str) -> str:
     return f"{name}Entry"
 
 
-def _imports(message: Message) -> Iterator[str]:
+def _imports(message: ProtoMessage) -> Iterator[str]:
     for part in message.fields:
         if part.params:
             yield _META
@@ -302,13 +302,13 @@ def _imports(message: Message) -> Iterator[str]:
             yield _IMPORTS[part.type]
 
 
-def _names(message: Message) -> Iterator[str]:
+def _names(message: ProtoMessage) -> Iterator[str]:
     yield message.name
     for inner in message.nested:
         yield from _names(inner)
 
 
-def _text(message: Message, hidden: frozenset[str]) -> list[str]:
+def _text(message: ProtoMessage, hidden: frozenset[str]) -> list[str]:
     lines = [f"message {message.name} {{"]
     for part in message.fields:
         label = f"{part.label} " if part.label else ""

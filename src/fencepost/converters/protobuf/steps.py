@@ -53,7 +53,7 @@ def tag(number: int, wire_type: int) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class StepColumn:
     """Values that are ready to be written. `filled` marks those that are not their type's default, None: all."""
 
     filled: Array | None
@@ -68,34 +68,34 @@ class ValueStep(ABC):
     wire_type: ClassVar[int] = LENGTH
 
     @abstractmethod
-    def column(self, values: pa.Array, place: str) -> Column:
+    def column(self, values: pa.Array, place: str) -> StepColumn:
         """Return the values without their tag. Raises UnsupportedTypeError, DataError."""
 
 
 @dataclass(frozen=True)
-class WholeStep(ValueStep):
+class VarintStep(ValueStep):
     """int32 and int64: negative numbers have ten bytes."""
 
     wire_type: ClassVar[int] = VARINT
 
-    def column(self, values: pa.Array, place: str) -> Column:
+    def column(self, values: pa.Array, place: str) -> StepColumn:
         """7 bits in a byte, two's complement of 64 bits."""
         numbers = whole_numbers(values, 0, place).view(np.uint64)
-        return Column(numbers != 0, lambda before, rows: [unsigned_varints(numbers, rows, before)])
+        return StepColumn(numbers != 0, lambda before, rows: [unsigned_varints(numbers, rows, before)])
 
 
 @dataclass(frozen=True)
-class TruthStep(ValueStep):
+class BoolStep(ValueStep):
     """bool."""
 
     wire_type: ClassVar[int] = VARINT
 
-    def column(self, values: pa.Array, place: str) -> Column:
+    def column(self, values: pa.Array, place: str) -> StepColumn:
         """One byte."""
         if not pt.is_boolean(values.type):
             raise UnsupportedTypeError(values.type, place)
         numbers = numbers_of(values).astype(np.uint8)
-        return Column(numbers != 0, lambda before, rows: [fixed_width(numbers, rows, before)])
+        return StepColumn(numbers != 0, lambda before, rows: [fixed_width(numbers, rows, before)])
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class FloatStep(ValueStep):
 
     wire_type: ClassVar[int] = FIXED32
 
-    def column(self, values: pa.Array, place: str) -> Column:
+    def column(self, values: pa.Array, place: str) -> StepColumn:
         """IEEE 754, little-endian."""
         return _real(values, place, "<f4", "<u4")
 
@@ -115,24 +115,24 @@ class DoubleStep(ValueStep):
 
     wire_type: ClassVar[int] = FIXED64
 
-    def column(self, values: pa.Array, place: str) -> Column:
+    def column(self, values: pa.Array, place: str) -> StepColumn:
         """IEEE 754, little-endian."""
         return _real(values, place, "<f8", "<u8")
 
 
-def _real(values: pa.Array, place: str, kind: str, bits: str) -> Column:
+def _real(values: pa.Array, place: str, kind: str, bits: str) -> StepColumn:
     if not pt.is_floating(values.type):
         raise UnsupportedTypeError(values.type, place)
     numbers = numbers_of(values).astype(kind, copy=False)
     # -0.0 equals 0.0, but it is not the default.
-    return Column(numbers.view(bits) != 0, lambda before, rows: [fixed_width(numbers, rows, before)])
+    return StepColumn(numbers.view(bits) != 0, lambda before, rows: [fixed_width(numbers, rows, before)])
 
 
 @dataclass(frozen=True)
-class TextStep(ValueStep):
+class StringStep(ValueStep):
     """string."""
 
-    def column(self, values: pa.Array, place: str) -> Column:
+    def column(self, values: pa.Array, place: str) -> StepColumn:
         """The length, and UTF-8."""
         if not pt.is_string(values.type):
             raise UnsupportedTypeError(values.type, place)
@@ -141,24 +141,24 @@ class TextStep(ValueStep):
 
 
 @dataclass(frozen=True)
-class BytesStep(ValueStep):
+class LengthDelimitedStep(ValueStep):
     """bytes."""
 
-    def column(self, values: pa.Array, place: str) -> Column:
+    def column(self, values: pa.Array, place: str) -> StepColumn:
         """The length, and the bytes."""
         if not pt.is_binary(values.type):
             raise UnsupportedTypeError(values.type, place)
         return _with_lengths(values)
 
 
-def _with_lengths(values: pa.Array) -> Column:
+def _with_lengths(values: pa.Array) -> StepColumn:
     whole = bytes_of(values, None)
 
     def pieces(before: bytes, rows: Array | None) -> list[RowPiece]:
         lengths = unsigned_varints(whole.lengths.view(np.uint64), rows, before)
         return [lengths, whole if rows is None else RowPiece.of(whole.lengths * rows, whole.source, whole.starts)]
 
-    return Column(whole.lengths != 0, pieces)
+    return StepColumn(whole.lengths != 0, pieces)
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ class RepeatedStep(FieldStep):
 
 
 @dataclass(frozen=True)
-class MapStep(FieldStep):
+class EntriesStep(FieldStep):
     """A field with the entries of a map, each a message of key and value."""
 
     required: bool = False
@@ -242,9 +242,11 @@ class MessageStep(ValueStep):
     fields: tuple[tuple[str, FieldStep], ...]
     is_map: bool = False
 
-    def column(self, values: pa.Array, place: str) -> Column:
+    def column(self, values: pa.Array, place: str) -> StepColumn:
         """The length, and the fields."""
-        return Column(None, lambda before, rows: with_length(self.body(values, rows, place), len(values), rows, before))
+        return StepColumn(
+            None, lambda before, rows: with_length(self.body(values, rows, place), len(values), rows, before)
+        )
 
     def body(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
         """The fields alone, as a whole record has them."""
@@ -266,9 +268,11 @@ class WrapperStep(ValueStep):
 
     field: SingleStep
 
-    def column(self, values: pa.Array, place: str) -> Column:
+    def column(self, values: pa.Array, place: str) -> StepColumn:
         """The length, and the field."""
-        return Column(None, lambda before, rows: with_length(self.body(values, rows, place), len(values), rows, before))
+        return StepColumn(
+            None, lambda before, rows: with_length(self.body(values, rows, place), len(values), rows, before)
+        )
 
     def body(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
         """The field alone, as a whole record has it."""

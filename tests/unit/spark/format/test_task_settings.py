@@ -9,7 +9,9 @@ from fencepost.api.errors import ConfigError
 from fencepost.spark.format.task_settings import check_task_settings
 
 
-def test_a_task_of_continuous_processing_writes_nothing():
+def test_a_task_of_continuous_processing_writes_nothing(monkeypatch: pytest.MonkeyPatch):
+    # PySpark keeps the first one that is made as the process's own, and then starts no session there.
+    monkeypatch.setattr(TaskContext, "_taskContext", None)
     context = TaskContext()
     context._localProperties = {"__epoch_coordinator_id": "3c0b"}
     with pytest.raises(ConfigError, match="a query with a continuous trigger has none"):
