@@ -165,7 +165,7 @@ def test_a_deleted_offsets_topic_is_not_created_again(bootstrap_servers: str, to
         task, _ = runner.task(unique("connector"), topic)
         topics.delete(offsets)
         task.start()
-        assert task.join(60)
+        assert task.join(150)
         assert isinstance(task.error, ConfigError)
         assert offsets in str(task.error)
         assert topics.partitions(offsets) is None
