@@ -116,7 +116,7 @@ class SourceBatch:
     """Many records at once, read lazily on Spark's executors, with the offsets after them.
 
     Make one with `of_dataframe`, or with `of_reader`, whose splits are read and written in one step if no transform needs
-    Spark's optimizer. The columns are those of Spark's own Kafka sink: `value` (required, of any type), `key`, `topic`,
+    Spark's optimizer, or with `of_columns` if the bytes of Kafka's records are there already. The columns are those of Spark's own Kafka sink: `value` (required, of any type), `key`, `topic`,
     `partition`, `timestamp` (a TIMESTAMP or BIGINT milliseconds) and `headers` (an ARRAY of STRUCT<key: STRING, value:
     any>). Rows without a topic go to the batch's `topic`, else to that of the connector's property. A null `key` or
     `value` is null in Kafka, so a null value is a tombstone, whatever its type. Splits are read in the order given; rows
@@ -137,6 +137,7 @@ class SourceBatch:
     bytes: int | None = None
     topic: str | None = None
     topics: Collection[str] = ()
+    columns: pa.RecordBatch | None = None
 
     @classmethod
     def of_dataframe(
@@ -164,13 +165,32 @@ class SourceBatch:
         """Return a batch of what a reader reads of splits. Raises DataError for an argument of another type."""
         return cls(reader=reader, splits=splits, offsets=offsets, bytes=bytes, topic=topic, topics=topics)
 
+    @classmethod
+    def of_columns(
+        cls,
+        columns: pa.RecordBatch,
+        offsets: Sequence[tuple[SourcePartition, SourceOffset | None]] = (),
+        *,
+        topic: str | None = None,
+    ) -> SourceBatch:
+        """Return a batch of records that are in memory, as the bytes that Kafka gets.
+
+        `columns` has `value` (BINARY) and may have `key` (BINARY), `topic` (STRING), `partition` (INT32), `timestamp` (INT64,
+        milliseconds) and `headers` (LIST of STRUCT<key: STRING, value: BINARY>). The connector's converters are not used,
+        and it may have no transforms: both need the values of which the bytes were made. Never starts Spark. Raises
+        DataError for an argument of another type.
+        """
+        return cls(columns=columns, offsets=offsets, topic=topic)
+
     def __post_init__(self) -> None:
         """Raises DataError for arguments that contradict each other, or are of another type."""
-        if (self.dataframe is None) == (self.reader is None):
+        if [self.dataframe, self.reader, self.columns].count(None) != 2:
             raise DataError(
-                "A SourceBatch takes either dataframe= or reader= with splits=: make it with SourceBatch.of_dataframe() or "
-                "SourceBatch.of_reader()"
+                "A SourceBatch takes one of dataframe=, reader= with splits=, and columns=: make it with "
+                "SourceBatch.of_dataframe(), SourceBatch.of_reader() or SourceBatch.of_columns()"
             )
+        if self.columns is not None and not hasattr(self.columns, "num_rows"):
+            raise _wrong("SourceBatch", "columns", self.columns, "a RecordBatch of pyarrow")
         if self.dataframe is not None and not hasattr(self.dataframe, "mapInArrow"):
             raise _wrong("SourceBatch", "dataframe", self.dataframe, "a DataFrame of Spark")
         if self.reader is not None and not hasattr(self.reader, "read"):

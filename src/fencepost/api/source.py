@@ -129,6 +129,9 @@ class SourceTask(ABC):
     def stop(self) -> None:  # noqa: B027 - most tasks hold nothing
         """Make a blocked `poll` return soon. Called from another thread; `poll` is not called again."""
 
+    def close(self) -> None:  # noqa: B027 - most tasks hold nothing
+        """Release what `start` acquired. Called last, on the task's own thread, after `stop` and the last `commit`."""
+
     def at_end(self) -> bool:
         """Return whether the source has an end and `poll` has returned everything up to it.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.metadata import Distribution, distributions
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fencepost.api.errors import ConfigError
+from fencepost.config.java_settings import JavaSettings
 
 ALLOWED_MODULES: Final = "fencepost.plugins.allowed.modules"
 _ALL: Final = "*"
@@ -29,12 +30,14 @@ class PluginSources:
     """The modules that plugins are imported from, besides those of distributions that declare plugins.
 
     `directories` are those of `plugin.path`. `modules` are names; their submodules are allowed as well, and `*` stands
-    for all modules. `remedy` is what messages advise for a plugin that is not there.
+    for all modules. `remedy` is what messages advise for a plugin that is not there. `java` is how the JVMs of Java
+    plugins in the directories run.
     """
 
     directories: tuple[Path, ...] = ()
     modules: tuple[str, ...] = ()
     remedy: str = "Install the package that has it (pip install ...) or put its directory on plugin.path"
+    java: JavaSettings = field(default_factory=JavaSettings)
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any], named: Iterable[str]) -> PluginSources:
@@ -43,6 +46,7 @@ class PluginSources:
         return cls(
             tuple(Path(path).expanduser().resolve() for path in values["plugin.path"] if path),
             tuple(dict.fromkeys(module for module in (*values[ALLOWED_MODULES], *own) if module)),
+            java=JavaSettings.from_values(values),
         )
 
     def without_any_module(self) -> PluginSources:

@@ -1,13 +1,16 @@
 """Finds plugins (connectors, converters, transforms and others) by their names in configurations.
 
-A name is one of two things, tried in this order:
+A name is one of three things, tried in this order:
 
-1. an entry point of the plugin's group. Its name is an alias (`JsonConverter`) or the name of the Java class that
+1. a Java connector in a jar of `plugin.path` (see java_plugins), by its class or alias. Its owner put it there, so it wins
+   over what answers to the same name here.
+2. an entry point of the plugin's group. Its name is an alias (`JsonConverter`) or the name of the Java class that
    the plugin replaces (`org.apache.kafka.connect.json.JsonConverter`); a package registers both alike, in its
    pyproject.toml: `[project.entry-points."fencepost.converters"]`.
-2. a dotted Python path, `package.module.Class`. A worker's PluginSources say which modules are imported for one.
+3. a dotted Python path, `package.module.Class`. A worker's PluginSources say which modules are imported for one.
 
-Only the requested plugin is imported.
+`java:` before the name of a connector asks for the first only, `fencepost:` for the other two. Only the requested plugin
+is imported.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from enum import Enum
 from functools import lru_cache
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from fencepost.api.config_provider import ConfigProvider
 from fencepost.api.errors import ConfigError, describe_error
@@ -27,8 +30,15 @@ from fencepost.api.plugin import Converter, HeaderConverter, Predicate, Transfor
 from fencepost.api.plugin_calls import call_plugin
 from fencepost.api.source import SourceConnector
 from fencepost.config.connector_instance import ConnectorInstance
+from fencepost.config.java_plugins import JavaPlugin, find_java_connector, java_connectors
 from fencepost.config.plugin_scan import scan
 from fencepost.config.plugin_sources import ALLOWED_MODULES, PluginSources, forget_sources
+
+
+_JAVA: Final = "java:"
+_OURS: Final = "fencepost:"
+_ADAPTERS: Final = "fencepost.java"
+"""The group of the entry point whose function makes a connector class of a Java plugin: see fencepost.java."""
 
 
 class PluginKind(Enum):
@@ -54,6 +64,13 @@ def find_plugin(kind: PluginKind, name: str, *, property_name: str, sources: Plu
     `sources` do not have its module, if it fails to import, or if it is of another kind.
     """
     name = name.strip()
+    if kind is PluginKind.CONNECTOR:
+        java = find_java_connector(sources.directories, name.removeprefix(_JAVA))
+        if java is not None:
+            return java_class(java, sources)
+        if name.startswith(_JAVA):
+            raise _no_java(name, property_name, sources)
+        name = name.removeprefix(_OURS)
     found = _registered(kind.group, tuple(sys.path)).get(name)
     plugin = _load(kind, found, property_name) if found else _import(kind, name, property_name, sources)
     if not (isinstance(plugin, type) and issubclass(plugin, kind.base)):
@@ -63,6 +80,13 @@ def find_plugin(kind: PluginKind, name: str, *, property_name: str, sources: Plu
             name=property_name,
         )
     return plugin
+
+
+def java_class(plugin: JavaPlugin, sources: PluginSources) -> type[Any]:
+    """Return the connector class for a Java connector. The same one for the same connector and settings."""
+    (adapter,) = _registered(_ADAPTERS, tuple(sys.path)).values()
+    made: type[Any] = adapter.load()(plugin, sources.java)
+    return made
 
 
 def plugin_entry_points(kind: PluginKind) -> Sequence[EntryPoint]:
@@ -98,6 +122,7 @@ def use_plugin_path(plugin_path: str) -> list[Path]:
             sys.path.append(str(directory))
     importlib.invalidate_caches()
     _registered.cache_clear()
+    java_connectors.cache_clear()
     forget_sources()
     return directories
 
@@ -159,10 +184,22 @@ def _import(kind: PluginKind, name: str, property_name: str, sources: PluginSour
         raise _failed(kind, name, property_name, error) from error
 
 
+def _no_java(name: str, property_name: str, sources: PluginSources) -> ConfigError:
+    known = [plugin.java_class for plugin in java_connectors(sources.directories)]
+    return ConfigError(
+        f"No jar in plugin.path has a Java connector {name.removeprefix(_JAVA)}, which the property {property_name} asks "
+        f"for. There are: {', '.join(known) or 'none'}. Put a folder with the connector's jars into a directory of "
+        "plugin.path, and restart the worker",
+        name=property_name,
+    )
+
+
 def _unknown(kind: PluginKind, name: str, property_name: str, sources: PluginSources) -> ConfigError:
     # The names of Java classes, which have dots, would hide the aliases.
     known = [entry.name for entry in plugin_entry_points(kind) if "." not in entry.name]
     known += scan(sources.directories, kind.base.__name__)
+    if kind is PluginKind.CONNECTOR:
+        known += [plugin.java_class for plugin in java_connectors(sources.directories)]
     return ConfigError(
         f"There is no {kind.label} named {name!r}, which the property {property_name} asks for. Installed: "
         f"{', '.join(known) or 'none'}. "

@@ -19,6 +19,7 @@ from fencepost.config import client_overrides, config_transformer, rest_config
 from fencepost.config.client_overrides import ClientKind, OverridePolicy, is_client_property, overrides
 from fencepost.config.file_limits import own_files, paths_of, working_directory
 from fencepost.config.group_config import group_config_def
+from fencepost.config.java_settings import define_java
 from fencepost.config.plugin_sources import ALLOWED_MODULES, PluginSources, check_modules
 from fencepost.config.restart_config import define_restarts
 from fencepost.config.unknown_properties import unknown_properties
@@ -233,7 +234,7 @@ def _define_plugins(definitions: ConfigDef, *, alone: bool) -> None:
         "plugin.path", _T.LIST, "", _I.LOW,
         "Directories, comma-separated, from which connectors, converters and transforms can be imported: modules by "
         "their dotted paths, packages that are installed there (pip install --target) by the names of their entry points "
-        "as well. GET /connector-plugins lists both.",
+        "as well; and Java connectors, each in a folder with its jars. GET /connector-plugins lists them.",
     ).define(
         ALLOWED_MODULES, _T.LIST, "*" if alone else "", _I.MEDIUM,
         "Python modules, comma-separated, that may be imported if a connector's configuration names a class in them or "
@@ -242,6 +243,7 @@ def _define_plugins(definitions: ConfigDef, *, alone: bool) -> None:
         "client that may send requests to the worker can make it import, and so run, any installed module.",
         validator=check_modules,
     )  # fmt: skip
+    define_java(definitions)
 
 
 def _define_files(definitions: ConfigDef, *, alone: bool) -> None:

@@ -34,6 +34,8 @@ class JarSet:
     artifacts: tuple[tuple[str, str, str], ...]
     classifier: str = ""
     """Of artifacts that are archives (tar.gz) with all that they need, which are unpacked."""
+    alone: tuple[tuple[str, str, str], ...] = ()
+    """Artifacts whose dependencies are left out."""
 
 
 # Kafka's own distribution adds a logging backend that its artifacts on Maven Central do not depend on.
@@ -165,6 +167,9 @@ def _module_descriptor(wanted: JarSet) -> str:
         if wanted.classifier
         else f'<dependency org="{group}" name="{name}" rev="{version}" conf="default->default"/>'
         for group, name, version in wanted.artifacts
+    ) + "".join(
+        f'<dependency org="{group}" name="{name}" rev="{version}" conf="default->master" transitive="false"/>'
+        for group, name, version in wanted.alone
     )
     return (
         '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven"><info organisation="fencepost" module="jars"/>'

@@ -14,6 +14,7 @@ import sys
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -59,15 +60,17 @@ def jvm_environment() -> dict[str, str]:
     return os.environ | UTF_8
 
 
-def launch(command: Sequence[str], log_file: Path, user: User | None = None) -> subprocess.Popen[bytes]:
+def launch(command: Sequence[str], log_file: Path | None, user: User | None = None) -> subprocess.Popen[bytes]:
     """Start `command`, its output appended to `log_file`; on Linux as another `user`, if one is given.
+
+    Without a `log_file` the caller reads the output, from the process's `stdout`.
 
     It does not receive the terminal's Ctrl-C: its parent stops it.
     """
     if sys.platform == "linux":
         numbers = [os.getpid(), *((user.uid, user.gid) if user else (0, 0))]
         command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, *map(str, numbers), *command]
-    with log_file.open("ab") as log:
+    with nullcontext(subprocess.PIPE) if log_file is None else log_file.open("ab") as log:
         process = _LAUNCHER.submit(
             subprocess.Popen,
             command,

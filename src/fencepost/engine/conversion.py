@@ -179,6 +179,35 @@ def column_types(schema: t.StructType, *, where: str, batch: bool = True) -> Col
     )
 
 
+_RAW: Final = {
+    "value": pa.binary(), "key": pa.binary(), "topic": pa.string(), "partition": pa.int32(), "timestamp": pa.int64(),
+    "headers": HEADERS,
+}  # fmt: skip
+
+
+def raw_types(schema: pa.Schema) -> ColumnTypes:
+    """Check the columns of SourceBatch.of_columns. Raises DataError that names an invalid one."""
+    for field in schema:
+        if _RAW.get(field.name) != field.type:
+            wanted = ", ".join(f"{name} ({kind})" for name, kind in _RAW.items())
+            raise DataError(f"SourceBatch.of_columns has a column {field.name} ({field.type}): it takes {wanted}")
+    if "value" not in schema.names:
+        raise DataError(f"SourceBatch.of_columns has the columns {', '.join(schema.names)} but no column value: add it")
+    names = set(schema.names)
+    return ColumnTypes(
+        value=t.BinaryType(),
+        key=t.BinaryType() if "key" in names else None,
+        header=t.BinaryType() if "headers" in names else None,
+        has_key="key" in names,
+        has_topic="topic" in names,
+        has_partition="partition" in names,
+        has_timestamp="timestamp" in names,
+        has_headers="headers" in names,
+        raw_headers=True,
+        batch=True,
+    )
+
+
 def _require(
     fields: dict[str, t.DataType], name: str, kinds: tuple[type[t.DataType], ...], wanted: str, where: str
 ) -> None:

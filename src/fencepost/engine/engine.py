@@ -5,6 +5,7 @@
     reader, no transforms, small      worker: read -> converters -> Kafka
     reader, no transforms, no Spark   worker: the same, until Spark has started in the background
     reader, no transforms             executors: read -> converters -> Kafka, one stage
+    columns                           worker: Kafka
     reader or DataFrame               executors: (read ->) Catalyst -> converters -> Kafka
 
 All ways use the same stage and the same RecordWriter. If rows choose their topic partition and several executors write,
@@ -32,6 +33,7 @@ from fencepost.engine.conversion import (
     Converted,
     convert,
     in_record_order,
+    raw_types,
     require_topic,
     with_followed,
 )
@@ -54,7 +56,7 @@ from fencepost.engine.spark.session import LazySession
 from fencepost.engine.spark.transform import GroupPlans, transform_group
 from fencepost.engine.topic_gate import TopicGate
 from fencepost.engine.write_spec import WriteSpec
-from fencepost.engine.write_stage import SplitRows, WriteStage, reader_types
+from fencepost.engine.write_stage import GivenRows, SplitRows, WriteStage, reader_types
 from fencepost.kafka.producer.partition_queue import Ack
 from fencepost.kafka.producer.record_producer import RecordProducer
 
@@ -168,6 +170,8 @@ class SparkEngine:
             polled = batch
         elif batch.topic is not None:
             pipeline = replace(pipeline, default_topic=batch.topic)
+        if isinstance(batch, SourceBatch) and batch.columns is not None:
+            pipeline = pipeline.of_bytes()
         errors = ErrorHandler(pipeline.errors, records=polled, wait=partial(wait_unless_cancelled, task, cancelled))
         writing = self._new_write(producer, pipeline, errors, task, cancelled)
         metadata: Sequence[RecordMetadata | None] | None = None
@@ -281,7 +285,7 @@ class _BatchWrite:
     def prepare(self, batch: SourceBatch) -> None:
         """Prepare the converters for the rows of a SourceBatch."""
         pipeline = self.pipeline
-        if not has_decisions(pipeline):
+        if batch.columns is not None or not has_decisions(pipeline):
             return
         if batch.reader is None or pipeline.transforms:
             self._prepare_by_spark(batch)
@@ -306,6 +310,8 @@ class _BatchWrite:
 
     def source_batch(self, batch: SourceBatch, spec: WriteSpec) -> list[Ack]:
         """Write a SourceBatch, from the worker if it needs no Spark and is small, or Spark is not there yet."""
+        if batch.columns is not None:
+            return self._columns(batch.columns, spec)
         if batch.reader is None and batch.dataframe is None:
             # Offsets alone are no reason to start Spark, whatever the transforms are.
             return []
@@ -317,6 +323,12 @@ class _BatchWrite:
             return self._by_spark(batch, spec)
         with self.own_writes.one():
             return self._by_worker(batch.reader, batch.splits, spec, ahead=True)
+
+    def _columns(self, columns: pa.RecordBatch, spec: WriteSpec) -> list[Ack]:
+        stage = WriteStage(spec, GivenRows(), raw_types(columns.schema))
+        with closing(self.producer.writer()) as writer:
+            check = partial(check_cancelled, self.task, self.cancelled)
+            return list(stage.write([columns], writer, Ownership(), self.errors, check).acks)
 
     def _by_worker(self, reader: ArrowReader, splits: Sequence[Any], spec: WriteSpec, *, ahead: bool) -> list[Ack]:
         rows = SplitRows.of(reader, splits, self.pipeline)

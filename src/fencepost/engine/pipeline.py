@@ -9,6 +9,7 @@ from fencepost.api import topic_names
 from fencepost.api.errors import ConfigError
 from fencepost.api.plugin import Converter, HeaderConverter, Transformation
 from fencepost.config.error_handling import ErrorHandling
+from fencepost.converters import ByteArrayConverter
 from fencepost.transforms.base import PartTransformation, RecordTransformation
 from fencepost.transforms.chain import Step
 
@@ -56,6 +57,17 @@ class Pipeline:
     def keeps_topics(self) -> bool:
         """Whether records go to the topics that the connector gives them, as far as the transforms' classes tell."""
         return all(_keeps_topics(step.transform) for step in self.transforms)
+
+    def of_bytes(self) -> Pipeline:
+        """The pipeline for records that are bytes already. Raises ConfigError if there are transforms."""
+        if self.transforms:
+            raise ConfigError(
+                f"The transforms {self.transform_names} cannot be used: the connector returns the bytes of Kafka's records, "
+                "which have no fields any more. Remove the transforms",
+                name="transforms",
+            )
+        unchanged = ByteArrayConverter()
+        return replace(self, key_converter=unchanged, value_converter=unchanged)
 
     def without_transforms(self) -> Pipeline:
         """The part that executors need."""

@@ -8,6 +8,7 @@ from fencepost.api.errors import ConfigError, RetriableError
 from fencepost.config.file_descriptors import OutOfFileDescriptorsError
 from fencepost.config.restart_config import UNLIMITED, RestartConfig, TaskRestartPolicy
 from fencepost.engine.errors import SparkJobError, SparkStartError
+from fencepost.java.errors import JvmEndedError
 from fencepost.kafka.errors import ProducerFencedError, TransactionAbortableError, UnknownOutcomeError
 from fencepost.runtime.state import EndNotReachedError, ReplacedError
 from fencepost.storage.errors import SharedPartitionError
@@ -17,7 +18,7 @@ LONGEST_DELAY_S: Final = 30.0
 # More doublings than this would only make a number too large.
 _MOST_DOUBLINGS: Final = 32
 
-_RETRIABLE: Final = (RetriableError, TransactionAbortableError, UnknownOutcomeError, SparkJobError)
+_RETRIABLE: Final = (RetriableError, JvmEndedError, TransactionAbortableError, UnknownOutcomeError, SparkJobError)
 _FINAL: Final = (ConfigError, EndNotReachedError, ProducerFencedError, ReplacedError, SharedPartitionError)
 
 

@@ -17,6 +17,7 @@ from typing import Final
 from fencepost.api.allowed_paths import PathsOfWorker
 from fencepost.api.errors import ConfigError
 from fencepost.api.secrets import HIDDEN, SECRETS
+from fencepost.api.source import SourceTask
 from fencepost.config.config_transformer import ConfigTransformer
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.connector_instance import ConnectorInstance
@@ -26,6 +27,8 @@ from fencepost.config.plugins import use_plugin_path
 from fencepost.config.restart_config import RestartConfig
 from fencepost.config.worker_config import ExactlyOnceSourceSupport, WorkerConfig
 from fencepost.engine.engine import SparkEngine
+from fencepost.java.pipeline import JavaTaskSetting, java_converters
+from fencepost.java.task import JavaTask
 from fencepost.kafka.admin.topic_creator import TopicCreator
 from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.producer.transactional import TransactionalProducer
@@ -275,7 +278,7 @@ class Worker:
         SECRETS.learn_properties(properties)
         return TaskParts(
             config=dict(properties),
-            new_task=task_class,
+            new_task=self._new_task(task_id, connector, task_class),
             new_delivery=new_delivery,
             # Once: a restarting task must keep the offsets that it read from a topic that was deleted meanwhile.
             open_offsets=cache(partial(self._offsets.open, connector)),
@@ -288,6 +291,14 @@ class Worker:
             checks=checks,
             admission=self._admission,
         )
+
+    def _new_task(
+        self, task_id: ConnectorTaskId, connector: ConnectorConfig, task_class: type[SourceTask]
+    ) -> Callable[[], SourceTask]:
+        if not issubclass(task_class, JavaTask):
+            return task_class
+        converters = java_converters(connector, self.config.properties)
+        return partial(task_class, JavaTaskSetting(task_id, converters))
 
     def _topic_creator(self, connector: ConnectorConfig) -> TopicCreator | None:
         if connector.topic_creation is None:

@@ -9,9 +9,13 @@ from fencepost.api.errors import ConfigError
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.plugin_calls import call_plugin
 from fencepost.config.connector_config import ConnectorConfig
+from fencepost.config.plugins import PluginKind, find_plugin
 from fencepost.config.worker_config import WorkerConfig
+from fencepost.converters import ByteArrayConverter, SimpleHeaderConverter
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.plugin_builder import PluginBuilder
+from fencepost.java.connector import JavaConnector
+from fencepost.java.pipeline import java_converters
 
 _TOPIC: Final = "topic"
 
@@ -19,6 +23,9 @@ _TOPIC: Final = "topic"
 def build_pipeline(worker: WorkerConfig, connector: ConnectorConfig) -> Pipeline:
     """Return the pipeline for a connector's records. Raises ConfigError that names the property."""
     plugins, defaults = PluginBuilder(worker.plugin_sources), worker.properties
+    if is_java(worker, connector):
+        java_converters(connector, defaults)
+        return _of_bytes(connector)
     return Pipeline(
         transforms=tuple(plugins.step(spec) for spec in connector.transforms),
         key_converter=plugins.converter(connector.converter("key.converter", defaults), "key.converter", is_key=True),
@@ -27,6 +34,24 @@ def build_pipeline(worker: WorkerConfig, connector: ConnectorConfig) -> Pipeline
         ),
         header_converter=plugins.header_converter(connector.converter("header.converter", defaults)),
         default_topic=connector.properties.get(_TOPIC),
+        errors=connector.errors,
+    )
+
+
+def is_java(worker: WorkerConfig, connector: ConnectorConfig) -> bool:
+    """Return whether a connector runs in a JVM. Raises ConfigError if there is none of its class."""
+    name = connector.connector_class
+    found = find_plugin(PluginKind.CONNECTOR, name, property_name="connector.class", sources=worker.plugin_sources)
+    return issubclass(found, JavaConnector)
+
+
+def _of_bytes(connector: ConnectorConfig) -> Pipeline:
+    """The pipeline for records that were converted in a JVM."""
+    return Pipeline(
+        transforms=(),
+        key_converter=ByteArrayConverter(),
+        value_converter=ByteArrayConverter(),
+        header_converter=SimpleHeaderConverter(),
         errors=connector.errors,
     )
 

@@ -138,5 +138,12 @@ class TaskInstance:
                 _log.exception("stop() of task %s failed", self.id)
                 self.stop_error = error
 
+    def close(self) -> None:
+        """Let the task release what it has, at the end of its run. Its error is logged."""
+        try:
+            call_plugin(self._what("close"), self._task.close)
+        except Exception:  # noqa: BLE001 - a connector may raise anything
+            _log.exception("close() of task %s failed", self.id)
+
     def _what(self, method: str) -> str:
         return f"{method}() of task {self.id}"

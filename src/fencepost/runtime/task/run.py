@@ -194,6 +194,7 @@ class TaskRun:
         finally:
             offsets.flush()
             instance.stop()
+            instance.close()
             self._metrics.end_plugin_metrics()
 
 

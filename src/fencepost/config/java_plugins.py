@@ -1,0 +1,171 @@
+"""Finds the connectors in the jars of `plugin.path`, as Kafka Connect does, without a JVM.
+
+Each folder below a directory of `plugin.path` that has jars, at any depth, is a plugin, and so is each jar beside such
+folders. The classes of a plugin are those that its jars' service files list (KIP-898). A plugin whose jars have no such
+file is scanned: a class counts if its superclasses, in the same plugin, lead to Connect's SourceConnector.
+
+A worker reads `plugin.path` once, when it starts.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import struct
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from fencepost.api.errors import ConfigError
+
+_log: Final = logging.getLogger(__name__)
+
+SOURCE_CONNECTOR: Final = "org.apache.kafka.connect.source.SourceConnector"
+_SERVICES: Final = "META-INF/services/"
+_CONNECT_SERVICES: Final = f"{_SERVICES}org.apache.kafka.connect."
+_JAR: Final = ".jar"
+
+_MAGIC: Final = 0xCAFEBABE
+_ABSTRACT: Final = 0x0600
+"""The flags of interfaces and abstract classes, which are no plugins."""
+_UTF8: Final = 1
+_CLASS: Final = 7
+_TWO_ENTRIES: Final = (5, 6)
+# The sizes of the other entries of a class file's constants, by their tags (JVM specification, 4.4).
+_SIZES: Final = {3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4, 19: 2, 20: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class JavaPlugin:
+    """A Java class that a configuration may name. `jars` are those of its plugin, which `location` is the place of."""
+
+    java_class: str
+    location: Path
+    jars: tuple[Path, ...]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names that Connect knows the class by: the class, and the aliases without its package and its suffix."""
+        simple = self.java_class.rpartition(".")[2]
+        return frozenset({self.java_class, simple, simple.removesuffix("Connector")} - {""})
+
+
+def find_java_connector(directories: Sequence[Path], name: str) -> JavaPlugin | None:
+    """Return the Java connector of that class or alias, None if there is none.
+
+    Raises ConfigError if several plugins have it, or if an alias stands for several classes.
+    """
+    found = [plugin for plugin in java_connectors(tuple(directories)) if name in plugin.names]
+    if len(found) < 2:
+        return found[0] if found else None
+    several = "; ".join(f"{plugin.java_class} in {plugin.location}" for plugin in found)
+    raise ConfigError(
+        f"The Java connector {name} is in plugin.path more than once ({several}): give the class with its package, or "
+        "keep one of the plugins",
+        name="connector.class",
+    )
+
+
+@lru_cache(maxsize=16)
+def java_connectors(directories: tuple[Path, ...]) -> tuple[JavaPlugin, ...]:
+    """Return the Java connectors in directories, by class. A jar that cannot be read is logged."""
+    found = [
+        JavaPlugin(name, location, jars)
+        for directory in directories
+        for location, jars in _plugins(directory)
+        for name in _connectors(jars)
+    ]
+    for plugin in found:
+        _log.info("The Java connector %s is in %s", plugin.java_class, plugin.location)
+    return tuple(sorted(found, key=lambda plugin: (plugin.java_class, plugin.location)))
+
+
+def _plugins(directory: Path) -> Iterator[tuple[Path, tuple[Path, ...]]]:
+    for path in sorted(directory.iterdir()):
+        if path.is_dir():
+            jars = sorted(
+                Path(folder) / name for folder, _, names in os.walk(path) for name in names if name.endswith(_JAR)
+            )
+            if jars:
+                yield path, tuple(jars)
+        elif path.suffix == _JAR:
+            yield path, (path,)
+
+
+def _connectors(jars: Sequence[Path]) -> list[str]:
+    listed: dict[str, None] = {}
+    has_services = False
+    for jar in jars:
+        try:
+            with zipfile.ZipFile(jar) as archive:
+                names = archive.namelist()
+                has_services = has_services or any(name.startswith(_CONNECT_SERVICES) for name in names)
+                if _SERVICES + SOURCE_CONNECTOR in names:
+                    listed |= dict.fromkeys(_service(archive.read(_SERVICES + SOURCE_CONNECTOR)))
+        except (OSError, zipfile.BadZipFile) as error:
+            _log.error("The jar %s of plugin.path cannot be read: %s", jar, error)
+    return list(listed) if has_services else _scanned(jars)
+
+
+def _service(text: bytes) -> Iterator[str]:
+    for line in text.decode("utf-8", "replace").splitlines():
+        name = line.partition("#")[0].strip()
+        if name:
+            yield name
+
+
+def _scanned(jars: Sequence[Path]) -> list[str]:
+    """The connectors among all classes of jars."""
+    classes: dict[str, _ClassFile] = {}
+    for jar in jars:
+        try:
+            with zipfile.ZipFile(jar) as archive:
+                for name in archive.namelist():
+                    if name.endswith(".class") and not name.startswith("META-INF/") and "module-info" not in name:
+                        one = _class_file(archive.read(name))
+                        classes.setdefault(one.name, one)
+        except (OSError, zipfile.BadZipFile, ValueError, struct.error, KeyError) as error:
+            _log.error("The jar %s of plugin.path cannot be scanned for connectors: %s", jar, error)
+    return sorted(name for name, one in classes.items() if not one.is_abstract and _leads_to(classes, name))
+
+
+def _leads_to(classes: Mapping[str, _ClassFile], name: str) -> bool:
+    seen: set[str] = set()
+    while name in classes and name not in seen:
+        seen.add(name)
+        name = classes[name].parent
+    return name == SOURCE_CONNECTOR and SOURCE_CONNECTOR not in seen
+
+
+@dataclass(frozen=True, slots=True)
+class _ClassFile:
+    name: str
+    parent: str
+    is_abstract: bool
+
+
+def _class_file(data: bytes) -> _ClassFile:
+    """Read the names in a class file. Raises ValueError, KeyError or struct.error for anything else."""
+    magic, _, count = struct.unpack_from(">IIH", data)
+    if magic != _MAGIC:
+        raise ValueError("it has a class file that is none")
+    texts: dict[int, str] = {}
+    names: dict[int, int] = {}
+    at, number = 10, 1
+    while number < count:
+        tag = data[at]
+        if tag == _UTF8:
+            (size,) = struct.unpack_from(">H", data, at + 1)
+            texts[number] = data[at + 3 : at + 3 + size].decode("utf-8", "replace")
+            at += 3 + size
+        else:
+            if tag == _CLASS:
+                (names[number],) = struct.unpack_from(">H", data, at + 1)
+            at += 1 + _SIZES[tag]
+        number += 2 if tag in _TWO_ENTRIES else 1
+    flags, this, parent = struct.unpack_from(">HHH", data, at)
+    above = texts[names[parent]] if parent else ""
+    return _ClassFile(texts[names[this]].replace("/", "."), above.replace("/", "."), bool(flags & _ABSTRACT))

@@ -1,0 +1,75 @@
+"""A connection to the host in a JVM: requests and answers, one at a time.
+
+A request is its length (4 bytes) and JSON. An answer is the lengths of both parts (4 and 8 bytes), then JSON, then the
+buffers of Arrow arrays. Numbers are little endian. Over a connection for events the host asks, and the worker answers.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from fencepost.java.errors import java_error
+
+_REQUEST: Final = struct.Struct("<i")
+_ANSWER: Final = struct.Struct("<iq")
+
+
+class Channel:
+    """A connection, for one thread at a time. `ended` returns the error to raise where the host has gone."""
+
+    def __init__(self, connection: socket.socket, ended: Callable[[], Exception]) -> None:
+        self._socket = connection
+        self._ended = ended
+
+    def call(self, operation: str, what: str, /, **request: Any) -> tuple[dict[str, Any], memoryview]:
+        """Return an answer and its buffers; `what` names the call in errors.
+
+        Raises JavaError for an exception in Java, and what `ended` returns. TimeoutError after `limit`.
+        """
+        self.send({"op": operation, **request})
+        answer, buffers = self.receive()
+        if "error" in answer:
+            raise java_error(what, answer)
+        return answer, buffers
+
+    def limit(self, seconds: float | None) -> None:
+        """Let a call raise TimeoutError if nothing comes for so many seconds. The channel is of no use after that."""
+        self._socket.settimeout(seconds)
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send a request, or the answer to an event."""
+        text = json.dumps(message).encode()
+        try:
+            self._socket.sendall(_REQUEST.pack(len(text)) + text)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise self._ended() from error
+
+    def receive(self) -> tuple[dict[str, Any], memoryview]:
+        """Receive an answer, or an event."""
+        head, body = _ANSWER.unpack(self._exactly(_ANSWER.size))
+        answer: dict[str, Any] = json.loads(bytes(self._exactly(head)))
+        return answer, self._exactly(body)
+
+    def _exactly(self, size: int) -> memoryview:
+        data, at = memoryview(bytearray(size)), 0
+        while at < size:
+            try:
+                received = self._socket.recv_into(data[at:])
+            except TimeoutError:
+                raise
+            except OSError as error:
+                raise self._ended() from error
+            if not received:
+                raise self._ended()
+            at += received
+        return data
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()

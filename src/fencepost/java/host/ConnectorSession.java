@@ -1,0 +1,76 @@
+package fencepost.host;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Map;
+import org.apache.kafka.common.metrics.PluginMetrics;
+import org.apache.kafka.connect.source.SourceConnector;
+import org.apache.kafka.connect.source.SourceConnectorContext;
+import org.apache.kafka.connect.storage.OffsetStorageReader;
+
+/** A connector between its start and its stop. */
+final class ConnectorSession implements Session, SourceConnectorContext {
+    private final Events events = new Events();
+    private final Offsets offsets = new Offsets(events);
+    private final OwnMetrics metrics = new OwnMetrics();
+    private final PluginLoader loader;
+    private final SourceConnector connector;
+
+    ConnectorSession(JsonNode request) throws Exception {
+        loader = PluginLoader.of(request);
+        Thread.currentThread().setContextClassLoader(loader);
+        connector = loader.create(request.get("class").asText(), SourceConnector.class);
+    }
+
+    @Override
+    public RecordColumns call(String operation, JsonNode request, ObjectNode answer) {
+        Thread.currentThread().setContextClassLoader(loader);
+        switch (operation) {
+            case "start" -> {
+                Map<String, String> config = Wire.properties(request.get("config"));
+                connector.initialize(this);
+                connector.start(config);
+            }
+            case "taskConfigs" -> {
+                answer.put("task", connector.taskClass().getName());
+                answer.set("configs", Wire.JSON.valueToTree(connector.taskConfigs(request.get("max").asInt())));
+            }
+            case "stop" -> connector.stop();
+            default -> throw new IllegalArgumentException(operation);
+        }
+        return null;
+    }
+
+    @Override
+    public Events events() {
+        return events;
+    }
+
+    @Override
+    public void close() {
+        events.close();
+        metrics.close();
+    }
+
+    @Override
+    public void requestTaskReconfiguration() {
+        events.ask(Wire.JSON.createObjectNode().put("event", "reconfigure"));
+    }
+
+    @Override
+    public void raiseError(Exception error) {
+        ObjectNode event = Wire.JSON.createObjectNode().put("event", "error");
+        Wire.describe(error, event);
+        events.ask(event);
+    }
+
+    @Override
+    public OffsetStorageReader offsetStorageReader() {
+        return offsets;
+    }
+
+    @Override
+    public PluginMetrics pluginMetrics() {
+        return metrics.plugin();
+    }
+}

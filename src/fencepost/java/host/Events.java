@@ -1,0 +1,45 @@
+package fencepost.host;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
+import java.nio.channels.SocketChannel;
+import java.util.concurrent.CountDownLatch;
+import org.apache.kafka.connect.errors.ConnectException;
+
+/** Calls from a plugin's code, on any of its threads, to the worker, one after the other. */
+final class Events {
+    private final CountDownLatch closed = new CountDownLatch(1);
+    private SocketChannel channel;
+
+    /** Use a connection for the calls, until the session is closed. */
+    void serve(SocketChannel connection) {
+        synchronized (this) {
+            channel = connection;
+        }
+        try {
+            closed.await();
+        } catch (InterruptedException error) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    void close() {
+        closed.countDown();
+    }
+
+    /** The worker's answer. Raises ConnectException if it refuses, or is gone. */
+    synchronized JsonNode ask(ObjectNode question) {
+        if (channel == null || closed.getCount() == 0)
+            throw new ConnectException("The context cannot be used: the worker has closed this connector or task");
+        JsonNode answer;
+        try {
+            Wire.write(channel, question, null);
+            answer = Wire.read(channel);
+        } catch (IOException error) {
+            throw new ConnectException("The worker does not answer", error);
+        }
+        if (answer.has("error")) throw new ConnectException(answer.get("error").asText());
+        return answer;
+    }
+}

@@ -1,0 +1,81 @@
+package fencepost.host;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.config.ConfigValue;
+import org.apache.kafka.connect.source.SourceConnector;
+import org.apache.kafka.connect.source.SourceRecord;
+
+/** What is asked of a connector that is not started. Each question has a new object of its class. */
+final class Questions {
+    private Questions() { }
+
+    static void answer(String question, JsonNode request, ObjectNode answer) throws Exception {
+        PluginLoader loader = PluginLoader.of(request);
+        Thread.currentThread().setContextClassLoader(loader);
+        SourceConnector connector = loader.create(request.get("class").asText(), SourceConnector.class);
+        Map<String, String> config = Wire.properties(request.path("config"));
+        switch (question) {
+            case "about" -> {
+                Class<?> task = connector.taskClass();
+                answer.put("version", connector.version()).put("task", task.getName());
+                answer.put("metadata", overrides(task, SourceRecord.class, RecordMetadata.class));
+            }
+            case "config" -> definitions(connector.config(), answer.putArray("keys"));
+            case "validate" -> values(connector.validate(config).configValues(), answer.putArray("values"));
+            case "exactlyOnceSupport" -> answer.put("answer", name(connector.exactlyOnceSupport(config)));
+            case "canDefineTransactionBoundaries" -> answer.put("answer", name(connector.canDefineTransactionBoundaries(config)));
+            case "alterOffsets" -> {
+                Map<Map<String, ?>, Map<String, ?>> wanted = new HashMap<>();
+                for (JsonNode pair : request.get("offsets")) wanted.put(Offsets.decoded(pair.get(0)), Offsets.decoded(pair.get(1)));
+                answer.put("answer", connector.alterOffsets(config, wanted));
+            }
+            default -> throw new IllegalArgumentException(question);
+        }
+    }
+
+    private static String name(Enum<?> value) {
+        return value == null ? null : value.name();
+    }
+
+    /** Whether a task has its own `commitRecord` with these parameters. */
+    static boolean overrides(Class<?> task, Class<?>... parameters) {
+        try {
+            return task.getMethod("commitRecord", parameters).getDeclaringClass() != org.apache.kafka.connect.source.SourceTask.class;
+        } catch (NoSuchMethodException absent) {
+            return false;
+        }
+    }
+
+    private static void definitions(ConfigDef given, ArrayNode keys) {
+        for (ConfigDef.ConfigKey key : given.configKeys().values()) {
+            if (key.internalConfig) continue;
+            String value = key.hasDefault() ? ConfigDef.convertToString(key.defaultValue, key.type) : null;
+            keys.addObject().put("name", key.name).put("type", key.type.name()).put("importance", key.importance.name())
+                .put("documentation", key.documentation).put("group", key.group).put("order", key.orderInGroup)
+                .put("width", key.width.name()).put("display", key.displayName).put("required", !key.hasDefault())
+                .put("default", value).set("dependents", Wire.JSON.valueToTree(key.dependents));
+        }
+    }
+
+    private static void values(List<ConfigValue> found, ArrayNode values) {
+        for (ConfigValue value : found) {
+            ObjectNode one = values.addObject().put("name", value.name()).put("visible", value.visible());
+            one.put("value", shown(value.value()));
+            one.set("errors", Wire.JSON.valueToTree(value.errorMessages()));
+            one.set("recommended", Wire.JSON.valueToTree(value.recommendedValues().stream().map(Questions::shown).toList()));
+        }
+    }
+
+    private static String shown(Object value) {
+        if (value instanceof Class<?> type) return type.getName();
+        if (value instanceof List<?> list) return String.join(",", list.stream().map(String::valueOf).toList());
+        return value == null ? null : value.toString();
+    }
+}

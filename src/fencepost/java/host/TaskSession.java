@@ -1,0 +1,217 @@
+package fencepost.host;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayDeque;
+import java.util.Deque;
+import java.util.List;
+import java.util.Iterator;
+import java.util.Map;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.metrics.PluginMetrics;
+import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.source.SourceTask;
+import org.apache.kafka.connect.source.SourceTaskContext;
+import org.apache.kafka.connect.source.TransactionContext;
+import org.apache.kafka.connect.storage.OffsetStorageReader;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import org.slf4j.MDC;
+
+/**
+ * A task between its start and its stop. All its methods are called on its own thread, except `stop`.
+ *
+ * <p>The worker waits for a poll for a limited time and asks again for the same one, so that it can commit meanwhile. The
+ * next poll begins only when the worker has asked for it: after the commit of the one before, if there was one.
+ */
+final class TaskSession implements Session, SourceTaskContext {
+    private static final Logger LOG = LoggerFactory.getLogger(TaskSession.class);
+
+    private final Events events = new Events();
+    private final Offsets offsets = new Offsets(events);
+    private final OwnMetrics metrics = new OwnMetrics();
+    private final String name;
+    private final PluginLoader loader;
+    private final SourceTask task;
+    private final Map<String, String> config;
+    private final RecordPipeline pipeline;
+    private final Transactions transactions;
+    private final boolean keeps;
+    private final ExecutorService thread;
+    private final Deque<RecordColumns> ready = new ArrayDeque<>();
+    private final Deque<RecordColumns> uncommitted = new ArrayDeque<>();
+    private Future<List<RecordColumns>> poll;
+    private long batches;
+
+    TaskSession(JsonNode request) throws Exception {
+        loader = PluginLoader.of(request);
+        Thread.currentThread().setContextClassLoader(loader);
+        name = request.get("name").asText();
+        thread = Executors.newSingleThreadExecutor(work -> {
+            Thread one = new Thread(() -> {
+                MDC.put("task", name);
+                work.run();
+            }, "task-" + name);
+            one.setContextClassLoader(loader);
+            one.setDaemon(true);
+            return one;
+        });
+        task = loader.create(request.get("class").asText(), SourceTask.class);
+        config = Wire.properties(request.get("config"));
+        pipeline = new RecordPipeline(loader, Wire.properties(request.get("pipeline")));
+        transactions = request.get("boundaries").asBoolean() ? new Transactions() : null;
+        keeps = Questions.overrides(task.getClass(), SourceRecord.class, RecordMetadata.class)
+            || Questions.overrides(task.getClass(), SourceRecord.class);
+    }
+
+    @Override
+    public RecordColumns call(String operation, JsonNode request, ObjectNode answer) throws Exception {
+        switch (operation) {
+            case "start" -> onThread(() -> {
+                task.initialize(this);
+                task.start(config);
+                return null;
+            });
+            case "poll" -> {
+                return next(request.get("ms").asLong());
+            }
+            case "commit" -> {
+                long batch = request.get("batch").asLong();
+                thread.execute(() -> commit(batch, request.path("written")));
+            }
+            case "stop" -> {
+                MDC.put("task", name);
+                Thread.currentThread().setContextClassLoader(loader);
+                task.stop();
+            }
+            default -> throw new IllegalArgumentException(operation);
+        }
+        return null;
+    }
+
+    private <T> T onThread(Callable<T> work) throws Exception {
+        return result(thread.submit(work));
+    }
+
+    private static <T> T result(Future<T> future) throws Exception {
+        try {
+            return future.get();
+        } catch (ExecutionException error) {
+            throw unwrapped(error);
+        }
+    }
+
+    private static Exception unwrapped(ExecutionException error) {
+        if (error.getCause() instanceof Exception cause) return cause;
+        if (error.getCause() instanceof Error cause) throw cause;
+        return error;
+    }
+
+    /** The next records, null if there are none within that time. For one connection at a time. */
+    private RecordColumns next(long ms) throws Exception {
+        if (ready.isEmpty()) {
+            if (poll == null) poll = thread.submit(this::polled);
+            try {
+                ready.addAll(poll.get(ms, TimeUnit.MILLISECONDS));
+                poll = null;
+            } catch (TimeoutException later) {
+                return null;
+            } catch (ExecutionException error) {
+                poll = null;
+                throw unwrapped(error);
+            }
+        }
+        RecordColumns records = ready.poll();
+        if (records == null) return null;
+        records.number = ++batches;
+        if (keeps) synchronized (uncommitted) {
+            uncommitted.add(records);
+        } else records.polled.clear();
+        return records;
+    }
+
+    private List<RecordColumns> polled() throws InterruptedException {
+        List<SourceRecord> records = task.poll();
+        if (records == null || records.isEmpty()) return List.of();
+        return pipeline.columns(records, transactions);
+    }
+
+    /** `written` has the topic, partition, offset and timestamp of each written record, if the worker was to keep them. */
+    private void commit(long batch, JsonNode written) {
+        Iterator<JsonNode> places = written.iterator();
+        try {
+            for (RecordColumns records = committed(batch); records != null; records = committed(batch))
+                for (int i = 0; i < records.polled.size(); i++)
+                    task.commitRecord(records.polled.get(i), records.written.get(i) && places.hasNext() ? metadata(places.next()) : null);
+        } catch (Exception error) {
+            LOG.error("commitRecord() of the task failed; its records are committed nevertheless", error);
+        }
+        try {
+            task.commit();
+        } catch (Exception error) {
+            LOG.error("commit() of the task failed; the transaction is committed nevertheless", error);
+        }
+    }
+
+    private RecordColumns committed(long batch) {
+        synchronized (uncommitted) {
+            return uncommitted.isEmpty() || uncommitted.peek().number > batch ? null : uncommitted.poll();
+        }
+    }
+
+    private static RecordMetadata metadata(JsonNode place) {
+        TopicPartition partition = new TopicPartition(place.get(0).asText(), place.get(1).asInt());
+        return new RecordMetadata(partition, place.get(2).asLong(), 0, place.get(3).asLong(), -1, -1);
+    }
+
+    @Override
+    public void close() throws Exception {
+        try {
+            onThread(() -> {
+                pipeline.close();
+                return null;
+            });
+        } catch (RejectedExecutionException closed) {
+            return;
+        } finally {
+            thread.shutdown();
+            events.close();
+            metrics.close();
+        }
+        while (!thread.awaitTermination(1, TimeUnit.HOURS)) LOG.warn("The thread of the task does not end");
+    }
+
+    @Override
+    public Events events() {
+        return events;
+    }
+
+    @Override
+    public Map<String, String> configs() {
+        return config;
+    }
+
+    @Override
+    public OffsetStorageReader offsetStorageReader() {
+        return offsets;
+    }
+
+    @Override
+    public TransactionContext transactionContext() {
+        return transactions;
+    }
+
+    @Override
+    public PluginMetrics pluginMetrics() {
+        return metrics.plugin();
+    }
+}

@@ -1,0 +1,74 @@
+package fencepost.host;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.EOFException;
+import java.io.IOException;
+import java.io.PrintWriter;
+import java.io.StringWriter;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.channels.SocketChannel;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.connect.errors.RetriableException;
+
+/**
+ * Messages on a connection. A request is its length, 4 bytes, and JSON. An answer is the lengths of both parts, 4 and 8
+ * bytes, then JSON, then Arrow buffers. Numbers are little endian.
+ */
+final class Wire {
+    static final ObjectMapper JSON = new ObjectMapper();
+
+    private Wire() { }
+
+    static JsonNode read(SocketChannel channel) throws IOException {
+        int size = filled(channel, ByteBuffer.allocate(4).order(ByteOrder.LITTLE_ENDIAN)).getInt(0);
+        return JSON.readTree(filled(channel, ByteBuffer.allocate(size)).array());
+    }
+
+    static void write(SocketChannel channel, ObjectNode answer, RecordColumns records) throws IOException {
+        List<ByteBuffer> parts = new ArrayList<>();
+        if (records != null) records.describe(answer, parts);
+        long size = parts.stream().mapToLong(ByteBuffer::remaining).sum();
+        byte[] text = JSON.writeValueAsBytes(answer);
+        parts.add(0, ByteBuffer.wrap(text));
+        parts.add(0, ByteBuffer.allocate(12).order(ByteOrder.LITTLE_ENDIAN).putInt(text.length).putLong(size).flip());
+        ByteBuffer[] all = parts.toArray(ByteBuffer[]::new);
+        long left = 12 + text.length + size;
+        while (left > 0) left -= channel.write(all);
+    }
+
+    private static ByteBuffer filled(SocketChannel channel, ByteBuffer buffer) throws IOException {
+        while (buffer.hasRemaining()) if (channel.read(buffer) < 0) throw new EOFException();
+        return buffer;
+    }
+
+    /** Put a failure into an answer. */
+    static void describe(Throwable error, ObjectNode answer) {
+        StringWriter trace = new StringWriter();
+        error.printStackTrace(new PrintWriter(trace));
+        answer.put("error", error.toString()).put("trace", trace.toString());
+        answer.put("retriable", error instanceof RetriableException);
+        answer.put("unsupported", error instanceof UnsupportedOperationException);
+    }
+
+    static Map<String, String> properties(JsonNode node) {
+        Map<String, String> found = new LinkedHashMap<>();
+        node.properties().forEach(field -> found.put(field.getKey(), field.getValue().asText(null)));
+        return found;
+    }
+
+    /** The properties below a prefix, without it. */
+    static Map<String, String> below(Map<String, String> properties, String prefix) {
+        Map<String, String> found = new HashMap<>();
+        properties.forEach((name, value) -> {
+            if (name.startsWith(prefix)) found.put(name.substring(prefix.length()), value);
+        });
+        return found;
+    }
+}

@@ -1,0 +1,81 @@
+"""The class path of the host in the JVM: its own classes, and those of Connect that a plugin expects of its worker.
+
+The host's sources are part of this package. They are compiled once for each user and version of them, like the broker's
+jars are fetched once: by Eclipse's compiler, which is a jar itself, because most machines have Java without a compiler.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from fencepost.embedded.jars import KAFKA_VERSION, LOGGING_BACKEND, JarSet, cache_folder, class_path
+from fencepost.embedded.java import Java
+from fencepost.java.errors import JvmEndedError
+
+SOURCES: Final = Path(__file__).parent / "host"
+CONNECT: Final = JarSet(
+    folder=f"connect-host-{KAFKA_VERSION}",
+    title=f"Kafka Connect's API {KAFKA_VERSION}",
+    artifacts=(
+        ("org.apache.kafka", "connect-json", KAFKA_VERSION),
+        ("org.apache.kafka", "connect-transforms", KAFKA_VERSION),
+        LOGGING_BACKEND,
+    ),
+    # Connect's converters for numbers and bytes: its other dependencies are those of a worker.
+    alone=(("org.apache.kafka", "connect-runtime", KAFKA_VERSION),),
+)
+COMPILER: Final = JarSet("ecj-3.37.0", "Eclipse's compiler for Java", (("org.eclipse.jdt", "ecj", "3.37.0"),))
+_RELEASE: Final = "17"
+
+
+def host_class_path(java: Java) -> list[Path]:
+    """Return the class path; what is missing is fetched and compiled, which takes some seconds, once.
+
+    Raises JarsUnavailableError, and JvmEndedError if the compiler fails.
+    """
+    connect = class_path(java, CONNECT)
+    return [_classes(java, connect), *connect]
+
+
+def _classes(java: Java, connect: list[Path]) -> Path:
+    sources = sorted(path for path in SOURCES.iterdir() if path.suffix in (".java", ".properties"))
+    digest = hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in sources)).hexdigest()[:12]
+    folder = cache_folder() / f"java-host-{digest}"
+    if folder.is_dir():
+        return folder
+    compiler = class_path(java, COMPILER)
+    with (folder.parent / f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.is_dir():
+            with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+                target = Path(scratch) / "classes"
+                _compile(java, compiler, connect, sources, target)
+                # The folder appears only when it is complete.
+                target.rename(folder)
+    return folder
+
+
+def _compile(java: Java, compiler: list[Path], connect: list[Path], sources: list[Path], target: Path) -> None:
+    command: list[str | Path] = [
+        java.executable,
+        *("-cp", _joined(compiler), "org.eclipse.jdt.internal.compiler.batch.Main"),
+        *("-nowarn", "-proc:none", "--release", _RELEASE, "-encoding", "UTF-8"),
+        *("-cp", _joined(connect), "-d", target),
+        *(path for path in sources if path.suffix == ".java"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise JvmEndedError(f"The host of Java connectors could not be compiled: {done.stdout}{done.stderr}")
+    for path in sources:
+        if path.suffix == ".properties":
+            shutil.copy(path, target)
+
+
+def _joined(jars: list[Path]) -> str:
+    return ":".join(map(str, jars))

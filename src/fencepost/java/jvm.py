@@ -1,0 +1,206 @@
+"""JVMs as child processes: one for each Java connector and its tasks, and one for questions about connectors.
+
+        lease -> JVM starts -> is used -> the last lease is released -> JVM is killed
+                                  |
+                                  +-> it ends by itself, or is killed as it hangs: the next lease starts another one
+
+Its log goes through the worker's: each line of its output becomes a record, under the name of its logger in Java.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import shutil
+import socket
+import tempfile
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import Final
+
+from fencepost.api.secrets import SECRETS
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.config.java_settings import JavaSettings
+from fencepost.config.log_context import log_context
+from fencepost.embedded.java import find_java
+from fencepost.embedded.process import kill, launch
+from fencepost.java.channel import Channel
+from fencepost.java.errors import JvmEndedError
+from fencepost.java.host_jar import host_class_path
+
+_log: Final = logging.getLogger(__name__)
+
+QUESTIONS: Final = ""
+"""The name of the JVM that is asked about connectors which are not started."""
+
+_START_TIMEOUT_S: Final = 60.0
+_STEP_S: Final = 0.01
+_LAST_LINES: Final = 20
+_QUESTIONS_KEPT_S: Final = 30.0
+# A line of the host's log4j2.properties.
+_EVENT: Final = re.compile(r"\x01(\S+) (\S+) \[([^\]]*)\] (.*)")
+_LEVELS: Final = {"FATAL": logging.CRITICAL, "ERROR": logging.ERROR, "WARN": logging.WARNING, "INFO": logging.INFO}
+_OUTPUT: Final = "java.output"
+"""The logger of what Java code prints."""
+
+
+class Jvm:
+    """A JVM with the host in it. Thread-safe."""
+
+    def __init__(self, name: str, settings: JavaSettings) -> None:
+        """Start it for a connector, or for QUESTIONS. Raises JvmEndedError, JarsUnavailableError or JavaNotFoundError."""
+        self.name = name
+        self._killed: str | None = None
+        self._last: deque[str] = deque(maxlen=_LAST_LINES)
+        java = find_java()
+        jars = os.pathsep.join(map(str, host_class_path(java)))
+        self._folder = Path(tempfile.mkdtemp(prefix="fencepost-java-"))
+        command = [
+            str(java.executable),
+            f"-Xmx{settings.heap}",
+            *("-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError", "-XX:-UsePerfData"),
+            *settings.options,
+            *("-cp", jars, "fencepost.host.Host", str(self._folder / "socket")),
+        ]
+        self._process = launch(command, None)
+        self._pump = threading.Thread(target=self._read_output, name=f"java-log-{name}", daemon=True)
+        self._pump.start()
+        self._holding = self._first_channel()
+        self._holding.call("hold", "the start of the host")
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs."""
+        return self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._process.pid
+
+    def channel(self) -> Channel:
+        """Return a new connection. Raises JvmEndedError."""
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(str(self._folder / "socket"))
+        except OSError as error:
+            connection.close()
+            raise self.ended() from error
+        return Channel(connection, self.ended)
+
+    def kill(self, reason: str) -> None:
+        """End it at once; `reason` is what errors say then."""
+        if self._killed is None:
+            self._killed = reason
+        kill(self._process)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def ended(self) -> JvmEndedError:
+        """Return the error that says how it ended, with its last words."""
+        self.kill("its connection broke")
+        self._pump.join(1)
+        code = self._process.returncode
+        how = self._killed if code == -9 and self._killed else _how(code)
+        last = SECRETS.hidden("\n".join(self._last))
+        words = f". Its last words:\n{last}" if last else ""
+        whose = "that is asked about Java connectors" if self.name == QUESTIONS else f"of connector {self.name}"
+        return JvmEndedError(f"The JVM {whose} has ended: {how}{words}")
+
+    def _first_channel(self) -> Channel:
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while True:
+            connection = socket.socket(socket.AF_UNIX)
+            try:
+                connection.connect(str(self._folder / "socket"))
+            except OSError as error:
+                connection.close()
+                if not self.is_alive:
+                    raise self.ended() from error
+                if time.monotonic() > deadline:
+                    self.kill(f"it did not start within {_START_TIMEOUT_S:g} s")
+                    raise self.ended() from error
+                time.sleep(_STEP_S)
+            else:
+                return Channel(connection, self.ended)
+
+    def _read_output(self) -> None:
+        assert self._process.stdout is not None  # noqa: S101 - launch() opened it
+        for raw in self._process.stdout:
+            line = raw.decode(errors="replace").rstrip("\r\n")
+            event = _EVENT.fullmatch(line)
+            if event is None:
+                self._take(logging.INFO, _OUTPUT, "", line)
+            else:
+                level, logger, task, text = event.groups()
+                self._take(_LEVELS.get(level, logging.DEBUG), logger, task, json.loads(f'"{text}"', strict=False).rstrip())
+
+    def _take(self, level: int, logger: str, task: str, text: str) -> None:
+        if not text:
+            return
+        self._last.append(text)
+        connector, _, number = task.rpartition("-")
+        subject = ConnectorTaskId(connector, int(number)) if number.isdecimal() else self.name
+        if subject:
+            with log_context(subject):
+                logging.getLogger(logger).log(level, "%s", text)
+        else:
+            logging.getLogger(logger).log(level, "%s", text)
+
+
+def _how(code: int | None) -> str:
+    if code is None or code == -9:
+        return "it was killed (SIGKILL), by an operator or for want of memory"
+    return f"by signal {-code}" if code < 0 else f"with exit status {code}"
+
+
+class JvmPool:
+    """The JVMs of this process, by name. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jvms: dict[tuple[str, JavaSettings], Jvm] = {}
+        self._leases: dict[Jvm, int] = {}
+        self._timers: dict[Jvm, threading.Timer] = {}
+
+    def lease(self, name: str, settings: JavaSettings) -> Jvm:
+        """Return the JVM of that name, which runs until it is released as often. Raises as its constructor."""
+        with self._lock:
+            jvm = self._jvms.get((name, settings))
+            if jvm is None or not jvm.is_alive:
+                jvm = self._jvms[name, settings] = Jvm(name, settings)
+            self._leases[jvm] = self._leases.get(jvm, 0) + 1
+            timer = self._timers.pop(jvm, None)
+        if timer is not None:
+            timer.cancel()
+        return jvm
+
+    def release(self, jvm: Jvm) -> None:
+        """End a lease. The JVM for questions is kept for a while: there are often several in a row."""
+        with self._lock:
+            self._leases[jvm] -= 1
+            if self._leases[jvm]:
+                return
+            if jvm.name == QUESTIONS and jvm.is_alive:
+                timer = self._timers[jvm] = threading.Timer(_QUESTIONS_KEPT_S, self._expire, [jvm])
+                timer.daemon = True
+                timer.start()
+                return
+        self._expire(jvm)
+
+    def _expire(self, jvm: Jvm) -> None:
+        with self._lock:
+            if self._leases.get(jvm, 0):
+                return
+            self._leases.pop(jvm, None)
+            self._timers.pop(jvm, None)
+            self._jvms = {key: one for key, one in self._jvms.items() if one is not jvm}
+        jvm.kill("it is not used any more")
+
+
+JVMS: Final = JvmPool()
+"""The JVMs of this process."""
+

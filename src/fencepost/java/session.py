@@ -1,0 +1,158 @@
+"""A session in a JVM: a connector or a task that was opened there, with its connections."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+from fencepost.api.context import OffsetReader
+from fencepost.api.errors import FencepostError, describe_error
+from fencepost.config.java_plugins import JavaPlugin
+from fencepost.config.java_settings import JavaSettings
+from fencepost.config.log_context import in_context
+from fencepost.java.channel import Channel
+from fencepost.java.errors import JvmEndedError, java_error
+from fencepost.java.jvm import JVMS
+
+_log: Final = logging.getLogger(__name__)
+
+
+class SessionContext(Protocol):
+    """What Java code may ask of the worker. Only connectors ask for more than offsets."""
+
+    @property
+    def offset_reader(self) -> OffsetReader:
+        """Reads committed offsets."""
+
+
+class JavaSession:
+    """A connector, or a task, in the JVM of a connector. `stop` is thread-safe; the rest is for one thread at a time.
+
+    `label` names it in errors. A call that takes too long at its end, `stop` or `close`, has the JVM killed.
+    """
+
+    def __init__(
+        self,
+        connector: str,
+        settings: JavaSettings,
+        label: str,
+        context: SessionContext,
+        plugin: JavaPlugin,
+        **request: Any,
+    ) -> None:
+        """Open it. Raises JvmEndedError, JavaError and what the start of a JVM raises."""
+        self._settings = settings
+        self._label = label
+        self._context = context
+        self._name = uuid.uuid4().hex
+        self._closed = False
+        self._jvm = JVMS.lease(connector, settings)
+        try:
+            self._channel = self._jvm.channel()
+            jars = [str(jar) for jar in plugin.jars]
+            self.call("open", session=self._name, jars=jars, **request)
+            self.call("attach", session=self._name)
+            events = self._jvm.channel()
+            events.call("events", f"the events of {label}", session=self._name)
+        except BaseException:
+            JVMS.release(self._jvm)
+            raise
+        serve = in_context(self._serve)
+        threading.Thread(target=serve, args=[events], name=f"java-events-{label}", daemon=True).start()
+
+    def call(self, operation: str, **request: Any) -> dict[str, Any]:
+        """Call the host and return its answer. Raises JvmEndedError and JavaError."""
+        return self.call_with_buffers(operation, **request)[0]
+
+    def call_with_buffers(self, operation: str, **request: Any) -> tuple[dict[str, Any], memoryview]:
+        """Call the host and return its answer, and the buffers with it. Raises as `call`."""
+        return self._channel.call(operation, f"{operation}() of {self._label} failed", **request)
+
+    def stop(self) -> None:
+        """Call stop() of the Java object, beside a call that it may end. Raises JavaError, and JvmEndedError."""
+        aside = self._jvm.channel()
+        try:
+            aside.limit(self._settings.graceful_timeout_s)
+            aside.call("attach", self._label, session=self._name)
+            aside.call("stop", f"stop() of {self._label} failed")
+        except TimeoutError:
+            self._kill("stop() of {} did not return within {:g} s")
+        finally:
+            aside.close()
+
+    def close(self) -> None:
+        """Close the session, and wait until none of its Java code runs. Never raises."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._channel.limit(self._settings.graceful_timeout_s)
+            self.call("close")
+        except TimeoutError:
+            self._kill("the code of {} still ran {:g} s after its end")
+        except FencepostError as error:
+            _log.debug("The session of %s could not be closed: %s", self._label, error)
+        finally:
+            self._channel.close()
+            JVMS.release(self._jvm)
+
+    def _kill(self, why: str) -> None:
+        reason = why.format(self._label, self._settings.graceful_timeout_s)
+        _log.warning("The JVM of %s is killed: %s", self._label, reason)
+        self._jvm.kill(reason)
+
+    def _serve(self, events: Channel) -> None:
+        """Answer what the Java code asks of its context, until the session is closed or the JVM ends."""
+        try:
+            while True:
+                event, _ = events.receive()
+                events.send(self._answer(event))
+        except JvmEndedError as error:
+            if not self._closed and not self._jvm.is_alive:
+                self._on_end(error)
+        finally:
+            events.close()
+
+    def _answer(self, event: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            match event["event"]:
+                case "offsets":
+                    partitions = [json.loads(text) for text in event["partitions"]]
+                    found = self._context.offset_reader.offsets(partitions)
+                    return {"offsets": [None if one is None else json.dumps(one) for one in found]}
+                case other:
+                    self.on_event(other, event)
+        except Exception as error:  # noqa: BLE001 - the Java code that asked is told
+            return {"error": describe_error(error)}
+        return {}
+
+    def on_event(self, kind: str, event: Mapping[str, Any]) -> None:
+        """Do what else the Java code asks for. Raises what fails, which the Java code is told."""
+        raise NotImplementedError(f"{kind} of {self._label} ({dict(event)})")
+
+    def _on_end(self, error: JvmEndedError) -> None:
+        """Called when the JVM ended though the session is not closed."""
+
+
+class ConnectorSession(JavaSession):
+    """The session of a started connector, whose context has more."""
+
+    _context: Any
+
+    def on_event(self, kind: str, event: Mapping[str, Any]) -> None:
+        """Request the task configurations again, or report a failure."""
+        if kind == "reconfigure":
+            self._context.request_task_reconfiguration()
+        elif kind == "error":
+            self._context.raise_error(java_error(f"{self._label} raised an error", event))
+        else:
+            super().on_event(kind, event)
+
+    def _on_end(self, error: JvmEndedError) -> None:
+        with suppress(Exception):
+            self._context.raise_error(error)

@@ -1,0 +1,92 @@
+"""A Java task as a SourceTask: what it polls comes as the bytes of Kafka's records."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, ClassVar, Final
+
+from fencepost.api.errors import IllegalStateError
+from fencepost.api.record import SourceBatch
+from fencepost.api.source import Config, SourceTask
+from fencepost.config.java_plugins import JavaPlugin
+from fencepost.config.java_settings import JavaSettings
+from fencepost.java.columns import record_columns
+from fencepost.java.pipeline import JavaTaskSetting
+from fencepost.java.session import JavaSession
+
+_WAIT_MS: Final = 100
+"""The time to wait for a Java poll, which may take longer: the worker commits meanwhile, and asks again."""
+
+
+class JavaTask(SourceTask):
+    """A Java task. Subclasses have its plugin and the settings of JVMs."""
+
+    plugin: ClassVar[JavaPlugin]
+    settings: ClassVar[JavaSettings]
+
+    def __init__(self, setting: JavaTaskSetting | None = None) -> None:
+        """`setting` is given by a worker, and by nothing else."""
+        self._setting = setting
+        self._session: JavaSession | None = None
+        self._returned = self._committed = 0
+
+    def start(self, config: Config) -> None:
+        """Start the Java task. Raises JavaError, JvmEndedError and what the start of a JVM raises."""
+        if self._setting is None:
+            raise IllegalStateError("Tasks of Java connectors run in workers only: run the connector in a worker")
+        task = self._setting.task
+        self._session = JavaSession(
+            task.connector, self.settings, f"task {task}", self.context, self.plugin,
+            kind="task", name=str(task), config=dict(config), pipeline=dict(self._setting.converters),
+            boundaries=self.context.transaction_context is not None, **{"class": config["task.class"]},
+        )  # fmt: skip
+        self._session.call("start")
+
+    def poll(self) -> SourceBatch | None:
+        """Return the next records, or None after a short wait."""
+        answer, body = self._opened.call_with_buffers("poll", ms=_WAIT_MS)
+        if "rows" not in answer:
+            return None
+        self._returned = answer["batch"]
+        self._end_transaction(answer["boundary"])
+        offsets = [(json.loads(partition), _decoded(offset)) for partition, offset in answer["offsets"]]
+        topics: list[str] = answer["topics"]
+        return SourceBatch.of_columns(
+            record_columns(answer, body), offsets, topic=topics[0] if len(topics) == 1 else None
+        )
+
+    def commit(self) -> None:
+        """Let the Java task know that everything returned so far is committed."""
+        if self._returned > self._committed:
+            self._committed = self._returned
+            self._opened.call("commit", batch=self._returned)
+
+    def stop(self) -> None:
+        """Call the Java task's stop. Its JVM is killed if that does not return in time."""
+        if self._session is not None:
+            self._session.stop()
+
+    def close(self) -> None:
+        """Wait until the Java task's thread has ended. Its JVM is killed if that takes too long."""
+        if self._session is not None:
+            self._session.close()
+
+    @property
+    def _opened(self) -> JavaSession:
+        if self._session is None:
+            raise IllegalStateError("The task is not started")
+        return self._session
+
+    def _end_transaction(self, how: str | None) -> None:
+        context = self.context.transaction_context
+        if how is None or context is None:
+            return
+        if how == "abort":
+            context.abort_transaction()
+        else:
+            context.commit_transaction()
+
+
+def _decoded(text: str | None) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = None if text is None else json.loads(text)
+    return found
