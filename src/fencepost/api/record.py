@@ -184,17 +184,7 @@ class SourceBatch:
 
     def __post_init__(self) -> None:
         """Raises DataError for arguments that contradict each other, or are of another type."""
-        if [self.dataframe, self.reader, self.columns].count(None) != 2:
-            raise DataError(
-                "A SourceBatch takes one of dataframe=, reader= with splits=, and columns=: make it with "
-                "SourceBatch.of_dataframe(), SourceBatch.of_reader() or SourceBatch.of_columns()"
-            )
-        if self.columns is not None and not hasattr(self.columns, "num_rows"):
-            raise _wrong("SourceBatch", "columns", self.columns, "a RecordBatch of pyarrow")
-        if self.dataframe is not None and not hasattr(self.dataframe, "mapInArrow"):
-            raise _wrong("SourceBatch", "dataframe", self.dataframe, "a DataFrame of Spark")
-        if self.reader is not None and not hasattr(self.reader, "read"):
-            raise _wrong("SourceBatch", "reader", self.reader, "an ArrowReader")
+        self._check_rows()
         if self.topic is not None and not isinstance(self.topic, str):
             raise _wrong("SourceBatch", "topic", self.topic, "a str")
         if isinstance(self.topics, str) or not isinstance(self.topics, Collection):
@@ -208,6 +198,19 @@ class SourceBatch:
             _check_mapping("SourceBatch", "offsets", pair[0], '[({"filename": "/data/a.csv"}, {"position": 4096})]')
             if pair[1] is not None:
                 _check_mapping("SourceBatch", "offsets", pair[1], '[({"filename": "/data/a.csv"}, {"position": 4096})]')
+
+    def _check_rows(self) -> None:
+        if [self.dataframe, self.reader, self.columns].count(None) != 2:
+            raise DataError(
+                "A SourceBatch takes one of dataframe=, reader= with splits=, and columns=: make it with "
+                "SourceBatch.of_dataframe(), SourceBatch.of_reader() or SourceBatch.of_columns()"
+            )
+        if self.columns is not None and not hasattr(self.columns, "num_rows"):
+            raise _wrong("SourceBatch", "columns", self.columns, "a RecordBatch of pyarrow")
+        if self.dataframe is not None and not hasattr(self.dataframe, "mapInArrow"):
+            raise _wrong("SourceBatch", "dataframe", self.dataframe, "a DataFrame of Spark")
+        if self.reader is not None and not hasattr(self.reader, "read"):
+            raise _wrong("SourceBatch", "reader", self.reader, "an ArrowReader")
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,24 @@ _UTF8: Final = 1
 _CLASS: Final = 7
 _TWO_ENTRIES: Final = (5, 6)
 # The sizes of the other entries of a class file's constants, by their tags (JVM specification, 4.4).
-_SIZES: Final = {3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4, 19: 2, 20: 2}
+_SIZES: Final = {
+    3: 4,
+    4: 4,
+    5: 8,
+    6: 8,
+    7: 2,
+    8: 2,
+    9: 4,
+    10: 4,
+    11: 4,
+    12: 4,
+    15: 3,
+    16: 2,
+    17: 4,
+    18: 4,
+    19: 2,
+    20: 2,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,6 @@ from fencepost.config.java_plugins import JavaPlugin, find_java_connector, java_
 from fencepost.config.plugin_scan import scan
 from fencepost.config.plugin_sources import ALLOWED_MODULES, PluginSources, forget_sources
 
-
 _JAVA: Final = "java:"
 _OURS: Final = "fencepost:"
 _ADAPTERS: Final = "fencepost.java"

@@ -49,14 +49,11 @@ class JavaConnector(SourceConnector):
         """Let the Java connector check a configuration."""
         found = findings(self._ask("validate", config=self._given(config))["values"])
         if _about(self.plugin, self.settings)["metadata"] and not self._name.startswith(_USES_NO_METADATA):
-            found.append(
-                ConfigValue(
-                    _CLASS, config.get(_CLASS), errors=[
-                        f"The tasks of the Java connector {self._name} want to know where each of their records was written "
-                        "(commitRecord with metadata), which this version cannot tell them: run it in Kafka Connect"
-                    ]
-                )
-            )  # fmt: skip
+            why = (
+                f"The tasks of the Java connector {self._name} want to know where each of their records was written "
+                "(commitRecord with metadata), which this version cannot tell them: run it in Kafka Connect"
+            )
+            found.append(ConfigValue(_CLASS, config.get(_CLASS), errors=[why]))
         return found
 
     def exactly_once_support(self, config: Config) -> ExactlyOnceSupport | None:

@@ -14,13 +14,13 @@ def definitions(keys: Iterable[Mapping[str, Any]]) -> ConfigDef:
     for key in keys:
         found.define(
             key["name"],
-            ConfigDef.Type[key["type"]],
+            ConfigDef.Type(key["type"]),
             ConfigDef.NO_DEFAULT if key["required"] else key["default"],
-            ConfigDef.Importance[key["importance"]],
+            ConfigDef.Importance(key["importance"]),
             key["documentation"] or "",
             group=key["group"],
             order_in_group=key["order"],
-            width=ConfigDef.Width[key["width"]],
+            width=ConfigDef.Width(key["width"]),
             display_name=key["display"] or "",
             dependents=key["dependents"],
         )
@@ -29,6 +29,4 @@ def definitions(keys: Iterable[Mapping[str, Any]]) -> ConfigDef:
 
 def findings(values: Iterable[Mapping[str, Any]]) -> list[ConfigValue]:
     """Return the properties with what Java found out."""
-    return [
-        ConfigValue(one["name"], one["value"], one["recommended"], one["errors"], one["visible"]) for one in values
-    ]
+    return [ConfigValue(one["name"], one["value"], one["recommended"], one["errors"], one["visible"]) for one in values]

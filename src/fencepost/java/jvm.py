@@ -136,7 +136,9 @@ class Jvm:
                 self._take(logging.INFO, _OUTPUT, "", line)
             else:
                 level, logger, task, text = event.groups()
-                self._take(_LEVELS.get(level, logging.DEBUG), logger, task, json.loads(f'"{text}"', strict=False).rstrip())
+                self._take(
+                    _LEVELS.get(level, logging.DEBUG), logger, task, json.loads(f'"{text}"', strict=False).rstrip()
+                )
 
     def _take(self, level: int, logger: str, task: str, text: str) -> None:
         if not text:
@@ -203,4 +205,3 @@ class JvmPool:
 
 JVMS: Final = JvmPool()
 """The JVMs of this process."""
-

@@ -74,7 +74,7 @@ class JavaSession:
         return self._channel.call(operation, f"{operation}() of {self._label} failed", **request)
 
     def stop(self) -> None:
-        """Call stop() of the Java object, beside a call that it may end. Raises JavaError, and JvmEndedError."""
+        """Let the Java object stop, beside a call that it may end. Raises JavaError, and JvmEndedError."""
         aside = self._jvm.channel()
         try:
             aside.limit(self._settings.graceful_timeout_s)

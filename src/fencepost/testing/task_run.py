@@ -174,6 +174,7 @@ class RunningTask:
     def stop(self) -> None:
         """Stop the task. Any thread may call it; only the first call has an effect."""
         self._instance.stop()
+        self._instance.close()
 
     @property
     def stop_error(self) -> Exception | None:
