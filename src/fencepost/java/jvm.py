@@ -9,16 +9,20 @@ Its log goes through the worker's: each line of its output becomes a record, und
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 import os
 import re
 import shutil
+import signal
 import socket
+import subprocess
 import tempfile
 import threading
 import time
 from collections import deque
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Final
 
@@ -38,13 +42,16 @@ QUESTIONS: Final = ""
 """The name of the JVM that is asked about connectors which are not started."""
 
 _START_TIMEOUT_S: Final = 60.0
+_END_TIMEOUT_S: Final = 2.0
 _STEP_S: Final = 0.01
 _LAST_LINES: Final = 20
 _QUESTIONS_KEPT_S: Final = 30.0
 # A line of the host's log4j2.properties.
 _EVENT: Final = re.compile(r"\x01(\S+) (\S+) \[([^\]]*)\] (.*)")
 _LEVELS: Final = {"FATAL": logging.CRITICAL, "ERROR": logging.ERROR, "WARN": logging.WARNING, "INFO": logging.INFO}
-_OUTPUT: Final = "java.output"
+_LOGGERS: Final = "java."
+"""What the names of Java's loggers begin with here."""
+_OUTPUT: Final = "output"
 """The logger of what Java code prints."""
 
 
@@ -94,17 +101,18 @@ class Jvm:
 
     def kill(self, reason: str) -> None:
         """End it at once; `reason` is what errors say then."""
-        if self._killed is None:
+        if self.is_alive:
             self._killed = reason
         kill(self._process)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def ended(self) -> JvmEndedError:
         """Return the error that says how it ended, with its last words."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_TIMEOUT_S)
         self.kill("its connection broke")
-        self._pump.join(1)
-        code = self._process.returncode
-        how = self._killed if code == -9 and self._killed else _how(code)
+        self._pump.join(_END_TIMEOUT_S)
+        how = self._killed or _how(self._process.returncode)
         last = SECRETS.hidden("\n".join(self._last))
         words = f". Its last words:\n{last}" if last else ""
         whose = "that is asked about Java connectors" if self.name == QUESTIONS else f"of connector {self.name}"
@@ -146,17 +154,14 @@ class Jvm:
         self._last.append(text)
         connector, _, number = task.rpartition("-")
         subject = ConnectorTaskId(connector, int(number)) if number.isdecimal() else self.name
-        if subject:
-            with log_context(subject):
-                logging.getLogger(logger).log(level, "%s", text)
-        else:
-            logging.getLogger(logger).log(level, "%s", text)
+        with log_context(subject) if subject else nullcontext():
+            logging.getLogger(_LOGGERS + logger).log(level, "%s", text)
 
 
-def _how(code: int | None) -> str:
-    if code is None or code == -9:
-        return "it was killed (SIGKILL), by an operator or for want of memory"
-    return f"by signal {-code}" if code < 0 else f"with exit status {code}"
+def _how(code: int) -> str:
+    if code == -signal.SIGKILL:
+        return "it was killed (SIGKILL), by somebody or for want of memory"
+    return f"by signal {-code}" if code < 0 else f"it exited with status {code}"
 
 
 class JvmPool:
@@ -193,6 +198,11 @@ class JvmPool:
                 return
         self._expire(jvm)
 
+    def close(self) -> None:
+        """Kill all JVMs, at the end of this process."""
+        for jvm in list(self._jvms.values()):
+            jvm.kill("the worker ends")
+
     def _expire(self, jvm: Jvm) -> None:
         with self._lock:
             if self._leases.get(jvm, 0):
@@ -205,3 +215,4 @@ class JvmPool:
 
 JVMS: Final = JvmPool()
 """The JVMs of this process."""
+atexit.register(JVMS.close)

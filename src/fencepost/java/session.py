@@ -74,7 +74,9 @@ class JavaSession:
         return self._channel.call(operation, f"{operation}() of {self._label} failed", **request)
 
     def stop(self) -> None:
-        """Let the Java object stop, beside a call that it may end. Raises JavaError, and JvmEndedError."""
+        """Let the Java object stop, beside a call that it may end. Raises JavaError."""
+        if not self._jvm.is_alive:
+            return
         aside = self._jvm.channel()
         try:
             aside.limit(self._settings.graceful_timeout_s)
@@ -82,6 +84,8 @@ class JavaSession:
             aside.call("stop", f"stop() of {self._label} failed")
         except TimeoutError:
             self._kill("stop() of {} did not return within {:g} s")
+        except JvmEndedError as error:
+            _log.debug("The JVM ended before, or while, stop() of %s was called: %s", self._label, error)
         finally:
             aside.close()
 

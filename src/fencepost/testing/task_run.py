@@ -116,6 +116,7 @@ class RunningTask:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+        self._instance.close()
         self._on_exit()
 
     def poll(self, timeout_s: float = POLL_TIMEOUT_S) -> Polled:
@@ -174,7 +175,6 @@ class RunningTask:
     def stop(self) -> None:
         """Stop the task. Any thread may call it; only the first call has an effect."""
         self._instance.stop()
-        self._instance.close()
 
     @property
     def stop_error(self) -> Exception | None:

@@ -111,7 +111,9 @@ def log_to_stderr(level: str, log_format: str, *, tracebacks: bool) -> None:
         shows_tracebacks = tracebacks or level.upper() == "DEBUG"
         handler.setFormatter((_TraceFormatter if shows_tracebacks else _OneLineFormatter)(_TEXT))
     logging.basicConfig(handlers=[handler], level=number)
-    logging.getLogger("fencepost").setLevel(number)
+    # Java connectors log under java.
+    for name in ("fencepost", "java"):
+        logging.getLogger(name).setLevel(number)
     for name in _SILENT_LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
 

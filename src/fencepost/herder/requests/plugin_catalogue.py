@@ -1,7 +1,8 @@
 """The plugins that a worker lists, and their properties.
 
 A plugin is listed under the Java class that it replaces, if any, because tools know that name; else under its Python
-path. Registered plugins are listed, and those that configurations name by their Python paths.
+path. Registered plugins are listed, those that configurations name by their Python paths, and the Java connectors in
+`plugin.path`. Where the latter have a class that a registered plugin replaces, that plugin has its Python path.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from typing import Any, Final
 from fencepost.api.config_def import ConfigDef, ConfigKey
 from fencepost.api.errors import ConfigError, describe_error
 from fencepost.api.plugin_calls import call_plugin
+from fencepost.api.source import describe
 from fencepost.config.connector_config import connector_config_def
+from fencepost.config.java_plugins import java_connectors
 from fencepost.config.plugin_instances import plugin_definitions
 from fencepost.config.plugin_scan import scan
 from fencepost.config.plugin_sources import ANY_MODULE, PluginSources
-from fencepost.config.plugins import PluginKind, find_plugin, plugin_entry_points, plugin_version
+from fencepost.config.plugins import PluginKind, find_plugin, java_class, plugin_entry_points, plugin_version
 from fencepost.config.version_range import VersionRange
 from fencepost.herder.errors import BadRequestError, NotFoundError
 from fencepost.herder.interface import ConfigKeyInfo, PluginInfo
@@ -84,13 +87,15 @@ class PluginCatalogue:
     @property
     def plugins(self) -> Sequence[InstalledPlugin]:
         """All importable plugins, by kind and name; failures of registered ones are logged."""
-        known = {(plugin.kind, name) for plugin in self._registered for name in plugin.names}
-        classes = {(plugin.kind, plugin.plugin_class) for plugin in self._registered}
+        java = list(self._java())
+        registered = [_beside(plugin, java) for plugin in self._registered]
+        known = {(plugin.kind, name) for plugin in (*registered, *java) for name in plugin.names}
+        classes = {(plugin.kind, plugin.plugin_class) for plugin in (*registered, *java)}
         named = {named for config in self._configs() for named in _named_plugins(config)} - known
         found = [plugin for kind, name in named for plugin in _by_path(kind, name, self._sources)]
         found += [plugin for plugin in self._plain() if (plugin.kind, plugin.name) not in named]
         others = [plugin for plugin in found if (plugin.kind, plugin.plugin_class) not in classes]
-        return sorted([*self._registered, *others], key=lambda plugin: (_TYPES[plugin.kind], plugin.name))
+        return sorted([*java, *registered, *others], key=lambda plugin: (_TYPES[plugin.kind], plugin.name))
 
     def _plain(self) -> Iterator[InstalledPlugin]:
         """The plugins in plain modules of `plugin.path`. Only modules with plugins are imported."""
@@ -111,6 +116,19 @@ class PluginCatalogue:
                 _log.error("The module %s of plugin.path cannot be used: %s", module, describe_error(error))
             else:
                 yield from installed
+
+    def _java(self) -> Iterator[InstalledPlugin]:
+        """The Java connectors in jars. A version is asked of the JVM, once."""
+        for plugin in java_connectors(self._sources.directories):
+            try:
+                found = java_class(plugin, self._sources)
+                version = plugin_version(found)
+            except Exception as error:  # noqa: BLE001 - a plugin's code may raise anything; the others are listed
+                if plugin.java_class not in self._broken:
+                    self._broken.add(plugin.java_class)
+                    _log.error("The Java connector %s cannot be used: %s", plugin.java_class, describe_error(error))
+                continue
+            yield InstalledPlugin(plugin.java_class, plugin.names, PluginKind.CONNECTOR, found, version)
 
     @cached_property
     def _registered(self) -> Sequence[InstalledPlugin]:
@@ -133,6 +151,15 @@ class PluginCatalogue:
         if version is not None:
             _check_version(plugin, name, version)
         return [config_key_info(key) for key in _keys(plugin)]
+
+
+def _beside(plugin: InstalledPlugin, java: Iterable[InstalledPlugin]) -> InstalledPlugin:
+    """A registered plugin beside Java connectors, which have their names for themselves."""
+    taken = {name for one in java if one.kind is plugin.kind for name in one.names}
+    if plugin.names.isdisjoint(taken):
+        return plugin
+    name = describe(plugin.plugin_class) if plugin.name in taken else plugin.name
+    return replace(plugin, name=name, names=plugin.names - taken)
 
 
 def _check_version(plugin: InstalledPlugin, name: str, version: str) -> None:
