@@ -22,6 +22,7 @@ import tempfile
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Final
@@ -89,15 +90,18 @@ class Jvm:
         """The process."""
         return self._process.pid
 
-    def channel(self) -> Channel:
-        """Return a new connection. Raises JvmEndedError."""
+    def channel(self, ended: Callable[[], Exception] | None = None) -> Channel:
+        """Return a new connection, which raises what `ended` returns if it breaks: by default a JvmEndedError.
+
+        Raises JvmEndedError.
+        """
         connection = socket.socket(socket.AF_UNIX)
         try:
             connection.connect(str(self._folder / "socket"))
         except OSError as error:
             connection.close()
             raise self.ended() from error
-        return Channel(connection, self.ended)
+        return Channel(connection, ended or self.ended)
 
     def kill(self, reason: str) -> None:
         """End it at once; `reason` is what errors say then."""

@@ -22,6 +22,10 @@ from fencepost.java.jvm import JVMS
 _log: Final = logging.getLogger(__name__)
 
 
+class _EventsEnded(Exception):  # noqa: N818 - it is no failure
+    """The connection for events has ended."""
+
+
 class SessionContext(Protocol):
     """What Java code may ask of the worker. Only connectors ask for more than offsets."""
 
@@ -57,7 +61,7 @@ class JavaSession:
             jars = [str(jar) for jar in plugin.jars]
             self.call("open", session=self._name, jars=jars, **request)
             self.call("attach", session=self._name)
-            events = self._jvm.channel()
+            events = self._jvm.channel(_EventsEnded)
             events.call("events", f"the events of {label}", session=self._name)
         except BaseException:
             JVMS.release(self._jvm)
@@ -116,9 +120,10 @@ class JavaSession:
             while True:
                 event, _ = events.receive()
                 events.send(self._answer(event))
-        except JvmEndedError as error:
-            if not self._closed and not self._jvm.is_alive:
-                self._on_end(error)
+        except _EventsEnded:
+            # The host closes the connection with the session.
+            if not self._closed:
+                self._on_end(self._jvm.ended())
         finally:
             events.close()
 

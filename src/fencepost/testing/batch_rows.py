@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,8 +24,15 @@ def rows_of(batch: SourceBatch, topic: str | None) -> list[SourceRecord]:
     that a worker would refuse or drop, and what the batch's reader raises.
     """
     partition, offset = batch.offsets[0] if len(batch.offsets) == 1 else ({}, {})
-    rows = _read_frame(batch.dataframe) if batch.dataframe is not None else _read_splits(batch)
+    rows = _rows(batch)
     return [_record(row, partition, offset or {}, batch.topic or topic) for row in rows]
+
+
+def _rows(batch: SourceBatch) -> Iterable[dict[str, Any]]:
+    if batch.columns is not None:
+        rows: list[dict[str, Any]] = batch.columns.to_pylist()
+        return rows
+    return _read_frame(batch.dataframe) if batch.dataframe is not None else _read_splits(batch)
 
 
 def _read_frame(frame: DataFrame) -> Iterator[dict[str, Any]]:

@@ -64,7 +64,7 @@ def test_mappings_and_pairs_of_other_types_are_accepted():
             r"SourceBatch\(offsets=...\) was given an int: it takes a",
         ),
         ({"reader": _Reader(), "topics": "t"}, r"SourceBatch\(topics=...\) was given a str: it takes a list of topics"),
-        ({}, r"make it with SourceBatch.of_dataframe\(\) or SourceBatch.of_reader\(\)"),
+        ({}, r"make it with SourceBatch.of_dataframe\(\), SourceBatch.of_reader\(\) or"),
     ],
 )
 def test_a_batch_is_refused_where_it_is_made(arguments: dict[str, Any], message: str):

@@ -24,6 +24,7 @@ final class RecordColumns {
     private final Column timestamps = new Column();
     private final Column headerEnds = new Column();
     private final Map<Map<String, ?>, Map<String, ?>> offsets = new LinkedHashMap<>();
+    private final ArrayNode encoded = Wire.JSON.createArrayNode();
     private boolean hasPartitions;
     private boolean hasTimestamps;
 
@@ -68,12 +69,16 @@ final class RecordColumns {
         offsets.put(record.sourcePartition(), record.sourceOffset());
     }
 
+    /** Encode the offsets, on the task's thread, once all records are here. Raises as `Offsets.encoded`. */
+    void complete() {
+        offsets.forEach((place, offset) -> encoded.addArray().add(Offsets.encoded(place)).add(Offsets.encoded(offset)));
+    }
+
     /** Say in an answer what the buffers are, and append them, each padded. */
     void describe(ObjectNode answer, List<ByteBuffer> parts) {
         answer.put("batch", number).put("rows", values.count()).put("boundary", boundary);
         answer.set("topics", Wire.JSON.valueToTree(topics.keySet()));
-        ArrayNode pairs = answer.putArray("offsets");
-        offsets.forEach((place, offset) -> pairs.addArray().add(Offsets.encoded(place)).add(Offsets.encoded(offset)));
+        answer.set("offsets", encoded);
         ArrayNode names = answer.putArray("buffers");
         if (topics.size() > 1) append("topic", topic.filled(), names, parts);
         if (hasPartitions) append("partition", partition.filled(), names, parts);

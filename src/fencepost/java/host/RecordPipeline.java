@@ -50,6 +50,7 @@ final class RecordPipeline {
         String asked = transactions == null ? null : transactions.taken(null);
         if (columns.isEmpty() && asked == null) all.remove(columns);
         columns.boundary = asked;
+        all.forEach(RecordColumns::complete);
         return all;
     }
 

@@ -167,8 +167,13 @@ def _java_double(value: float) -> str:
 
 
 def _shortest(value: float) -> tuple[str, str, int]:
-    """Sign, digits without leading or trailing zeros, and the exponent of the first digit."""
-    mantissa, _, exponent = f"{float(value)!r}".lstrip("-").partition("e")
+    """Sign, digits without leading or trailing zeros, and the exponent of the first digit.
+
+    Where one digit would do, Java takes the nearest number of two: 4.9E-324 for the smallest double, not 5.0E-324.
+    """
+    two = f"{value:.1e}"
+    shortest = two if float(two) == value else f"{float(value)!r}"
+    mantissa, _, exponent = shortest.lstrip("-").partition("e")
     whole, _, fraction = mantissa.partition(".")
     fraction = "" if fraction == "0" else fraction
     digits = whole + fraction

@@ -1,0 +1,258 @@
+"""Java connectors, unchanged, on a worker of a group: from their jars to records and offsets in Kafka."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.embedded.java import find_java
+from tests.support.checker import assert_exactly_once, read_topic, values
+from tests.support.java_plugins import FILE_STREAM, HOSTILE, plugin_path
+from tests.support.processes import wait_for
+from tests.support.topics import Topics, unique
+from tests.support.workers import Group, Worker
+
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+
+
+@pytest.fixture(scope="module")
+def group(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker) -> Group:
+    folder = tmp_path_factory.mktemp("java")
+    return Group(
+        folder, broker.bootstrap_servers, plugin_path=str(plugin_path(folder)), task_shutdown_graceful_timeout_ms="2000"
+    )
+
+
+@pytest.fixture(scope="module")
+def worker(group: Group) -> Iterator[Worker]:
+    with group.starting(environment={"JAVA_HOME": str(find_java().home)}) as worker:
+        worker.wait_until_healthy()
+        yield worker
+
+
+@pytest.fixture
+def connector(worker: Worker) -> Iterator[Connectors]:
+    with contextlib.closing(Connectors(worker)) as connectors:
+        yield connectors
+
+
+class Connectors:
+    """Connectors of a test, which are deleted at its end."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self._names: list[str] = []
+
+    def start(self, config: Mapping[str, str]) -> str:
+        name = unique("java")
+        self._names.append(name)
+        answer = self.worker.request("PUT", f"/connectors/{name}/config", config)
+        assert answer.status == 201, answer
+        return name
+
+    def hostile(self, topic: str, behaviour: str, **more: str) -> str:
+        return self.start({"connector.class": HOSTILE, "topic": topic, "behaviour": behaviour, **more})
+
+    def refusals(self, config: Mapping[str, str]) -> dict[str, list[str]]:
+        """The errors of a configuration, by property."""
+        path = f"/connector-plugins/{config['connector.class'].removeprefix('java:')}/config/validate"
+        answer = self.worker.request("PUT", path, {"name": unique("java"), **config})
+        assert answer.status == 200, answer
+        found = {one["value"]["name"]: one["value"]["errors"] for one in answer.body["configs"]}
+        return {name: errors for name, errors in found.items() if errors}
+
+    def trace(self, name: str) -> str:
+        status = self.worker.get(f"/connectors/{name}/status")
+        if status is None:
+            return ""
+        return "\n".join(one.get("trace", "") for one in (status["connector"], *status["tasks"]))
+
+    def close(self) -> None:
+        for name in self._names:
+            self.worker.request("DELETE", f"/connectors/{name}")
+
+
+def jvms(worker: Worker) -> list[psutil.Process]:
+    children = psutil.Process(worker.process.pid).children(recursive=True)
+    return [one for one in children if one.status() != psutil.STATUS_ZOMBIE and "fencepost.host.Host" in one.cmdline()]
+
+
+def test_a_file_goes_to_kafka_with_the_offsets_of_java(
+    connector: Connectors, group: Group, topics: Topics, tmp_path: Path, bootstrap_servers: str
+):
+    topic, lines = topics.create(partitions=3), [f"line {number}" for number in range(5_000)]
+    file = tmp_path / "in.txt"
+    file.write_text("".join(f"{line}\n" for line in lines))
+    name = connector.start(
+        {"connector.class": FILE_STREAM, "file": str(file), "topic": topic, "exactly.once.support": "required"}
+    )
+    wait_for(lambda: len(read_topic(bootstrap_servers, topic)) >= len(lines), what="all lines")
+    assert_exactly_once(values(read_topic(bootstrap_servers, topic)), [line.encode() for line in lines])
+    offsets = read_topic(bootstrap_servers, f"{group.id}-offsets")
+    last = {record.key: record.value for record in offsets if name.encode() in (record.key or b"")}
+    # Byte for byte what Java's worker stores.
+    assert last == {f'["{name}",{{"filename":"{file}"}}]'.encode(): b'{"position":%d}' % file.stat().st_size}
+
+
+def test_keys_values_headers_and_timestamps_are_those_of_the_converters_in_the_jvm(
+    connector: Connectors, topics: Topics, bootstrap_servers: str
+):
+    topic, now = topics.create(), time.time_ns() // 1_000_000
+    connector.hostile(
+        topic, "", limit="1", timestamp=str(now), **{"value.converter": JSON, "value.converter.schemas.enable": "true"}
+    )
+    wait_for(lambda: read_topic(bootstrap_servers, topic), what="the record")
+    (record,) = read_topic(bootstrap_servers, topic)
+    assert (record.key, record.timestamp, record.headers) == (b"k1", now + 1, (("number", b"1"),))
+    assert record.value == b'{"schema":{"type":"int64","optional":false},"payload":1}'
+
+
+def test_java_connectors_are_listed_with_their_versions(worker: Worker):
+    listed = {plugin["class"]: plugin["version"] for plugin in worker.get("/connector-plugins")}
+    assert listed[FILE_STREAM] == "4.1.1"
+    assert listed[HOSTILE] == "6.6.6"
+    # What it would have stood in for has its own name.
+    assert "fencepost.connectors.files.stream_source.FileStreamSourceConnector" in listed
+    keys = {key["name"]: key for key in worker.get(f"/connector-plugins/{FILE_STREAM}/config")}
+    assert keys["batch.size"]["default_value"] == "2000"
+
+
+def test_a_configuration_is_checked_by_the_java_connector(connector: Connectors):
+    wrong = {"connector.class": HOSTILE, "topic": "t", "limit": "0"}
+    assert connector.refusals(wrong) == {"limit": ["Invalid value 0 for configuration limit: Value must be at least 1"]}
+    assert list(connector.refusals({"connector.class": FILE_STREAM})) == ["topic"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("transforms", "a", "transforms of its records are not supported yet"),
+        ("errors.tolerance", "all", "its records cannot be skipped yet"),
+        ("errors.retry.timeout", "1000", "its conversions cannot be repeated yet"),
+        ("value.converter", "io.confluent.connect.avro.AvroConverter", "which is not supported there yet"),
+    ],
+)
+def test_everything_that_is_not_there_is_refused(connector: Connectors, name: str, value: str, message: str):
+    more = {
+        "transforms.a.type": "org.apache.kafka.connect.transforms.ReplaceField$Value",
+        "value.converter.schema.registry.url": "http://127.0.0.1:1",
+    }
+    given = {given: text for given, text in more.items() if given.startswith(name)}
+    errors = connector.refusals({"connector.class": HOSTILE, "topic": "t", name: value, **given})
+    assert message in errors[name][0]
+
+
+@pytest.mark.parametrize("prefix", ["java:", "fencepost:"])
+def test_a_prefix_says_whose_connector_it_is(
+    connector: Connectors, topics: Topics, tmp_path: Path, bootstrap_servers: str, prefix: str
+):
+    topic, file = topics.create(), tmp_path / "in.txt"
+    file.write_text("one\n")
+    name = connector.start({"connector.class": prefix + FILE_STREAM, "file": str(file), "topic": topic})
+    wait_for(lambda: values(read_topic(bootstrap_servers, topic)) == [b"one"])
+    version = connector.worker.get(f"/connectors/{name}/status")["connector"]["version"]
+    assert (version == "4.1.1") == (prefix == "java:")
+
+
+@pytest.mark.parametrize("how", ["exit", "leak"])
+def test_a_jvm_that_ends_is_started_again_with_nothing_lost(
+    connector: Connectors, topics: Topics, tmp_path: Path, bootstrap_servers: str, how: str
+):
+    topic = topics.create()
+    connector.hostile(topic, f"{how} in task.poll", marker=str(tmp_path / "marker"))
+    wait_for(lambda: len(read_topic(bootstrap_servers, topic)) == 10, what="all numbers")
+    assert [record.key for record in read_topic(bootstrap_servers, topic)] == [b"k%d" % n for n in range(1, 11)]
+    assert (tmp_path / "marker").exists()
+
+
+def test_the_last_words_of_a_jvm_are_in_the_status(connector: Connectors, topics: Topics):
+    name = connector.hostile(topics.create(), "exit in task.poll", **{"task.restart.policy": "never"})
+    wait_for(lambda: "exited with status 3" in connector.trace(name), what="the failure")
+    assert "printed by the task" in connector.trace(name)
+
+
+def test_what_a_task_throws_is_in_its_status_with_the_trace_of_java(connector: Connectors, topics: Topics):
+    name = connector.hostile(topics.create(), "throw in task.poll")
+    connector.worker.wait_for_states(name, "RUNNING", "FAILED")
+    assert "java.lang.IllegalStateException: the source is gone" in connector.trace(name)
+    assert "at hostile.HostileTask.poll" in connector.trace(name)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "message"),
+    [("bytes", "gave number a value of [B"), ("topicless", "a record without a topic")],
+)
+def test_a_record_that_cannot_be_stored_fails_the_task(
+    connector: Connectors, topics: Topics, behaviour: str, message: str
+):
+    name = connector.hostile(topics.create(), behaviour)
+    connector.worker.wait_for_states(name, "RUNNING", "FAILED")
+    assert message in connector.trace(name)
+
+
+def test_a_retriable_exception_is_polled_again(connector: Connectors, topics: Topics, bootstrap_servers: str):
+    topic = topics.create()
+    connector.hostile(topic, "retry")
+    wait_for(lambda: len(read_topic(bootstrap_servers, topic)) == 10)
+
+
+def test_a_task_ends_its_own_transactions(connector: Connectors, topics: Topics, bootstrap_servers: str):
+    topic = topics.create()
+    connector.hostile(topic, "boundaries", limit="8", **{"transaction.boundary": "connector"})
+    wait_for(lambda: len(read_topic(bootstrap_servers, topic)) == 4)
+    assert [record.key for record in read_topic(bootstrap_servers, topic)] == [b"k3", b"k4", b"k7", b"k8"]
+
+
+@pytest.mark.parametrize("where", ["task.poll", "task.stop", "connector.stop"])
+def test_a_jvm_that_hangs_is_killed_when_its_connector_stops(connector: Connectors, topics: Topics, where: str):
+    before = {one.pid for one in jvms(connector.worker)}
+    name = connector.hostile(topics.create(), f"hang in {where}")
+    connector.worker.wait_for_states(name, "RUNNING", "RUNNING")
+    assert connector.worker.request("DELETE", f"/connectors/{name}").status == 204
+    wait_for(lambda: {one.pid for one in jvms(connector.worker)} <= before, what="its JVM has gone")
+
+
+def test_what_java_code_logs_is_in_the_log_of_the_worker(connector: Connectors, topics: Topics):
+    name = connector.hostile(topics.create(), "")
+    connector.worker.process.wait_for_output(f"INFO    [{name}|task-0] begins after 0 (java.hostile.HostileTask)")
+    connector.worker.process.wait_for_output(f"[{name}|worker] printed by the task (java.output)")
+
+
+def test_a_connector_goes_on_where_it_was_after_its_jvm_was_killed(
+    connector: Connectors, topics: Topics, tmp_path: Path, bootstrap_servers: str
+):
+    topic, file = topics.create(), tmp_path / "in.txt"
+    file.write_text("one\n")
+    before = {one.pid for one in jvms(connector.worker)}
+    connector.start({"connector.class": FILE_STREAM, "file": str(file), "topic": topic})
+    wait_for(lambda: values(read_topic(bootstrap_servers, topic)) == [b"one"])
+    for one in jvms(connector.worker):
+        if one.pid not in before:
+            os.kill(one.pid, signal.SIGKILL)
+    with file.open("a") as more:
+        more.write("two\n")
+    wait_for(lambda: len(read_topic(bootstrap_servers, topic)) > 1)
+    assert values(read_topic(bootstrap_servers, topic)) == [b"one", b"two"]
+
+
+def test_offsets_can_be_reset_and_altered(connector: Connectors, topics: Topics, bootstrap_servers: str):
+    topic = topics.create()
+    name = connector.hostile(topic, "", limit="4")
+    wait_for(lambda: len(read_topic(bootstrap_servers, topic)) == 4)
+    worker = connector.worker
+    assert worker.request("PUT", f"/connectors/{name}/stop").status == 204
+    worker.wait_for_states(name, "STOPPED")
+    offsets: Any = {"offsets": [{"partition": {"counter": "c"}, "offset": {"number": 2}}]}
+    assert worker.request("PATCH", f"/connectors/{name}/offsets", offsets).status == 200
+    assert worker.request("PUT", f"/connectors/{name}/resume").status == 202
+    wait_for(lambda: len(read_topic(bootstrap_servers, topic)) == 6)
+    assert [record.key for record in read_topic(bootstrap_servers, topic)][4:] == [b"k3", b"k4"]

@@ -1,0 +1,91 @@
+package hostile;
+
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.connect.data.Schema;
+import org.apache.kafka.connect.errors.RetriableException;
+import org.apache.kafka.connect.header.ConnectHeaders;
+import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.source.SourceTask;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** Counts from the committed number up to `limit`, one record in each poll. */
+public class HostileTask extends SourceTask {
+    private static final Logger LOG = LoggerFactory.getLogger(HostileTask.class);
+    private static final Map<String, String> PARTITION = Map.of("counter", "c");
+    private Map<String, String> config;
+    private long number;
+    private boolean failed;
+
+    @Override
+    public String version() {
+        return "6.6.6";
+    }
+
+    @Override
+    public void start(Map<String, String> properties) {
+        config = properties;
+        Map<String, Object> offset = context.offsetStorageReader().offset(PARTITION);
+        // A Long, as from Java Connect: this cast fails for anything else.
+        number = offset == null ? 0 : (Long) offset.get("number");
+        LOG.info("begins after {}", number);
+        System.out.println("printed by the task");
+        if (is("start")) HostileConnector.die(how());
+    }
+
+    @Override
+    public List<SourceRecord> poll() throws InterruptedException {
+        if (is("poll") && number >= 3 && first()) HostileConnector.die(how());
+        if (how().equals("retry") && !failed) {
+            failed = true;
+            throw new RetriableException("not now");
+        }
+        if (number >= Long.parseLong(config.getOrDefault("limit", "10"))) {
+            Thread.sleep(10);
+            return null;
+        }
+        number++;
+        ConnectHeaders headers = new ConnectHeaders();
+        headers.addLong("number", number);
+        Map<String, Object> offset = how().equals("bytes") ? Map.of("number", new byte[1]) : Map.of("number", number);
+        String topic = how().equals("topicless") ? null : config.get("topic");
+        SourceRecord record = new SourceRecord(PARTITION, offset, topic, null, Schema.STRING_SCHEMA, "k" + number,
+            Schema.INT64_SCHEMA, number, timestamp(), headers);
+        if (how().equals("boundaries")) {
+            if (number % 4 == 0) context.transactionContext().commitTransaction(record);
+            if (number % 4 == 2) context.transactionContext().abortTransaction(record);
+        }
+        return List.of(record);
+    }
+
+    private Long timestamp() {
+        return config.containsKey("timestamp") ? Long.parseLong(config.get("timestamp")) + number : null;
+    }
+
+    /** Whether the marker of this run is not there yet. */
+    private boolean first() {
+        if (!config.containsKey("marker")) return true;
+        try {
+            Files.createFile(Path.of(config.get("marker")));
+            return true;
+        } catch (java.io.IOException there) {
+            return false;
+        }
+    }
+
+    private boolean is(String where) {
+        return config.getOrDefault("behaviour", "").endsWith("in task." + where);
+    }
+
+    private String how() {
+        return config.getOrDefault("behaviour", "").split(" ")[0];
+    }
+
+    @Override
+    public void stop() {
+        if (is("stop")) HostileConnector.die(how());
+    }
+}
