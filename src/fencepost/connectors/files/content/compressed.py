@@ -28,7 +28,7 @@ from fencepost.connectors.files.content.growing import FILENAME_FIELD, POSITION_
 from fencepost.connectors.files.content.held import HELD_BYTES, HeldRange
 from fencepost.connectors.files.content.identity import Stamp
 from fencepost.connectors.files.content.open_ends import no_end_of_record, warn_of_open_end
-from fencepost.connectors.files.content.origin import Origin
+from fencepost.connectors.files.content.origin import ContentOrigin
 from fencepost.connectors.files.content.ranges import PADDING, FileRange, count_lines, record_ends
 from fencepost.connectors.files.content.restart_point import RestartPoint, RestartPoints, opened, usable
 
@@ -52,7 +52,7 @@ class ContentFile:
 
     def __init__(  # noqa: PLR0917 - as GrowingFile, with what is more
         self,
-        origin: Origin,
+        origin: ContentOrigin,
         position: int,
         form: Form,
         quoting: Quoting | None,

@@ -21,7 +21,7 @@ from fencepost.connectors.files.stores.objects import is_object, size_and_time
 OBJECT_FIELD: Final = "object"
 
 
-class Origin(Protocol):
+class ContentOrigin(Protocol):
     """Where the bytes of one file are. `whole` is whether it is always complete, so that it cannot grow."""
 
     whole: ClassVar[bool]
@@ -77,7 +77,7 @@ class ObjectOrigin:
         self._allowed = allowed
         self._identity = identity
 
-    def is_missing(self, *, whole: bool = False) -> bool:  # noqa: ARG002 - as in `Origin`
+    def is_missing(self, *, whole: bool = False) -> bool:  # noqa: ARG002 - as in `ContentOrigin`
         """Return False: reading a missing object fails."""
         return False
 
@@ -113,7 +113,7 @@ class ObjectOrigin:
         return {OBJECT_FIELD: self._identity} if self._identity else {}
 
 
-def origin_of(path: str, allowed: AllowedPaths, identity: str | None = None) -> Origin:
+def origin_of(path: str, allowed: AllowedPaths, identity: str | None = None) -> ContentOrigin:
     """Return the origin of a path. `identity` is the one in the committed source offset of an object."""
     return ObjectOrigin(path, allowed, identity) if is_object(path) else FileOrigin(path)
 

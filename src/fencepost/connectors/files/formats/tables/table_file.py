@@ -23,7 +23,7 @@ from fencepost.api.errors import DataError, RetriableError
 from fencepost.connectors.files.content.compressed import TRUNCATED_SECONDS
 from fencepost.connectors.files.content.growing import FILENAME_FIELD, SPLIT_BYTES
 from fencepost.connectors.files.content.identity import Stamp
-from fencepost.connectors.files.content.origin import Origin
+from fencepost.connectors.files.content.origin import ContentOrigin
 from fencepost.connectors.files.content.ranges import open_file, unreadable
 from fencepost.connectors.files.formats.tables.table import Group, IncompleteTableError, Table, TableFormat
 from fencepost.connectors.files.formats.tables.table_reader import RowRange, open_table
@@ -68,7 +68,7 @@ class TableFile:
 
     def __init__(  # noqa: PLR0917 - as GrowingFile, with what is more
         self,
-        origin: Origin,
+        origin: ContentOrigin,
         form: TableFormat,
         position: TablePosition,
         batch_bytes: int,
