@@ -1,8 +1,8 @@
 """Objects of S3 and Google Cloud Storage as files of a task: text that the task reads, and Parquet, ORC and Avro.
 
-An object is whole when it is there, and does not grow. Its identity, size and ETag, is compared before each batch is
-returned, and that of text is in the source offset: `{"position": ..., "object": "..."}`. When the server does not answer,
-a poll raises RetriableError, and the next one goes on from the same position.
+An existing object is complete, and does not grow. Its identity, size and ETag, is compared before each batch is
+returned; for text it is also in the source offset: `{"position": ..., "object": "..."}`. When the server does not
+answer, a poll raises RetriableError, and the next one continues at the same position.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _status_of(url: str) -> tuple[int, float]:
 
 
 class ObjectContent(ContentFile):
-    """An object of text, compressed or not. `identity` is that of the object that was read up to the position."""
+    """An object of text, compressed or not. `identity` belongs to the object that was read up to the position."""
 
     def __init__(  # noqa: PLR0917 - as ContentFile
         self,
@@ -63,7 +63,7 @@ class ObjectContent(ContentFile):
             if found:
                 self._check_identity(identity_of(self.path, self._allowed))
         except RetriableError:
-            # What was read is read again.
+            # The bytes are read again.
             self.reopen(position, restart)
             raise
         return found
@@ -91,13 +91,13 @@ class ObjectContent(ContentFile):
 
 
 def identity_of(url: str, allowed: AllowedPaths) -> str:
-    """Return the identity of the object that is there. Raises DataError if there is none, and as `object_store`."""
+    """Return the identity of the current object. Raises DataError if there is none, and as `object_store`."""
     with open_file(url, allowed) as file:
         return str(getattr(file, "identity"))  # noqa: B009 - open_file tells FileIO for objects, too
 
 
 class ObjectTable(TableFile):
-    """An object in Parquet, ORC or Avro. Its identity is that of the format."""
+    """An object in Parquet, ORC or Avro. Its identity is defined by the format."""
 
     def advance(self, *, whole: bool = False) -> list[RowRange]:  # noqa: ARG002 - an object is always whole
         """Return the next rows. Raises DataError for another object, and RetriableError as `object_store`."""
@@ -111,7 +111,7 @@ class ObjectTable(TableFile):
             raise
 
     def is_missing(self, *, whole: bool = False) -> bool:  # noqa: ARG002 - as in `Awaited`
-        """Say no: opening an object tells it."""
+        """Return False: opening an object shows whether it exists."""
         return False
 
     def _status(self) -> tuple[int, int, int]:

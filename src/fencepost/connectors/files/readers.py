@@ -1,4 +1,4 @@
-"""Makes the readers of a task's files: what the rows of a batch are read with, in the worker or on executors."""
+"""Makes the readers of a task's files, for the rows of a batch in the worker or on executors."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from fencepost.connectors.rows.record_mapping import RecordColumns
 
 
 class Readers:
-    """Readers by a connector's properties. Those of files with the same columns are equal.
+    """Readers by a connector's properties. Readers of files with the same columns are equal.
 
-    `columns` are None if each file says them itself.
+    `columns` are None if each file defines them.
     """
 
     def __init__(self, parsed: Mapping[str, Any], columns: StructType | None, allowed: AllowedPaths) -> None:
@@ -37,11 +37,11 @@ class Readers:
 
     @property
     def of_nothing(self) -> ArrowReader:
-        """A reader for a batch that has offsets alone."""
+        """A reader for a batch that has only offsets."""
         return LineReader(allowed=self._allowed)
 
     def of(self, tracked: TrackedFile) -> ArrowReader:
-        """Return the reader of records that were returned. Raises DataError for a header that does not fit."""
+        """Return the reader for records that were returned. Raises DataError for a header that does not fit."""
         if not isinstance(tracked.file, ObjectContent):
             return self._new(tracked)
         if tracked.path not in self._of_objects:

@@ -164,11 +164,11 @@ class GroupParts:
     topics: GroupTopics = field(init=False)
     """The members' internal topics in the last generation of the group."""
     files: WorkerFiles = field(init=False)
-    """What connectors may read on this worker, as it is announced to the group."""
+    """The directories that connectors may read on this worker, as announced to the group."""
     other_files: tuple[PathsOfWorker, ...] = ()
-    """What connectors may read on the members of the last generation that differ from this one in that."""
+    """The directories that connectors may read on those members of the last generation that differ from this one."""
     members: tuple[str, ...] = ()
-    """The URLs of the members of the last generation, as far as its leader told."""
+    """The URLs of the members of the last generation, as far as its leader reported them."""
     key_problem: str | None = None
     """Why the broker refuses the session key of this worker, which leads the group, and the remedy."""
     _reading: asyncio.Future[None] | None = None
@@ -197,7 +197,7 @@ class GroupParts:
 
     @property
     def group_url(self) -> str:
-        """How this worker is named to the members of its group."""
+        """This worker's name among the members of its group."""
         return f"{self.url.rstrip('/')}/"
 
     @property
@@ -247,7 +247,7 @@ class GroupParts:
 
     @property
     def write_problem(self) -> str | None:
-        """Why a broker refuses what this worker writes, and the remedy; None if it does not."""
+        """Why a broker refuses this worker's writes, and the remedy; None if it does not."""
         refusal = self.statuses.refusal
         return self.key_problem or (None if refusal is None else f"Statuses cannot be written: {refusal}")
 

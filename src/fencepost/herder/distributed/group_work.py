@@ -57,7 +57,7 @@ _READ_AGAIN_SECONDS: Final = 0.5
 
 
 class GroupWork:
-    """Brings what the group and the config topic say to `decide`, and carries out its commands.
+    """Passes events of the group and the config topic to `decide`, and carries out its commands.
 
     It is the group member's listener, and the config store's.
     """

@@ -1,8 +1,8 @@
 """A file that is compressed or not in UTF-8, and the part of its content that was not returned yet.
 
 Positions count bytes of the content in UTF-8. The file is decompressed and decoded by the task, in one pass and one
-thread, and its batches hold their bytes: an executor could not begin in the middle. A start from a position reads from
-the last restart point before it (see `restart_point`), or else from the begin.
+thread, and its batches hold their bytes: an executor could not begin in the middle. To start from a position it reads
+from the last restart point before it (see `restart_point`), or else from the beginning.
 
     READING --end of the content--> ENDED ------the file grew------> READING, if compressed from the restart point
        |                                                                ^
@@ -48,18 +48,18 @@ HELD_BYTES: Final = 4 << 20
 """The maximum size of a batch, if no record is longer. The worker writes a batch of this size without a Spark job."""
 
 HEAD_BYTES: Final = 1 << 20
-"""The size of a file's begin, in which its header must be."""
+"""The size of a file's beginning, which must contain its header."""
 
 RESTART_BYTES: Final = 1 << 20
-"""The least distance of restart points, in bytes of the content: finding them again costs less than a millisecond each."""
+"""The minimum distance of restart points, in bytes of the content: finding them costs under a millisecond each."""
 
 TRUNCATED_SECONDS: Final = 60.0
-"""How long a truncated file may not have grown before it is an error: it may still be copied."""
+"""A truncated file that has not grown for this time is an error: before that it may still be copied."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldRange(FileRange):
-    """Bytes of a file's content, with the bytes. `line` is the number of the line that begins at `start`."""
+    """A range of a file's content, together with its bytes. `line` is the number of the line that begins at `start`."""
 
     data: bytes = b""
     line: int = 1
@@ -84,9 +84,9 @@ class _HeldFile(io.BytesIO):
 
 
 def open_range(part: FileRange, allowed: AllowedPaths) -> FileIO | io.BytesIO:
-    """Open what a range is read from, with positions of the file.
+    """Open the file of a range, with positions of the file.
 
-    Raises DataError as `open_file`, and if the path has another file than that of the range.
+    Raises DataError as `open_file`, and if the path now has another file.
     """
     if isinstance(part, HeldRange):
         return _HeldFile(part)
@@ -105,14 +105,14 @@ def open_range(part: FileRange, allowed: AllowedPaths) -> FileIO | io.BytesIO:
 
 
 def head_of(path: str, form: Form, allowed: AllowedPaths) -> HeldRange:
-    """Return the begin of a file's content, at most HEAD_BYTES. Raises DataError if it cannot be read."""
+    """Return the first bytes of a file's content, at most HEAD_BYTES. Raises DataError if it cannot be read."""
     data = bytearray()
     with ContentStream(path, form, allowed) as stream:
         try:
             while len(data) < HEAD_BYTES and (more := stream.read(HEAD_BYTES - len(data))):
                 data += more
         except TruncatedError:
-            # Whether the header is whole is for its reader to see.
+            # The header's reader checks whether it is complete.
             pass
     return HeldRange(path, 0, len(data), bytes(data))
 
@@ -125,7 +125,7 @@ class _State(Enum):
 
 
 class ContentFile:
-    """One file and the position in its content up to which it was returned.
+    """A file with the position in its content up to which it was returned.
 
     The end of compressed content is the end of a record; a file that is not compressed may grow. `clock` returns seconds.
     """
@@ -152,11 +152,11 @@ class ContentFile:
         self._damage: DataError | None = None
         self._stream: ContentStream | None = None
         self._restart = restart
-        # Of parts whose begin was read, but not returned yet.
+        # Parts that were partly read, but not returned yet.
         self._begun: deque[tuple[int, Place, str]] = deque()
         self._data = bytearray()
         self._line = 1
-        # Whether the last byte before the position is a return, and no line feed was there after it.
+        # Whether the last byte before the position is a return without a line feed after it so far.
         self._returned = False
         self._part: Place | None = None
         self._noted = 0
@@ -168,12 +168,12 @@ class ContentFile:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing at all was left after the position at the last look."""
+        """Whether nothing was left after the position when last checked."""
         return self._state is _State.ENDED and not self._data and not self._within_character
 
     @property
     def lag(self) -> int:
-        """About how many bytes of the content are left: as if the rest of the file were as compressible."""
+        """An estimate of the bytes of content that are left, assuming the rest compresses equally well."""
         read = self._stream.compressed_position if self._stream is not None else 0
         left = 0 if self._state is _State.ENDED else max(0, self.looked_at_size - read)
         return len(self._data) + (left * (self.position + len(self._data)) // read if read else left)
@@ -197,8 +197,8 @@ class ContentFile:
     def advance(self, *, whole: bool = False) -> list[FileRange]:
         """Return the next complete records and move the position after them; nothing if there are none.
 
-        `whole` means that the file is complete. Raises DataError for a file that is damaged, truncated or replaced, once
-        all that is whole before was returned.
+        `whole` means that the file is complete. Raises DataError for a file that is damaged, truncated or replaced,
+        after all complete records before that were returned.
         """
         if self._state is not _State.READING and not self._has_grown():
             if self._state is _State.TRUNCATED:
@@ -222,7 +222,7 @@ class ContentFile:
             limit = min(2 * limit, self._batch_bytes)
 
     def reopen(self, position: int, restart: RestartPoint | None) -> None:
-        """Go back to a position, and to the restart point that was before it."""
+        """Go back to a position, and to the restart point before it."""
         self.close()
         self._state, self.position, self._restart = _State.READING, position, restart
 
@@ -240,7 +240,7 @@ class ContentFile:
         try:
             status = os.stat(self.path)  # noqa: PTH116 - called often: spares making a Path each time
         except FileNotFoundError:
-            # Removed after it was read; if not, opening it says so.
+            # Removed after it was read; otherwise opening it fails.
             return self.looked_at_size
         except OSError as error:
             raise unreadable(self.path, error) from error
@@ -256,7 +256,7 @@ class ContentFile:
             )
 
     def _start(self) -> ContentStream:
-        """Open the file, and read its content up to the position, from the restart point on if there is one."""
+        """Open the file, and read its content up to the position, from the restart point if there is one."""
         self.looked_at_size = self._file_size()
         point = self._restart = usable(self._restart, self.position, self.form)
         self._stream = stream = opened(self.path, self.form, self._allowed, point)
@@ -300,12 +300,12 @@ class ContentFile:
             self._state = _State.TRUNCATED
             self.close()
         except DataError as error:
-            # What is whole before the damage is returned first.
+            # Complete records before the damage are returned first.
             self._state, self._damage = _State.DAMAGED, error
             self.close()
 
     def _note_part(self, stream: ContentStream) -> None:
-        """Note where a part begins whose first bytes follow what was read."""
+        """Note the beginning of a part if its first bytes follow the bytes that were read."""
         place = stream.part
         if place is None or place == self._part:
             return
@@ -332,14 +332,14 @@ class ContentFile:
             )
 
     def _take(self, *, whole: bool) -> HeldRange | None:
-        """Return the complete records of what was read."""
+        """Return the complete records of the bytes that were read."""
         if self._returned and self._data:
             # A line feed belongs to the return.
             self.position += self._data.startswith(b"\n")
             self._data = self._data.removeprefix(b"\n")
             self._returned = False
         length = len(self._data)
-        # At the end of a file, the byte of padding after a return tells that the record ends.
+        # At the end of a file, the padding byte after a return shows that the record ends.
         seen = length + (self._state is _State.ENDED and self._data.endswith(b"\r"))
         _, nexts = record_ends(self._data + bytes(PADDING), seen, quoting=self._quoting, position=self.position)
         complete = self._state is _State.ENDED and (whole or self.form.codec is not None)
@@ -363,13 +363,13 @@ class ContentFile:
         return held
 
     def _move_restart(self, held: HeldRange) -> None:
-        """Restart from the last part that begins in what is returned, or right after it."""
+        """Move the restart point to the last part that begins within the returned records, or right after them."""
         while self._begun and self._begun[0][0] <= held.end:
             position, place, fingerprint = self._begun.popleft()
             if position < held.start:
                 # It begins with the line feed of a line end that was returned.
                 continue
             before = held.data[: position - held.start]
-            # A line end in two parts is one.
+            # A line end that is split between two parts is one line end.
             cut = before.endswith(b"\r") and self._data[len(before) : len(before) + 1] == b"\n"
             self._restart = RestartPoint(place, position, held.line + count_lines(before) - cut, fingerprint)

@@ -1,7 +1,7 @@
-"""A Parquet, ORC or Avro file and the position up to which its rows were returned.
+"""A Parquet, ORC or Avro file, with the position up to which its rows were returned.
 
-The position is in the source offset with the file's identity, so that another file in its place is told, whatever its
-size. A file is read when it is whole: that of an Avro file is its header, and then each block.
+The position is in the source offset with the file's identity, so that a replaced file is detected, whatever its size. A
+Parquet or ORC file is read once it is complete; an Avro file once its header is, and then each block.
 
     READ --the file changed--> checked: same identity, more rows or none --> READ
       |                                         |
@@ -39,9 +39,9 @@ _MAGIC: Final = {TableFormat.PARQUET: b"PAR1", TableFormat.ORC: b"ORC", TableFor
 
 @dataclass(frozen=True, slots=True)
 class TablePosition:
-    """The next row is number `row`, from 0, after the begin of a group. Without `group` it is the file's first one.
+    """The next row has number `row`, from 0, in a group. Without `group` it is the file's first one.
 
-    `identity` is None if it is not known: before the first look, or if somebody has set the offset without it.
+    `identity` is None if it is unknown: before the first check, or if a user set the offset without it.
     """
 
     group: int | None = None
@@ -95,7 +95,7 @@ class TableFile(Awaited):
 
     @property
     def lag(self) -> int:
-        """About how many bytes are left. Raises DataError if there was no look yet, and the file cannot be read."""
+        """The approximate number of bytes left. Raises DataError if the file was not checked yet and cannot be read."""
         return self._file_size() if self._left is None else self._left
 
     @property
@@ -112,8 +112,8 @@ class TableFile(Awaited):
     def advance(self, *, whole: bool = False) -> list[RowRange]:
         """Return the next rows and move the position after them; nothing if there are none.
 
-        `whole` means that the file is complete. Raises DataError for a file that is damaged, truncated or replaced, once
-        all that is whole before was returned.
+        `whole` means that the file is complete. Raises DataError for a file that is damaged, truncated or replaced,
+        after all complete rows before that were returned.
         """
         if self.is_missing(whole=whole and not self.finished):
             return []
@@ -204,7 +204,7 @@ class TableFile(Awaited):
         return RowRange(self.path, group.key, row, rows, group.size * rows // max(1, group.rows), identity)
 
     def _whole_group(self, groups: Any) -> Group | None:
-        """Return the next group, None at the end of the groups that are whole."""
+        """Return the next complete group, None if there is none."""
         try:
             group: Group | None = next(groups, None)
         except IncompleteTableError as error:
@@ -214,7 +214,7 @@ class TableFile(Awaited):
 
     @staticmethod
     def _add(splits: list[RowRange], added: RowRange) -> None:
-        """Add rows to the last split if that is small: each split costs opening the file."""
+        """Add rows to the last split if it is small: each split costs opening the file."""
         last = splits[-1] if splits else None
         if last is not None and last.size + added.size <= SPLIT_BYTES:
             splits[-1] = replace(last, rows=last.rows + added.rows, size=last.size + added.size)
