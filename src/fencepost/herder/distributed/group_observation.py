@@ -58,7 +58,7 @@ class GroupObservation(LocalObservation):
         return owners - {self._group.worker_id, ""}
 
     def _members(self) -> set[str]:
-        """The other members of the group, as its leader told; a leader that is a worker of Kafka Connect does not."""
+        """The other members of the group, as reported by its leader, unless that is a worker of Kafka Connect."""
         return {urlsplit(url).netloc for url in self._group.members} - {self._group.worker_id}
 
     async def _ask_all(self, workers: set[str], path: str, authorization: str | None) -> dict[str, Json | str]:

@@ -247,7 +247,7 @@ class GroupWork:
             self._parts.report(unit, State.UNASSIGNED, error=error)
 
     def _on_fenced(self, task: ConnectorTaskId) -> bool:
-        """Return whether the group is asked if a task that was fenced is still this worker's; if it is, it restarts."""
+        """Return whether the group decides if a fenced task is still this worker's; if it is, it restarts."""
         return bool(self._on(TaskFenced(task, self._parts.loop.time())))
 
     async def _revoke(self, units: Work) -> None:

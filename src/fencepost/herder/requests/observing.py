@@ -142,7 +142,7 @@ class LocalObservation(Observation):
 def hiding(
     found: Iterable[OpenTransaction], topic: str, owner: Callable[[str], ConnectorTaskId | None]
 ) -> Iterable[HidingTransaction]:
-    """Yield those that have records in a topic, the oldest first; `owner` names the task of a transactional id."""
+    """Yield transactions with records in a topic, the oldest first; `owner` names the task of a transactional id."""
     for transaction in found:
         partitions = [number for name, number in transaction.partitions if name == topic]
         if partitions:

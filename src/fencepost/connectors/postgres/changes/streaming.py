@@ -28,27 +28,27 @@ _WAIT_S: Final = 0.5
 _OPEN_WAIT_S: Final = 0.02
 # While an incremental snapshot has more to read.
 _READING_WAIT_S: Final = 0.05
-# With a backlog, so much is collected before a commit: each costs some milliseconds.
+# With a backlog, changes of this long are collected before a commit, because each costs some milliseconds.
 _COMMIT_AFTER_S: Final = 0.5
-# While chunks of tables are read, the same: the next one waits until the changes before it are committed.
+# The same while chunks of tables are read: the next chunk waits until the previous changes are committed.
 _COMMIT_CHUNKS_AFTER_S: Final = 0.1
-# How old the position of a quiet slot may be: the server keeps its log from there on.
+# The maximum age of a quiet slot's position: the server keeps its log from there on.
 _ADVANCE_S: Final = 5.0
 _STATUS_S: Final = 5.0
-# The slot is invalidated once no such log is left: less than this, and than half of the limit, is said.
+# The slot is invalidated once no log is left: a warning is logged below this, and below half of the limit.
 _LITTLE_WAL_BYTES: Final = 1 << 30
 
 _log: Final = logging.getLogger(__name__)
 
 
 def now_ms() -> int:
-    """Return the time that events have, in milliseconds since 1970."""
+    """Return the time for events, in milliseconds since 1970."""
     return int(time.time() * 1000)
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What a read gives: batches to write, and whether the Kafka transaction is to be committed after them."""
+    """The result of a read: batches to write, and whether to commit the Kafka transaction after them."""
 
     batches: tuple[SourceBatch, ...] = ()
     commit: bool = False
@@ -82,7 +82,7 @@ class Streaming:
         self._open_since: float | None = None
         """When the first batch was returned since the last offset."""
         self._advanced = time.monotonic()
-        # Between two heartbeats a read returns nothing, and the worker can ask for the end.
+        # Between two heartbeats a read returns nothing, so that the worker can check for the end.
         self._wait_s = min(_WAIT_S, config.heartbeat_s / 2) if config.heartbeat_s else _WAIT_S
         self._heartbeats = Heartbeats(config, database)
         self._status: LogStatus | None = None
@@ -103,7 +103,7 @@ class Streaming:
             raise
 
     def committed(self) -> None:
-        """Let the server forget what is committed: all that was returned."""
+        """Report to the server that all returned changes are committed, so that it may forget them."""
         self._committed = self._offered
         if self._stream is not None:
             try:
@@ -116,9 +116,9 @@ class Streaming:
         return None if self._status is None else max(0, self._status.end - self._position.lsn)
 
     def at_end(self) -> bool:
-        """Return whether everything is returned that was in the log when the stream first began.
+        """Return whether all changes were returned that were in the log when the stream first began.
 
-        If it is not, the server is asked how far it is.
+        If not, the server is asked for its progress.
         """
         if self._has_ended():
             return True
@@ -126,7 +126,7 @@ class Streaming:
             try:
                 self._stream.ping()
             except RetriableError as error:
-                # The next read connects again, and tells of it if that fails.
+                # The next read connects again, and reports it if that fails.
                 _log.info("The end of the log of PostgreSQL is asked for later: %s", error)
                 self.close()
         return False
@@ -138,7 +138,7 @@ class Streaming:
 
     @property
     def _has_news(self) -> bool:
-        """Whether the state has something to commit also where the position stays the same."""
+        """Whether the state has something to commit although the position stays the same."""
         state, offered = self._state, self._offered_state
         return state.incremental != offered.incremental or state.types != offered.types
 
@@ -158,16 +158,16 @@ class Streaming:
         self._heartbeats.act()
         shown, self._end_shown = self._end_shown, self._has_ended()
         if self._end_shown and not shown:
-            # A worker asks for the end after a read without changes, and there may never be another.
+            # A worker checks for the end after a read without changes, and there may never be another.
             return Piece()
         progress = self._snapshots.read(self._state.incremental, self._position)
         self._state = replace(self._state, incremental=progress)
         if self._snapshots.waiting:
-            # Without changes, only the answer tells how far the stream is.
+            # Without changes, only the answer shows how far the stream is.
             self._stream.ping()
         decoded = self._stream.read(self._wait())
         if self._new_table:
-            # With the first change of a table, the offset says that the table is published.
+            # From the first change of a table on, the offset contains that the table is published.
             self._look_at_catalog()
             self._database.check_topics()
             self._new_table = False
@@ -188,7 +188,7 @@ class Streaming:
         return self._piece(batches, commit=self._may_commit(after_s if batches else 0.0))
 
     def _events(self, changes: Sequence[Changes]) -> tuple[list[SourceBatch], PartialTransaction | None]:
-        """Return the batches of changes, and the transaction that they leave open if events of transactions are wanted."""
+        """Return the batches of changes, and the transaction that they leave open if transaction events are wanted."""
         drafts = self._tables.drafts(changes)
         topic = self._config.transaction_topic
         if topic is None:
@@ -245,10 +245,10 @@ class Streaming:
         return self._database.table_events(relation, self._state.types)
 
     def _look_at_catalog(self) -> None:
-        """Take note of what is published, and of the types of its columns."""
+        """Update which tables are published, and the types of their columns."""
         parts = self._database.published_parts(self._state)
         self._seen_types = seen = self._database.user_types()
-        # Changes that are still to be read may have types that are dropped.
+        # Changes that are still unread may have types that are dropped.
         self._state = replace(self._state, publication=parts, types={**seen.types, **self._state.types})
 
     def _forget_types(self) -> None:
