@@ -2,16 +2,16 @@
 
 Each file is a source partition, `{"filename": path}` -> `{"position": bytes}`, with `restart` if it is compressed, or
 `{"group": ..., "row": ..., "file": ...}` where the format has groups of rows (see `tables.table_file`), and with
-`identity` (see `file_identity`), so that reading a renamed file continues at its position. Records of a file are read
-in order; of several files, the first one with new records is read first. The files are distributed over up to
-`tasks.max` tasks. Files that fit a pattern and appear later are distributed within `files.poll.interval.ms`. Tasks with
-unchanged files keep running meanwhile (in distributed mode, see `partitions_follow_task_configs`). While no file fits,
-one task waits.
+`identity` (see `file_identity`), so that a file that was renamed goes on where it was. It is read in the order of its
+records; of several files the first one with new records is read first. The files are distributed over up to `tasks.max`
+tasks. Files that fit a pattern and appear later are distributed within `files.poll.interval.ms`. Tasks whose files stay
+the same keep running then (in distributed mode, see `partitions_follow_task_configs`). While no file fits, one task
+waits.
 
-The last record of a file may lack a line end. While the file may grow, that record is incomplete and is not read. If a
-worker was started to stop at the source's end, the files are treated as complete, and that record is read.
+The last record of a file may lack a line end. As long as the file may grow, that record is incomplete and is not read.
+If a worker was started to stop at the source's end, the files are treated as complete, and it is read.
 
-Compressed files are recognised by their content, and only the worker reads them (see `content_file`).
+Files that are compressed are recognised by their content, and read by the worker alone (see `compressed`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class _AfterRows:
-    """Holds back the files of a pattern until one has a row to infer the columns from."""
+    """Holds files of a pattern back until one has a row to infer the columns from."""
 
     def __init__(self, parsed: Mapping[str, Any], allowed: AllowedPaths) -> None:
         self._parsed = parsed
@@ -73,7 +73,7 @@ class _AfterRows:
         try:
             self._found = self._found or infer(self._parsed, path, self._allowed) is not None
         except DataError:
-            # The error is raised when the columns are read.
+            # It is told when the columns are asked for.
             return True
         return self._found
 
@@ -82,7 +82,7 @@ class FileSourceConnector(SourceConnector):
     """Reads rows from files. The value of a record is the row as a struct, or, for text, the line as a string."""
 
     def version(self) -> str:
-        """Return fencepost's version: the connector is part of it."""
+        """Return fencepost's version, of which this connector is part."""
         return __version__
 
     def config(self) -> ConfigDef:
@@ -120,7 +120,7 @@ class FileSourceConnector(SourceConnector):
         self._config = dict(config)
         self._parsed = parsed
         self._inferred: str | None = None
-        # Kept, so that tasks with unchanged files keep their configurations.
+        # They stay, so that tasks whose files stay the same keep their configurations.
         self._formers: dict[str, list[str]] = {}
 
     def stop(self) -> None:
@@ -138,7 +138,7 @@ class FileSourceConnector(SourceConnector):
         return Discovery(tuple(parsed[FILES]), self.context.allowed_paths, by_time=by_time, settle_s=settle_s)
 
     def _schema(self, files: Sequence[str]) -> str:
-        """Return the inferred columns: from a committed offset, else from the first file with a row."""
+        """Return the inferred columns: those of a committed offset, else of the first file with a row."""
         offsets = self.context.offset_reader.offsets([{FILENAME_FIELD: path} for path in files])
         pinned = next((str(offset[SCHEMA]) for offset in offsets if offset and SCHEMA in offset), None)
         if pinned is not None:
@@ -161,7 +161,7 @@ class FileSourceConnector(SourceConnector):
         return FileSourceTask
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        """Distribute the files. A task's configuration does not depend on the number of tasks."""
+        """Distribute the files. A task's configuration has nothing that changes with the number of tasks."""
         defined = FILE_SOURCE_CONFIG.keys()
         own = {name: value for name, value in self._config.items() if name in defined}
         files = self._watch.files
@@ -171,7 +171,7 @@ class FileSourceConnector(SourceConnector):
         for file, formers in self._watch.formers.items():
             self._formers[file] = list(dict.fromkeys([*self._formers.get(file, ()), *formers]))
         units = together(files, self._formers)
-        # A single task waits for the first file: a connector without tasks would look like a mistake.
+        # A single task waits for the first file, so that the connector does not seem to have none by mistake.
         shares = distribute(list(units), min(max_tasks, len(units))) if files else [[]]
         if files and self._parsed[SCHEMA] == INFER:
             self._inferred = self._inferred or self._schema(files)
@@ -181,7 +181,7 @@ class FileSourceConnector(SourceConnector):
     def _share(self, files: Sequence[str]) -> dict[str, str]:
         inodes: Mapping[str, int | None] | None = None
         if (seen := self._watch.inodes) is not None:
-            # A task gets another configuration, and so restarts, if one of its names has another file.
+            # A task whose names have other files gets another configuration, so that it starts anew.
             inodes = {file: seen.get(file) for file in files if not is_object(file)}
         renamed = {file: self._formers[file] for file in files if file in self._formers}
         return Share(files, inodes, renamed).in_config()

@@ -1,4 +1,4 @@
-"""Makes the readers of a task's files, for the rows of a batch in the worker or on executors."""
+"""Makes the readers of a task's files: what the rows of a batch are read with, in the worker or on executors."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from pyspark.sql.types import StringType, StructField, StructType
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.record import ArrowReader
 from fencepost.connectors.files.config import CASE_SENSITIVE, EXTRA_COLUMNS, FORMAT, HEADER, NULL_VALUE, dialect_of
-from fencepost.connectors.files.content.compressed import ContentFile, head_of
+from fencepost.connectors.files.content.compressed import ContentFile
+from fencepost.connectors.files.content.held import head_of
 from fencepost.connectors.files.content.ranges import FileRange
 from fencepost.connectors.files.formats.csv_reader import CsvReader, match_header, read_header
 from fencepost.connectors.files.formats.jsonl_reader import JsonLinesReader
 from fencepost.connectors.files.formats.line_reader import LineReader
 from fencepost.connectors.files.formats.tables.table_file import TableFile
 from fencepost.connectors.files.formats.tables.table_reader import TableReader
-from fencepost.connectors.files.object_files import ObjectContent
+from fencepost.connectors.files.stores.objects import is_object
 from fencepost.connectors.files.tracked import TrackedFile
 from fencepost.connectors.rows.record_mapping import RecordColumns
 
 
 class Readers:
-    """Readers by a connector's properties. Readers of files with the same columns are equal.
+    """Readers by a connector's properties. Those of files with the same columns are equal.
 
-    `columns` are None if each file defines them.
+    `columns` are None if each file says them itself.
     """
 
     def __init__(self, parsed: Mapping[str, Any], columns: StructType | None, allowed: AllowedPaths) -> None:
@@ -37,12 +38,12 @@ class Readers:
 
     @property
     def of_nothing(self) -> ArrowReader:
-        """A reader for a batch that has only offsets."""
+        """A reader for a batch that has offsets alone."""
         return LineReader(allowed=self._allowed)
 
     def of(self, tracked: TrackedFile) -> ArrowReader:
-        """Return the reader for records that were returned. Raises DataError for a header that does not fit."""
-        if not isinstance(tracked.file, ObjectContent):
+        """Return the reader of records that were returned. Raises DataError for a header that does not fit."""
+        if not (isinstance(tracked.file, ContentFile) and is_object(tracked.path)):
             return self._new(tracked)
         if tracked.path not in self._of_objects:
             self._of_objects[tracked.path] = self._new(tracked)

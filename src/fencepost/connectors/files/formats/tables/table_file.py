@@ -1,7 +1,7 @@
-"""A Parquet, ORC or Avro file, with the position up to which its rows were returned.
+"""A Parquet, ORC or Avro file and the position up to which its rows were returned.
 
-The position is in the source offset with the file's identity, so that a replaced file is detected, whatever its size. A
-Parquet or ORC file is read once it is complete; an Avro file once its header is, and then each block.
+The position is in the source offset with the file's identity, so that another file in its place is told, whatever its
+size. A file is read when it is whole: that of an Avro file is its header, and then each block.
 
     READ --the file changed--> checked: same identity, more rows or none --> READ
       |                                         |
@@ -11,7 +11,6 @@ Parquet or ORC file is read once it is complete; an Avro file once its header is
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -20,10 +19,11 @@ from typing import Any, Final, Self
 from pyspark.sql.types import StructType
 
 from fencepost.api.allowed_paths import AllowedPaths
-from fencepost.api.errors import DataError
+from fencepost.api.errors import DataError, RetriableError
 from fencepost.connectors.files.content.compressed import TRUNCATED_SECONDS
-from fencepost.connectors.files.content.growing import FILENAME_FIELD, SPLIT_BYTES, Awaited
-from fencepost.connectors.files.content.identity import Stamp, stamp_of
+from fencepost.connectors.files.content.growing import FILENAME_FIELD, SPLIT_BYTES
+from fencepost.connectors.files.content.identity import Stamp
+from fencepost.connectors.files.content.origin import ContentOrigin
 from fencepost.connectors.files.content.ranges import open_file, unreadable
 from fencepost.connectors.files.formats.tables.table import Group, IncompleteTableError, Table, TableFormat
 from fencepost.connectors.files.formats.tables.table_reader import RowRange, open_table
@@ -39,9 +39,9 @@ _MAGIC: Final = {TableFormat.PARQUET: b"PAR1", TableFormat.ORC: b"ORC", TableFor
 
 @dataclass(frozen=True, slots=True)
 class TablePosition:
-    """The next row has number `row`, from 0, in a group. Without `group` it is the file's first one.
+    """The next row is number `row`, from 0, after the begin of a group. Without `group` it is the file's first one.
 
-    `identity` is None if it is unknown: before the first check, or if a user set the offset without it.
+    `identity` is None if it is not known: before the first look, or if somebody has set the offset without it.
     """
 
     group: int | None = None
@@ -63,19 +63,20 @@ class TablePosition:
         return cls(group, row, identity)
 
 
-class TableFile(Awaited):
+class TableFile:
     """One file and its position. `clock` returns seconds."""
 
     def __init__(  # noqa: PLR0917 - as GrowingFile, with what is more
         self,
-        path: str,
+        origin: ContentOrigin,
         form: TableFormat,
         position: TablePosition,
         batch_bytes: int,
         allowed: AllowedPaths,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(path)
+        self._origin = origin
+        self.path = origin.path
         self.form = form
         self._position = position
         self._batch_bytes = batch_bytes
@@ -95,7 +96,7 @@ class TableFile(Awaited):
 
     @property
     def lag(self) -> int:
-        """The approximate number of bytes left. Raises DataError if the file was not checked yet and cannot be read."""
+        """About how many bytes are left. Raises DataError if there was no look yet, and the file cannot be read."""
         return self._file_size() if self._left is None else self._left
 
     @property
@@ -112,12 +113,24 @@ class TableFile(Awaited):
     def advance(self, *, whole: bool = False) -> list[RowRange]:
         """Return the next rows and move the position after them; nothing if there are none.
 
-        `whole` means that the file is complete. Raises DataError for a file that is damaged, truncated or replaced,
-        after all complete rows before that were returned.
+        `whole` means that the file is complete. Raises DataError for a file that is damaged, truncated or replaced, once
+        all that is whole before was returned. Raises RetriableError as `object_store`: the next call reads again.
         """
-        if self.is_missing(whole=whole and not self.finished):
+        if self._origin.whole and self.finished:
             return []
-        seen = self._status()
+        position = self._position
+        try:
+            return self._advance(whole=whole or self._origin.whole)
+        except RetriableError:
+            self._position, self.finished = position, False
+            raise
+
+    def _advance(self, *, whole: bool) -> list[RowRange]:
+        if self._origin.is_missing(whole=whole and not self.finished):
+            return []
+        seen = self._origin.stamp()
+        if seen is None:
+            return []
         if seen != self.seen:
             self.seen, self._grew_at, self.looked_at_size = seen, self._clock(), seen[2]
             self._incomplete, self.finished = None, False
@@ -204,7 +217,7 @@ class TableFile(Awaited):
         return RowRange(self.path, group.key, row, rows, group.size * rows // max(1, group.rows), identity)
 
     def _whole_group(self, groups: Any) -> Group | None:
-        """Return the next complete group, None if there is none."""
+        """Return the next group, None at the end of the groups that are whole."""
         try:
             group: Group | None = next(groups, None)
         except IncompleteTableError as error:
@@ -214,19 +227,13 @@ class TableFile(Awaited):
 
     @staticmethod
     def _add(splits: list[RowRange], added: RowRange) -> None:
-        """Add rows to the last split if it is small: each split costs opening the file."""
+        """Add rows to the last split if that is small: each split costs opening the file."""
         last = splits[-1] if splits else None
         if last is not None and last.size + added.size <= SPLIT_BYTES:
             splits[-1] = replace(last, rows=last.rows + added.rows, size=last.size + added.size)
         else:
             splits.append(added)
 
-    def _status(self) -> Stamp:
-        try:
-            status = os.stat(self.path)  # noqa: PTH116 - called often: spares making a Path each time
-        except OSError as error:
-            raise unreadable(self.path, error) from error
-        return stamp_of(status)
-
     def _file_size(self) -> int:
-        return 0 if self.is_missing() else self._status()[2]
+        stamp = self._origin.stamp()
+        return 0 if stamp is None else stamp[2]
