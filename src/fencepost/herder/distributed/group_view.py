@@ -20,7 +20,7 @@ class GroupView:
 
     url: str
     files: WorkerFiles
-    """What connectors may read on this worker, as it is announced to the group."""
+    """The directories that connectors may read on this worker, as announced to the group."""
     mixed: MixedGroup
     """The members' settings."""
     topics: GroupTopics
@@ -28,9 +28,9 @@ class GroupView:
     generation: int | None = None
     """The generation of the group that this worker is a member of, None outside of the group."""
     members: tuple[str, ...] = ()
-    """The URLs of the members, if their leader announces them."""
+    """The URLs of the members, as far as their leader reported them."""
     other_files: tuple[PathsOfWorker, ...] = ()
-    """What connectors may read on the members that differ from this one in that."""
+    """The directories that connectors may read on those members that differ from this one."""
 
     @classmethod
     def of(cls, config: WorkerConfig, url: str) -> Self:
@@ -46,7 +46,7 @@ class GroupView:
 
     @property
     def group_url(self) -> str:
-        """How this worker is named to the members of its group."""
+        """This worker's name among the members of its group."""
         return _group_url(self.url)
 
     @property

@@ -60,7 +60,7 @@ _READ_AGAIN_SECONDS: Final = 0.5
 
 
 class GroupWork:
-    """Brings what the group and the config topic say to `decide`, and carries out its commands.
+    """Passes events of the group and the config topic to `decide`, and carries out its commands.
 
     It is the group member's listener, and the config store's. `carry_out` gives the herder a command.
     """
@@ -258,7 +258,7 @@ class GroupWork:
             self._parts.report(unit, State.UNASSIGNED, error=error)
 
     def _on_fenced(self, task: ConnectorTaskId) -> bool:
-        """Return whether the group is asked if a task that was fenced is still this worker's; if it is, it restarts."""
+        """Return whether the group decides if a fenced task is still this worker's; if it is, it restarts."""
         return bool(self._on(TaskFenced(task, self._parts.loop.time())))
 
     async def _revoke(self, units: Work) -> None:

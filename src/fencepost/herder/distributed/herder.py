@@ -7,8 +7,8 @@ topic, timers, and reports of connectors and tasks. Nothing blocks it: Kafka, Sp
     group ──────────────────────────────────────────^──────────────────────────────^              ^             tasks
     tasks that start ──> GroupFencing, FencingRounds┘                TaskConfigs ─────────────────┘
 
-What a part cannot do by itself, it gives the herder as a command (`HerderCommand`): rejoin the group, write a connector's
-task configurations, end the worker.
+If a part cannot do something itself, it gives the herder a command (`HerderCommand`): rejoin the group, write a
+connector's task configurations, end the worker.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class DistributedHerder(Herder):
         try:
             await asyncio.gather(*starting)
         finally:
-            # After a failure the others fail when the stores are closed, and nobody waits for that.
+            # After a failure the others fail when the stores are closed; their errors are not needed.
             for start in starting:
                 start.cancel()
         parts.readiness.become(Standing.JOINING)

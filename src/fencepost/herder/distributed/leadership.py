@@ -93,7 +93,7 @@ class Leadership:
         self._unread = False
         self._term: asyncio.Task[None] | None = None
         self._refusal: FencepostError | None = None
-        # How often in a row a write cost the privilege.
+        # The number of consecutive writes that lost the privilege.
         self._failures = 0
         self._key_failure = ""
         self._accepted = AcceptedRequests()
@@ -136,7 +136,7 @@ class Leadership:
     async def signed(self, request: Callable[[Signer | None], Awaitable[T]]) -> T:
         """Send a request to another worker; again if its signature is refused and there is a newer session key.
 
-        Raises what the request and `signer` raise, and what reading the config topic raises.
+        Raises the errors of the request, of `signer`, and of reading the config topic.
         """
         signer = self.signer
         try:
@@ -194,15 +194,15 @@ class Leadership:
     async def write(self, write: Callable[[], Future[T]], *, check: Callable[[], None] = lambda: None) -> T:
         """Write as leader once all earlier writes, even failed ones, are read back.
 
-        `check` is called right before it and may raise. Raises as `require`, BadRequestError for what is too large,
-        RequestFailedError if it fails, and what reading the config topic raises.
+        `check` is called right before it and may raise. Raises as `require`, BadRequestError for records that are too
+        large, RequestFailedError if it fails, and the errors of reading the config topic.
         """
         await self.require()
         # The caller may stop waiting; the next write still waits.
         return await outcome_of(asyncio.ensure_future(self._write_in_turn(write, check)))
 
     async def write_task_count(self, connector: str, count: int, *, check: Callable[[], None]) -> None:
-        """Write that former tasks of a connector are fenced, and so many may start. Raises as `write`."""
+        """Write that a connector's former tasks are fenced and this number of tasks may start. Raises as `write`."""
         await self.write(lambda: self._topic.store.put_task_count(connector, count), check=check)
 
     async def _write_in_turn(self, write: Callable[[], Future[T]], check: Callable[[], None]) -> T:
@@ -222,7 +222,7 @@ class Leadership:
             raise RequestFailedError(str(error)) from error
 
     async def _catch_up(self) -> None:
-        """Read back what an earlier, failed write may have left in the config topic.
+        """Read back the records that an earlier, failed write may have left in the config topic.
 
         Otherwise task configurations that could not be read back in time would be treated as fenced, because a task
         count record for the previous ones would follow them.

@@ -178,7 +178,7 @@ class TaskConfigs:
 
 
 def _is_shown(error: Exception) -> bool:
-    """Whether a retry alone does not help: a plugin's error, or a leader that refuses this worker's signature."""
+    """Whether a retry alone does not help: a plugin failed, or the leader refuses this worker's signature."""
     by_plugin = plugin_location(error) is not None and not isinstance(error, RetriableError)
     return by_plugin or isinstance(error, ForbiddenError)
 

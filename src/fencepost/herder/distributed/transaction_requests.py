@@ -39,11 +39,13 @@ class GroupTransactions(Transactions):
         self._states = states
 
     def here(self, connector: str) -> list[TaskTransactionInfo]:
-        """Return those of the tasks that run on this worker."""
+        """Return the transactions of the tasks that run on this worker."""
         return local_transactions(self._parts, self._work, connector)
 
     async def everywhere(self, name: str, authorization: str | None) -> list[TaskTransactionInfo]:
-        """Return those of all tasks of a connector, by number. Raises NotFoundError if there is no such connector.
+        """Return the transactions of all tasks of a connector, by number.
+
+        Raises NotFoundError if there is no such connector.
 
         `authorization` has the user's credentials, which other workers require as well.
         """
