@@ -1,4 +1,4 @@
-"""Decides how the files of a task are read: as they grow, decompressed or decoded, as tables, or as objects of a store."""
+"""Decides how the files of a task are read: as text, decompressed or decoded, as tables, or as objects of a store."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from fencepost.connectors.files.tracked import FileState, TrackedFile
 
 
 class Opening:
-    """Makes the files of a task by a connector's properties."""
+    """Opens the files of a task according to a connector's properties."""
 
     def __init__(self, parsed: Mapping[str, Any], allowed: AllowedPaths) -> None:
         self._allowed = allowed
@@ -46,10 +46,13 @@ class Opening:
         self._plan: Planner = partial(plan_with_last_return, plan)
 
     def started(self, path: str, offset: SourceOffset | None) -> TrackedFile:
-        """Return a file at its committed offset. Raises DataError for an offset that no file source wrote."""
+        """Return a file, positioned at its committed offset.
+
+        Raises DataError for an offset that no file source wrote.
+        """
         mark = Mark.in_offset(offset)
         if mark is not None and not mark.is_at(path, self._allowed):
-            # Another file of that name.
+            # Another file with the same name.
             mark = offset = None
         tracked = self.new(path, offset)
         if mark is not None and self._takes_away:
@@ -57,7 +60,7 @@ class Opening:
         return tracked
 
     def gone(self, path: str) -> TrackedFile:
-        """Return a file that has another name now."""
+        """Return a file that was renamed."""
         tracked = self.new(path, None)
         tracked.state = FileState.GONE
         return tracked
@@ -74,9 +77,11 @@ class Opening:
         return TrackedFile(path, file, track=track, restart=restart, identity=identity_in(offset))
 
     def identify(self, tracked: TrackedFile, *, whole: bool) -> None:
-        """Let the first bytes of a NEW file decide; it stays NEW while it has too few. `whole`: the file is complete.
+        """Choose how to read a NEW file by its first bytes; it stays NEW while it has too few.
 
-        Raises DataError for a file that is not compressed, but was when it was read before.
+        `whole`: the file is complete.
+
+        Raises DataError for an uncompressed file that was compressed when it was read before.
         """
         if self._table is not None:
             tracked.become(FileState.FOLLOWED)

@@ -139,7 +139,7 @@ def opened(path: str, form: Form, allowed: AllowedPaths, point: RestartPoint | N
 
 
 def replaced(path: str, point: RestartPoint) -> DataError:
-    """Return the error for a file that is not the one of a restart point."""
+    """Return the error for a file that does not match a restart point."""
     return DataError(
         f"The file {path} was replaced by another one, or truncated, after it was read up to byte {point.position} of its "
         "content. Give new content a new name. Bring the former file back, or reset the connector's offsets to read the "

@@ -40,7 +40,7 @@ class LineReader:
 def lines(block: Block) -> pa.Array:
     """Return a block's lines as a `string` array with its own memory."""
     lengths = block.ends - block.starts
-    # At every position of the block the four bytes from there on, as one number.
+    # The four bytes from each position of the block, as one number.
     words = np.ndarray(len(block.data) - 3, "<i4", block.data, strides=(1,))
     views = np.empty((len(lengths), 4), np.int32)
     views[:, 0] = lengths

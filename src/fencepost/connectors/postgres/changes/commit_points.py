@@ -12,7 +12,7 @@ from typing import Final
 
 from fencepost.connectors.postgres.changes.position import Position, SourceState
 
-# How old the position of a quiet slot may be: the server keeps its log from there on.
+# The maximum age of a quiet slot's position: the server keeps its log from there on.
 _ADVANCE_S: Final = 5.0
 
 
@@ -47,7 +47,7 @@ class CommitPoints:
             self._open_since = self._clock()
 
     def has_news(self, state: SourceState) -> bool:
-        """Return whether the state has something to commit also where the position stays the same."""
+        """Return whether the state has something to commit although the position stays the same."""
         offered = self._offered_state
         return state.incremental != offered.incremental or state.types != offered.types
 

@@ -35,25 +35,25 @@ _WAIT_S: Final = 0.5
 _OPEN_WAIT_S: Final = 0.02
 # While an incremental snapshot has more to read.
 _READING_WAIT_S: Final = 0.05
-# With a backlog, so much is collected before a commit: each costs some milliseconds.
+# With a backlog, changes of this long are collected before a commit, because each costs some milliseconds.
 _COMMIT_AFTER_S: Final = 0.5
-# While chunks of tables are read, the same: the next one waits until the changes before it are committed.
+# The same while chunks of tables are read: the next chunk waits until the previous changes are committed.
 _COMMIT_CHUNKS_AFTER_S: Final = 0.1
 _LOOK_S: Final = 5.0
-# The slot is invalidated once no such log is left: less than this, and than half of the limit, is said.
+# The slot is invalidated once no log is left: a warning is logged below this, and below half of the limit.
 _LITTLE_WAL_BYTES: Final = 1 << 30
 
 _log: Final = logging.getLogger(__name__)
 
 
 def now_ms() -> int:
-    """Return the time that events have, in milliseconds since 1970."""
+    """Return the time for events, in milliseconds since 1970."""
     return int(time.time() * 1000)
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What a read gives: batches to write, and whether the Kafka transaction is to be committed after them."""
+    """The result of a read: batches to write, and whether to commit the Kafka transaction after them."""
 
     batches: tuple[SourceBatch, ...] = ()
     commit: bool = False
@@ -78,7 +78,7 @@ class Streaming:
         self._commits = CommitPoints(state, position, config.split_after_s)
         self._snapshots = IncrementalSnapshots(config, database)
         self._publication = Publication(database)
-        # Between two heartbeats a read returns nothing, and the worker can ask for the end.
+        # Between two heartbeats a read returns nothing, so that the worker can check for the end.
         self._wait_s = min(_WAIT_S, config.heartbeat_s / 2) if config.heartbeat_s else _WAIT_S
         self._heartbeats = Heartbeats(config, database)
         self._status: LogStatus | None = None
@@ -99,7 +99,7 @@ class Streaming:
             raise
 
     def committed(self) -> None:
-        """Let the server forget what is committed: all that was returned."""
+        """Report to the server that all returned changes are committed, so that it may forget them."""
         self._committed = self._commits.offered
         if self._stream is not None:
             try:
@@ -112,9 +112,9 @@ class Streaming:
         return None if self._status is None else max(0, self._status.end - self._position.lsn)
 
     def at_end(self) -> bool:
-        """Return whether everything is returned that was in the log when the stream first began.
+        """Return whether all changes were returned that were in the log when the stream first began.
 
-        If it is not, the server is asked how far it is.
+        If not, the server is asked for its progress.
         """
         if self._has_ended():
             return True
@@ -122,7 +122,7 @@ class Streaming:
             try:
                 self._stream.ping()
             except RetriableError as error:
-                # The next read connects again, and tells of it if that fails.
+                # The next read connects again, and reports it if that fails.
                 _log.info("The end of the log of PostgreSQL is asked for later: %s", error)
                 self.close()
         return False
@@ -176,7 +176,7 @@ class Streaming:
         return batches, transaction
 
     def _events(self, changes: Sequence[Changes]) -> tuple[list[SourceBatch], PartialTransaction | None]:
-        """Return the batches of changes, and the transaction that they leave open if events of transactions are wanted."""
+        """Return the batches of changes, and the transaction that they leave open if transaction events are wanted."""
         drafts = self._tables.drafts(changes)
         topic = self._config.transaction_topic
         if topic is None:
