@@ -1,1 +1,1 @@
-"""Java source connectors, unchanged, in a JVM of their own: see docs/decisions/0040."""
+"""Java source connectors, unchanged, in a JVM of their own: see docs/decisions/0042."""
