@@ -1,1 +1,1 @@
-"""Java source connectors, unchanged, in a JVM of their own: see docs/decisions/0042."""
+"""Java source connectors, unchanged, in a JVM of their own: see docs/decisions/0041."""
