@@ -50,9 +50,9 @@ _ANSWER_S: Final = 60.0
 # pgoutput has logical messages since version 14.
 _WITH_MESSAGES: Final = 140_000
 # Classes of SQLSTATE after which a start is retried: connection, resources, operator intervention; 55006: the slot is
-# in use by an earlier task whose disconnection the server has not noticed yet; 42704: the slot was just dropped, which
-# the checks before the next attempt report with advice.
-_TEMPORARY: Final = ("08", "53", "57", "55006", "42704")
+# in use by an earlier task whose disconnection the server has not noticed yet; 42704 and 55000: the slot was just dropped or
+# invalidated, which the checks before the next attempt report with advice.
+_TEMPORARY: Final = ("08", "53", "57", "55006", "42704", "55000")
 
 
 class ReplicationStream:
