@@ -73,12 +73,11 @@ def advice(data: bytes, part: str) -> str | None:
     """Say which converter may decode what `auto` shows as bytes; None for JSON and text. `part` is key or value."""
     if not isinstance(shown := _auto(data), dict) or shown != _bytes(data):
         return None
-    fitting = [name for name, size in _SIZES.items() if size == len(data)]
+    fitting = [f"--{part}-converter {name}" for name, size in _SIZES.items() if size == len(data)]
     if is_framed(data):
-        return "--schema-registry-url URL decodes it, if a schema registry's converter wrote it"
-    if fitting:
-        return f"--{part}-converter {' or '.join(fitting)} decodes it, if that wrote it"
-    return f"--{part}-converter NAME decodes it, with the converter that wrote it: one of {', '.join(CONVERTERS)}"
+        fitting.append("--schema-registry-url URL")
+    options = " or ".join(fitting) or f"--{part}-converter NAME, one of {', '.join(CONVERTERS)},"
+    return f"{options} decodes it, depending on the converter that wrote it"
 
 
 def _auto(data: bytes) -> Any:
