@@ -164,8 +164,10 @@ def test_a_converter_that_decodes_what_is_no_text_is_named_once(tail: Tail, prod
     ]
     assert sorted(err.splitlines()) == [
         "A key is neither JSON nor text: --schema-registry-url URL decodes it, depending on the converter that wrote it",
-        "A value is neither JSON nor text: --value-converter LongConverter or --value-converter DoubleConverter or "
-        "--schema-registry-url URL decodes it, depending on the converter that wrote it",
+        (
+            "A value is neither JSON nor text: --value-converter LongConverter or --value-converter DoubleConverter or "
+            "--schema-registry-url URL decodes it, depending on the converter that wrote it"
+        ),
     ]
     assert tail("--value-converter", "LongConverter", "--key-converter", "ByteArrayConverter")[2] == ""
 
