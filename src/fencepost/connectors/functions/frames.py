@@ -1,10 +1,9 @@
-"""Frames that a source function yields, as Arrow tables: from pyarrow, pandas, polars, and anything that exports Arrow.
+"""Frames that a source function yields, as Arrow tables: of pyarrow, pandas and polars, and of all that export Arrow.
 
 An export follows the Arrow PyCapsule interface: https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html
 
-Arrow data are not changed. In pandas a missing value is NaN, NaT, NA or None, and each is null here. A column of dtype
-object must have values of one type: Arrow would turn texts into bytes, numbers into other numbers, and datetimes into
-dates.
+Arrow data go through as they are. In pandas a missing value is NaN, NaT, NA or None, and each is null here. A column of
+dtype object must have values of one type: Arrow would make texts bytes, numbers others, and dates of datetimes.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ from fencepost.api.plugin_calls import call_plugin, kind_of
 
 _STREAM: Final = "__arrow_c_stream__"
 _ARRAY: Final = "__arrow_c_array__"
-# The extension types whose storage is the value itself. For others it is not: the storage of pandas' periods is
-# numbers.
+# The extension types whose storage has the value itself. The storage of others is not: periods of pandas are numbers.
 _PLAIN_EXTENSIONS: Final = frozenset({"arrow.json", "arrow.uuid"})
 # Most columns of dtype object are texts. All values of one of these types are alike.
 _SIMPLE: Final = (str, bytes, bool, int, Decimal)
@@ -32,7 +30,7 @@ _MISSING: Final = frozenset({"NoneType", "NaTType", "NAType"})
 
 
 def is_frame(value: object) -> bool:
-    """Return whether a value that a function yields is a frame, not a row."""
+    """Return whether what a function yields is a frame, and not a row."""
     kind = type(value)
     return hasattr(kind, _STREAM) or hasattr(kind, _ARRAY) or _is_pandas(value)
 
@@ -40,8 +38,8 @@ def is_frame(value: object) -> bool:
 def as_table(frame: Any, where: str) -> pa.Table:
     """Return a frame as a table whose columns are in one piece.
 
-    `where` names the frame in messages. Raises DataError, with the column, for types without a form in Arrow, and for
-    values that a conversion would change.
+    `where` names the frame in messages. Raises DataError, with the column, for what has no form in Arrow, and for values
+    that another type would change.
     """
     table = _of_pandas(frame, where) if _is_pandas(frame) else _exported(frame, where)
     for field in table.schema:
@@ -82,7 +80,7 @@ def _of_pandas(frame: Any, where: str) -> pa.Table:
             raise DataError(f"A column of {where} has the name {name!r}, which is {kind_of(name)}: give it a text")
     named = [name for name in frame.index.names if name is not None]
     if named:
-        # A named index is data; an unnamed one only counts.
+        # An index with a name is data; one without only counts.
         frame = frame.reset_index(level=named) if len(named) < frame.index.nlevels else frame.reset_index()
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()][0]
@@ -115,7 +113,7 @@ def _check_objects(column: Iterable[Any], name: str, where: str) -> None:
 
 
 def _kinds(value: Any, place: str) -> Iterator[tuple[str, str]]:
-    """Yield the types in a value with their places. Missing values have no type."""
+    """Yield the types in a value with their places. A missing value has none."""
     kind = type(value)
     if kind is str:
         yield place, "str"
@@ -129,7 +127,7 @@ def _kinds(value: Any, place: str) -> Iterator[tuple[str, str]]:
             yield from _kinds(item, f"{place}[]")
     elif isinstance(value, datetime) and kind.__name__ not in _MISSING:
         yield place, f"{kind.__name__} {'without' if value.tzinfo is None else 'with'} a time zone"
-    # Only NaN differs from itself.
+    # Only NaN is not itself.
     elif kind.__name__ not in _MISSING and value == value:  # noqa: PLR0124 - see above
         yield place, kind.__name__
 
