@@ -121,19 +121,17 @@ class _Module:
     imports: frozenset[str]
 
     @property
-    def rooms(self) -> Iterator[Path]:
-        """Where tests of the module may be."""
-        for kind in KINDS:
-            yield TESTS / kind / self.path.parent
-            if len(self.path.parts) > 2:
-                yield TESTS / kind / self.path.parent.parent
+    def rooms(self) -> tuple[str, ...]:
+        """Where tests of the module may be, below each kind of tests."""
+        parts = self.path.parent.parts
+        return tuple("/".join((*place, "")) for place in ((parts, parts[:-1]) if len(parts) > 1 else (parts,)))
 
 
 @dataclass(frozen=True)
 class _Tests:
-    path: Path
-    text: str
+    path: str
     words: frozenset[str]
+    imports: frozenset[str]
 
 
 def _imports(tree: ast.Module) -> frozenset[str]:
@@ -155,6 +153,13 @@ def _public(tree: ast.Module) -> Iterator[str]:
                 yield name
 
 
+def _imported(text: str) -> Iterator[str]:
+    """The modules that a text imports, and what of them in one line: parsing all tests would take seconds."""
+    for module, names in re.findall(r"^\s*(?:from|import) (fencepost[\w.]*)(?: import (.*))?", text, re.MULTILINE):
+        yield module
+        yield from (f"{module}.{name}" for name in re.findall(r"\w+", names))
+
+
 @cache
 def _modules() -> dict[str, _Module]:
     found = {}
@@ -173,16 +178,17 @@ def _tests() -> list[_Tests]:
     found = []
     for path in (path for kind in KINDS for path in (TESTS / kind).rglob("*.py")):
         text = path.read_text(encoding="utf-8")
-        found.append(_Tests(path, text, frozenset(re.findall(r"\w+", text))))
+        below = path.relative_to(TESTS)
+        found.append(_Tests("/".join(below.parts[1:]), frozenset(re.findall(r"\w+", text)), frozenset(_imported(text))))
     return found
 
 
 def _has_test(dotted: str, module: _Module) -> bool:
-    rooms = list(module.rooms)
+    name = f"/test_{module.path.name}"
     return any(
-        dotted in test.text or module.names & test.words or test.path.name == f"test_{module.path.name}"
+        dotted in test.imports or module.names & test.words or test.path.endswith(name)
         for test in _tests()
-        if any(test.path.is_relative_to(room) for room in rooms)
+        if test.path.startswith(module.rooms)
     )
 
 
