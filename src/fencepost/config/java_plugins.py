@@ -101,7 +101,7 @@ def java_connectors(directories: tuple[Path, ...]) -> tuple[JavaPlugin, ...]:
 
 
 def _plugins(directory: Path) -> Iterator[tuple[Path, tuple[Path, ...]]]:
-    for path in sorted(directory.iterdir()):
+    for path in sorted(directory.iterdir()) if directory.is_dir() else ():
         if path.is_dir():
             jars = sorted(
                 Path(folder) / name for folder, _, names in os.walk(path) for name in names if name.endswith(_JAR)

@@ -68,6 +68,10 @@ def test_a_plugin_without_service_files_is_scanned(tmp_path: Path):
     assert list(found(tmp_path)) == ["acme.Source"]
 
 
+def test_a_directory_that_is_missing_has_no_plugins(tmp_path: Path):
+    assert found(tmp_path / "missing") == {}
+
+
 def test_a_jar_that_is_none_hides_no_other_plugin(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "bad.jar").write_bytes(b"nothing")
