@@ -18,8 +18,8 @@ from prometheus_client import CollectorRegistry
 
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.herder.distributed.group_metrics import GroupMetrics
-from tests.page.chromium import Tab, chromium
 from tests.page.changes import check_changes
+from tests.page.chromium import Tab, chromium
 from tests.page.hardships import check_hardships
 from tests.page.looks import check_contrast, check_plots, take_down_labels
 from tests.page.terminal import picture_of_demo, picture_of_top
