@@ -68,7 +68,7 @@ sim: install
 # real workers, shaken for some minutes, or the latter alone: make chaos MINUTES=10 SEED=7
 MINUTES ?= 10
 chaos: install
-	$(if $(SEED),,FENCEPOST_TEST_KILLS=20 $(PYTEST) -n $(JOBS) --dist loadfile tests/chaos/test_kill_points.py tests/chaos/test_postgres_kills.py)
+	$(if $(SEED),,FENCEPOST_TEST_KILLS=20 $(PYTEST) -n $(JOBS) --dist loadfile tests/chaos/test_kill_points.py tests/chaos/test_postgres_kills.py tests/chaos/test_java_kills.py)
 	$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 # Faults under the Spark sink: 20 drivers killed with sinks at each step, and at most three seeds of brokers and networks

@@ -1,0 +1,120 @@
+"""A worker, or the JVM of a Java connector, that is killed again and again loses nothing and doubles nothing.
+
+`make chaos` kills 20 times at each step of a transaction.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import psutil
+import pytest
+
+from fencepost.failpoint import FailPoint, of_task
+from tests.support.checker import assert_exactly_once, read_offsets, read_topic, values
+from tests.support.java_plugins import FILE_STREAM, plugin_path
+from tests.support.processes import Process, wait_for
+from tests.support.topics import Topics, unique
+
+KILLS = int(os.environ.get("FENCEPOST_TEST_KILLS", "3"))
+LINES = 40_000
+WORKER = """\
+bootstrap.servers={bootstrap_servers}
+group.id={group}
+offset.storage.topic={group}-offsets
+key.converter=org.apache.kafka.connect.storage.StringConverter
+value.converter=org.apache.kafka.connect.storage.StringConverter
+plugin.path={plugins}
+listeners=http://127.0.0.1:0
+"""
+CONNECTOR = """\
+name=lines
+connector.class={java_class}
+file={file}
+topic={topic}
+batch.size={batch_size}
+transaction.boundary={boundary}
+transaction.boundary.interval.ms=5
+exactly.once.support=required
+task.restart.backoff.ms=10
+"""
+
+
+class KilledJava:
+    """One Java connector over one file, run by one worker process after the other."""
+
+    def __init__(self, folder: Path, bootstrap_servers: str, topic: str, chance: random.Random) -> None:
+        self.group = unique("killed")
+        self.file = folder / "in.txt"
+        self.file.write_text("".join(f"line {number}\n" for number in range(LINES)))
+        self.chance = chance
+        self._folder, self._servers, self._topic = folder, bootstrap_servers, topic
+        self._runs = 0
+        worker = WORKER.format(bootstrap_servers=bootstrap_servers, group=self.group, plugins=plugin_path(folder))
+        (folder / "worker.properties").write_text(worker)
+
+    @contextlib.contextmanager
+    def running(
+        self, environment: Mapping[str, str] | None = None, *, batch_size: int | None = None
+    ) -> Iterator[Process]:
+        self._runs += 1
+        connector = self._folder / "lines.properties"
+        connector.write_text(
+            CONNECTOR.format(
+                java_class=FILE_STREAM,
+                file=self.file,
+                topic=self._topic,
+                batch_size=batch_size or self.chance.randint(20, 150),
+                boundary=self.chance.choice(["poll", "interval"]),
+            )
+        )
+        arguments = ("standalone", str(self._folder / "worker.properties"), str(connector))
+        log_file = self._folder / f"run-{self._runs}.log"
+        with Process.fencepost(*arguments, log_file=log_file, environment=environment) as process:
+            yield process
+
+    def read(self) -> int:
+        return len(read_topic(self._servers, self._topic))
+
+    def assert_exactly_once(self) -> None:
+        """Run to the end of the file, and compare what is there."""
+        with self.running(batch_size=2_000):
+            wait_for(lambda: self.read() >= LINES, what="all lines")
+        assert_exactly_once(
+            values(read_topic(self._servers, self._topic)), [b"line %d" % number for number in range(LINES)]
+        )
+        offsets = read_offsets(self._servers, f"{self.group}-offsets", "lines")
+        assert offsets == [({"filename": str(self.file)}, {"position": self.file.stat().st_size})]
+
+
+@pytest.fixture
+def killed(bootstrap_servers: str, topics: Topics, tmp_path: Path) -> KilledJava:
+    seed = random.randrange(1_000_000)
+    print(f"seed {seed}")  # noqa: T201 - pytest shows it when the test fails
+    chance = random.Random(seed)
+    return KilledJava(tmp_path, bootstrap_servers, topics.create(partitions=chance.choice([1, 3])), chance)
+
+
+@pytest.mark.parametrize("point", FailPoint)
+def test_a_worker_killed_at_a_step_delivers_a_java_connector_exactly_once(point: FailPoint, killed: KilledJava):
+    for _ in range(KILLS):
+        with killed.running(of_task(point, killed.chance.randint(1, 5))) as process:
+            assert process.wait() == -signal.SIGKILL, process.output
+    killed.assert_exactly_once()
+
+
+def test_a_jvm_killed_again_and_again_delivers_exactly_once(killed: KilledJava):
+    with killed.running() as process:
+        for _ in range(max(KILLS, 5)):
+            seen = killed.read()
+            wait_for(lambda: killed.read() > seen, what="progress")  # noqa: B023 - it is called at once
+            for one in psutil.Process(process.pid).children(recursive=True):
+                with contextlib.suppress(psutil.Error):
+                    if "fencepost.host.Host" in one.cmdline():
+                        one.kill()
+    killed.assert_exactly_once()
