@@ -7,6 +7,7 @@
     reader, no transforms             executors: read -> converters -> Kafka, one stage
     reader or DataFrame               executors: (read ->) Catalyst -> converters -> Kafka
 
+Transforms that are functions of Python run between a reader and the converters, as if they were part of the reader.
 All ways use the same stage and the same RecordWriter. If rows choose their topic partition and several executors write,
 a shuffle between converters and Kafka brings each record to the writer that owns its partition.
 """
@@ -49,7 +50,7 @@ from fencepost.engine.refused_records import Stage, Tally
 from fencepost.engine.reports import new_mark
 from fencepost.engine.routing import Ownership, PartitionCounts, PolledMetadata, Router
 from fencepost.engine.spark.frame_preparation import prepare_batch
-from fencepost.engine.spark.job_write import SparkWrite, write_batch
+from fencepost.engine.spark.job_write import SparkWrite, write_batch, written_rows
 from fencepost.engine.spark.jobs import Cancelled, Jobs, check_cancelled, wait_unless_cancelled
 from fencepost.engine.spark.session import LazySession
 from fencepost.engine.spark.transform import GroupPlans, transform_group
@@ -307,12 +308,17 @@ class _BatchWrite:
             session, batch, self.pipeline, partial(self.jobs.running, session, self.task, self.cancelled, mark), mark
         )
 
+    @property
+    def _only_functions(self) -> bool:
+        """Whether rows pass no transform, or only functions of Python, which need no Spark."""
+        return all(is_function(step) for step in self.pipeline.transforms)
+
     def source_batch(self, batch: SourceBatch, spec: WriteSpec) -> list[Ack]:
         """Write a SourceBatch, from the worker if it needs no Spark and is small, or Spark is not there yet."""
         if batch.reader is None and batch.dataframe is None:
             # Offsets alone are no reason to start Spark, whatever the transforms are.
             return []
-        if batch.reader is None or self.pipeline.transforms or batch.bytes is None:
+        if batch.reader is None or not self._only_functions or batch.bytes is None:
             return self._by_spark(batch, spec)
         if batch.bytes <= SMALL_BATCH:
             return self._by_worker(batch.reader, batch.splits, spec, ahead=batch.bytes > TINY_BATCH)
@@ -322,8 +328,8 @@ class _BatchWrite:
             return self._by_worker(batch.reader, batch.splits, spec, ahead=True)
 
     def _by_worker(self, reader: ArrowReader, splits: Sequence[Any], spec: WriteSpec, *, ahead: bool) -> list[Ack]:
-        rows = SplitRows.of(reader, splits, self.pipeline)
-        stage = WriteStage(spec, rows, reader_types(reader))
+        rows, types = written_rows(SplitRows.of(reader, splits, self.pipeline), self.pipeline)
+        stage = WriteStage(spec, rows, types)
         with closing(self.producer.writer()) as writer:
             check = partial(check_cancelled, self.task, self.cancelled)
             read = rows.read([0], self.errors, ahead=ahead)
@@ -345,7 +351,7 @@ class _BatchWrite:
 
     def _transformed(self, group: RecordGroup) -> list[tuple[list[pa.RecordBatch], ColumnTypes]]:
         pipeline = self.pipeline
-        in_worker = all(is_function(step) for step in pipeline.transforms)
+        in_worker = self._only_functions
 
         def transform(start: int, stop: int) -> tuple[list[pa.RecordBatch], ColumnTypes]:
             part = replace(group, columns=group.columns.slice(start, stop - start))
