@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fencepost.api.errors import DataError
-from fencepost.engine.conversion import COLUMNS
+from fencepost.engine.conversion import COLUMNS, ROW
 
 _TEXT_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
 _TICKS_PER_MS = {"us": 1_000, "ns": 1_000_000}
@@ -15,7 +15,7 @@ _TICKS_PER_MS = {"us": 1_000, "ns": 1_000_000}
 def completed(rows: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
     """Return rows with all columns of a record; `topic` is for those that name none.
 
-    Timestamps become milliseconds, partitions INT. Raises DataError for a time before 1970, and for numbers that do not
+    The positions of rows in a batch, if they have them, stay. Timestamps become milliseconds, partitions INT. Raises DataError for a time before 1970, and for numbers that do not
     fit.
     """
     absent = {
@@ -31,6 +31,8 @@ def completed(rows: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
         columns["partition"] = columns["partition"].cast(pa.int32())
     except pa.ArrowInvalid as error:
         raise DataError(f"The column 'partition' has a number that no partition has: {error}") from error
+    if ROW in rows.schema.names:
+        columns[ROW] = rows[ROW]
     return pa.RecordBatch.from_pydict(columns)
 
 
