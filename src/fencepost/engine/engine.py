@@ -399,13 +399,13 @@ class _BatchWrite:
 
     def rows(self, transformed: Sequence[Transformed], spec: WriteSpec) -> list[Ack]:
         """Write transformed rows from the worker."""
+        if not transformed:
+            return []
         check = partial(check_cancelled, self.task, self.cancelled)
-        acks: list[Ack] = []
-        for batches, types in transformed:
-            stage = WriteStage(spec, GivenRows(), types)
-            with closing(self.producer.writer()) as writer:
-                acks += stage.write(batches, writer, Ownership(), self.errors, check).acks
-        return acks
+        stage = WriteStage(spec, GivenRows(), transformed[0][1])
+        parts = ((batch, types) for batches, types in transformed for batch in batches)
+        with closing(self.producer.writer()) as writer:
+            return list(stage.write_parts(parts, writer, Ownership(), self.errors, check).acks)
 
     def _stage_rows(self, group: RecordGroup) -> StageRows:
         columns = group.columns
