@@ -199,12 +199,12 @@ def main() -> None:
         if arguments.small:
             for rows in (100, 1_000, 5_000, 10_000, 20_000, 40_000):
                 for name in ("sql", "python"):
-                    times = {
+                    by_size = {
                         sized: [bench.small_file(CHAINS[name], rows, 10, sized=sized) for _ in range(arguments.rounds)]
                         for sized in (True, False)
                     }
                     print(
-                        f"{rows} rows of a file, {name}: p50 {shown(times[True])} ms; as a job {shown(times[False])} ms"
+                        f"{rows} rows of a file, {name}: p50 {shown(by_size[True])} ms; as a job {shown(by_size[False])} ms"
                     )
             bench.engine.stop()
             return
