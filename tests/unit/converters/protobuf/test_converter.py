@@ -155,7 +155,14 @@ def test_a_schema_that_lacks_a_field_is_refused_unless_that_may_be_dropped(regis
             "package p; message ConnectDefault1 { int32 id = 1; string name = 2; }",
             "no message ConnectDefault1, .* it has p",
         ),
-        ("message A { oneof o { int32 id = 1; } }", "has 'oneof', which this converter neither writes"),
+        (
+            "message ConnectDefault1 { oneof o { int32 id = 1; } string name = 2; }",
+            "id is in the oneof o of the schema",
+        ),
+        (
+            "message ConnectDefault1 { int32 id = 1; E name = 2; enum E { A = 0; } }",
+            "name is string, and the schema has E for it",
+        ),
     ],
 )
 def test_another_schema_is_refused_and_says_why(registry: FakeRegistry, text: str, message: str):
