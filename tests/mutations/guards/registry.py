@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.mutations.guard import Guard
 
 _CLIENT = "tests/unit/converters/registry/test_client.py"
+_TASKS = "tests/broker/runtime/test_registry.py"
+_VALIDATION = "tests/unit/runtime/connector/test_registry_validation.py"
 
 GUARDS = (
     Guard(
@@ -44,10 +46,46 @@ GUARDS = (
         f"{_CLIENT}::test_an_answer_without_an_end_is_not_read_to_the_end",
     ),
     Guard(
+        "an open transaction, which must not wait for a registry",
+        "runtime/task/poll_loop.py",
+        "aborted = self._end_before_wait() or aborted",
+        "aborted = False",
+        f"{_TASKS}::test_an_open_transaction_is_committed_before_the_task_waits_for_its_registry",
+    ),
+    Guard(
+        "a transaction that was aborted while it waited, whose records are read again",
+        "runtime/task/poll_loop.py",
+        "                if aborted:",
+        "                if False:",
+        f"{_TASKS}::test_a_transaction_without_a_boundary_is_aborted_once_while_the_task_waits_for_its_registry",
+    ),
+    Guard(
+        "a transaction without a boundary, which no wait may commit",
+        "runtime/task/boundaries.py",
+        """        del now
+        return BoundaryDecision.CONTINUE
+
+    @abstractmethod
+    def at_end""",
+        """        del now
+        return BoundaryDecision.COMMIT
+
+    @abstractmethod
+    def at_end""",
+        f"{_TASKS}::test_a_transaction_without_a_boundary_is_aborted_once_while_the_task_waits_for_its_registry",
+    ),
+    Guard(
+        "the time that a validation waits for a registry",
+        "converters/registry/client.py",
+        "if time.monotonic() > self._deadline:",
+        "if False:",
+        f"{_VALIDATION}::test_a_registry_that_hangs_does_not_hold_up_the_validation",
+    ),
+    Guard(
         "a login in an address, which answers hide",
         "runtime/connector/passwords.py",
         "defined | with_login | {",
         "defined | {",
-        "tests/unit/runtime/connector/test_registry_validation.py::test_logins_are_passwords_wherever_they_are",
+        f"{_VALIDATION}::test_logins_are_passwords_wherever_they_are",
     ),
 )

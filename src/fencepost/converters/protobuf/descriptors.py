@@ -13,7 +13,7 @@ from typing import Any, Final
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.message_factory import GetMessageClass
 
-from fencepost.converters.protobuf.parser import SourceEnum, SourceFile, SourceMessage, source_file
+from fencepost.converters.protobuf.parser import ParsedEnum, ParsedFile, ParsedMessage, parsed_text
 from fencepost.converters.protobuf.schema import ProtoField
 from fencepost.converters.registry.schemas import RegistrySchema
 
@@ -46,7 +46,7 @@ class MessageClasses:
         self._pool = descriptor_pool.DescriptorPool()
         self._referred = referred
         self._added: set[str] = set()
-        self._file = source_file(text)
+        self._file = parsed_text(text)
         try:
             self._add("fencepost/schema.proto", self._file)
         except (TypeError, KeyError) as error:
@@ -62,7 +62,7 @@ class MessageClasses:
             messages = messages[index].nested
         return GetMessageClass(self._pool.FindMessageTypeByName(".".join(names)))
 
-    def _add(self, name: str, file: SourceFile) -> None:
+    def _add(self, name: str, file: ParsedFile) -> None:
         self._added.add(name)
         proto = descriptor_pb2.FileDescriptorProto(name=name, package=file.package, syntax=file.syntax)
         for imported in file.imports:
@@ -80,9 +80,9 @@ class MessageClasses:
             return
         folder, _, stem = name.removesuffix(".proto").rpartition("/")
         if name in self._referred:
-            self._add(name, source_file(self._referred[name].text))
+            self._add(name, parsed_text(self._referred[name].text))
         elif name in _TEXTS:
-            self._add(name, source_file(_TEXTS[name]))
+            self._add(name, parsed_text(_TEXTS[name]))
         elif folder == "google/protobuf" and stem in _OF_LIBRARY:
             self._added.add(name)
             proto = descriptor_pb2.FileDescriptorProto()
@@ -92,7 +92,7 @@ class MessageClasses:
             raise ValueError(f"a schema that imports {name}, which the registry does not name as its reference")
 
 
-def _fill_message(proto: Any, message: SourceMessage) -> None:
+def _fill_message(proto: Any, message: ParsedMessage) -> None:
     proto.name = message.name
     proto.options.map_entry = message.is_entry
     entries = {each.name: each for each in message.nested if each.is_entry}
@@ -118,7 +118,7 @@ def _fill_message(proto: Any, message: SourceMessage) -> None:
         _fill_enum(proto.enum_type.add(), enum)
 
 
-def _fill_optional(proto: Any, message: SourceMessage) -> None:
+def _fill_optional(proto: Any, message: ParsedMessage) -> None:
     """Put each field `optional` into a oneof of its own, after the others, as compilers do."""
     for made, part in zip(proto.field, message.fields, strict=True):
         if part.label == "optional":
@@ -131,7 +131,7 @@ def _entry_name(part: ProtoField) -> str:
     return "".join(word[:1].upper() + word[1:] for word in part.name.split("_")) + "Entry"
 
 
-def _fill_enum(proto: Any, enum: SourceEnum) -> None:
+def _fill_enum(proto: Any, enum: ParsedEnum) -> None:
     proto.name = enum.name
     for name, number in enum.symbols:
         proto.value.add(name=name, number=number)

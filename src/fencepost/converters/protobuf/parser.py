@@ -1,6 +1,6 @@
 """Reads .proto texts, in whatever layout a registry returns them.
 
-    source_file    the text as it stands, for readers: proto2 and proto3 with imports, messages, enums, oneofs and maps
+    parsed_text    the text as it stands, for readers: proto2 and proto3 with imports, messages, enums, oneofs and maps
     parsed_file    the messages that the converter writes, with the types of their fields found
 
 Options and services are skipped. Groups and extensions are refused by name: no value can be read without them.
@@ -24,7 +24,7 @@ _DEEPEST: Final = 100
 _CLOSING: Final = {"{": "}", "[": "]", "(": ")"}
 
 
-def source_file(text: str) -> SourceFile:
+def parsed_text(text: str) -> ParsedFile:
     """Return a text's declarations. Raises DataError for a text that is not of Protobuf."""
     parser = _Parser(_tokens(text))
     parser.file()
@@ -33,7 +33,7 @@ def source_file(text: str) -> SourceFile:
 
 def parsed_file(text: str) -> ProtoFile:
     """Return the schema of a text that values are written with. Raises DataError."""
-    found = source_file(text)
+    found = parsed_text(text)
     if not found.messages:
         raise DataError("The registry's schema has no message")
     if found.syntax != "proto3":
@@ -55,7 +55,7 @@ def _tokens(text: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceEnum:
+class ParsedEnum:
     """An enum: its symbols and their numbers."""
 
     name: str
@@ -63,32 +63,32 @@ class SourceEnum:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceMessage:
+class ParsedMessage:
     """A message before the types of its fields are found. The entry of a `map<>` is a message with the name of none."""
 
     name: str
     fields: list[ProtoField] = field(default_factory=list)
-    nested: list[SourceMessage] = field(default_factory=list)
-    enums: list[SourceEnum] = field(default_factory=list)
+    nested: list[ParsedMessage] = field(default_factory=list)
+    enums: list[ParsedEnum] = field(default_factory=list)
     is_entry: bool = False
 
 
 @dataclass(slots=True)
-class SourceFile:
+class ParsedFile:
     """The declarations of a text."""
 
     syntax: str = "proto2"
     package: str = ""
     imports: list[str] = field(default_factory=list)
-    messages: list[SourceMessage] = field(default_factory=list)
-    enums: list[SourceEnum] = field(default_factory=list)
+    messages: list[ParsedMessage] = field(default_factory=list)
+    enums: list[ParsedEnum] = field(default_factory=list)
 
 
 @dataclass
 class _Parser:
     tokens: list[str]
     at: int = 0
-    found: SourceFile = field(default_factory=SourceFile)
+    found: ParsedFile = field(default_factory=ParsedFile)
 
     def file(self) -> None:
         while self.at < len(self.tokens):
@@ -124,10 +124,10 @@ class _Parser:
         self.expect(";")
         return name[1:-1]
 
-    def message(self, depth: int = 1) -> SourceMessage:
+    def message(self, depth: int = 1) -> ParsedMessage:
         if depth > _DEEPEST:
             raise DataError(f"The registry's schema has messages nested more than {_DEEPEST} deep")
-        found = SourceMessage(self.next())
+        found = ParsedMessage(self.next())
         self.expect("{")
         while (word := self.next()) != "}":
             # These words may be the first one of a field's type, too.
@@ -145,8 +145,8 @@ class _Parser:
                 self.field(found, word)
         return found
 
-    def enum(self) -> SourceEnum:
-        found = SourceEnum(self.next())
+    def enum(self) -> ParsedEnum:
+        found = ParsedEnum(self.next())
         self.expect("{")
         while (word := self.next()) != "}":
             if word in ("option", "reserved") and self.peek() != "=":
@@ -158,7 +158,7 @@ class _Parser:
                 self.end_of_field()
         return found
 
-    def oneof(self, message: SourceMessage) -> None:
+    def oneof(self, message: ParsedMessage) -> None:
         name = self.next()
         self.expect("{")
         while (word := self.next()) != "}":
@@ -169,12 +169,12 @@ class _Parser:
             elif word != ";":
                 self.field(message, word, name)
 
-    def field(self, message: SourceMessage, first: str, oneof: str = "") -> None:
+    def field(self, message: ParsedMessage, first: str, oneof: str = "") -> None:
         label = first if first in _LABELS else ""
         kind = self.type(self.next() if label else first, message)
         if kind == "group":
             raise _refused(kind)
-        if isinstance(kind, SourceMessage):
+        if isinstance(kind, ParsedMessage):
             # A map is a repeated message of its entries.
             message.nested.append(kind)
             label, name = "repeated", kind.name
@@ -198,14 +198,14 @@ class _Parser:
             self.skip_to("]")
         self.expect(";")
 
-    def type(self, first: str, message: SourceMessage) -> str | SourceMessage:
+    def type(self, first: str, message: ParsedMessage) -> str | ParsedMessage:
         if first == "map" and self.peek() == "<":
             self.next()
             key = self.next()
             self.expect(",")
             value = self.next()
             self.expect(">")
-            entry = SourceMessage(f"{message.name}.map{len(message.nested)}", is_entry=True)
+            entry = ParsedMessage(f"{message.name}.map{len(message.nested)}", is_entry=True)
             entry.fields.extend([ProtoField("key", 1, key), ProtoField("value", 2, value)])
             return entry
         return first
@@ -234,13 +234,13 @@ class _Parser:
                 waiting.append(_CLOSING[token])
 
 
-def _resolved_message(file: SourceFile, message: SourceMessage, around: tuple[SourceMessage, ...]) -> ProtoMessage:
+def _resolved_message(file: ParsedFile, message: ParsedMessage, around: tuple[ParsedMessage, ...]) -> ProtoMessage:
     """Find the messages that fields have as types: the innermost one of that name."""
     scopes = (*around, message)
     return ProtoMessage(message.name, tuple(_resolved_field(file, part, scopes) for part in message.fields))
 
 
-def _resolved_field(file: SourceFile, part: ProtoField, scopes: tuple[SourceMessage, ...]) -> ProtoField:
+def _resolved_field(file: ParsedFile, part: ProtoField, scopes: tuple[ParsedMessage, ...]) -> ProtoField:
     # With a dot in front it is a full name.
     part = replace(part, type=part.type.removeprefix("."))
     for depth in range(len(scopes), 0, -1):
@@ -257,7 +257,7 @@ def _resolved_field(file: SourceFile, part: ProtoField, scopes: tuple[SourceMess
     return part
 
 
-def _check_not_within(message: SourceMessage, scopes: tuple[SourceMessage, ...]) -> None:
+def _check_not_within(message: ParsedMessage, scopes: tuple[ParsedMessage, ...]) -> None:
     if any(message is scope for scope in scopes):
         raise DataError(f"The registry's schema has a message in itself: {message.name}")
 
