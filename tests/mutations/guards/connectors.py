@@ -424,15 +424,15 @@ GUARDS = (
     ),
     Guard(
         "the identity of an object",
-        "connectors/files/content/origin.py",
+        "connectors/files/object_files.py",
         "        if self._identity not in (None, found):",
         "        if self._identity not in (None, found, self._identity):",
         "tests/unit/connectors/files/stores/test_objects.py::test_an_object_that_was_replaced_is_not_read_on[Seaweed-text]",
     ),
     Guard(
         "the position of an object before its server was away",
-        "connectors/files/content/compressed.py",
-        "            self._reopen(position, restart)\n",
+        "connectors/files/object_files.py",
+        "            self.reopen(position, restart)\n",
         "            self.close()\n",
         "tests/unit/connectors/files/stores/test_objects.py::test_a_poll_goes_on_from_its_position_after_the_server_was_away",
     ),

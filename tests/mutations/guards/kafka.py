@@ -66,7 +66,7 @@ GUARDS = (
     ),
     Guard(
         "the second question where a limit may have been raised",
-        "kafka/producer/sender.py",
+        "kafka/producer/topic_limits.py",
         "            self._cluster.forget_settings(topic)\n            if self._exceeds",
         "            if self._exceeds",
         "tests/broker/kafka/test_transactional_producer_sizes.py::"
@@ -152,8 +152,8 @@ GUARDS = (
     ),
     Guard(
         "the refusal of diskless topics before their records are sent",
-        "kafka/producer/sender.py",
-        "        if self._transaction.transactional_id is not None and self._cluster.is_diskless(topic, deadline):",
+        "kafka/producer/topic_limits.py",
+        "        if self._cluster.is_diskless(topic, Deadline.after(self._config.max_block_ms)):",
         "        if False:",
         "tests/broker/kafka/test_other_brokers.py::test_a_diskless_topic_is_refused_by_name_before_a_record_is_sent",
     ),

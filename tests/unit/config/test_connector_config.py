@@ -66,7 +66,7 @@ def test_transforms_keep_their_order_and_find_their_predicates():
         }
     )
     assert config.transforms == (
-        TransformSpec("b", PluginSpec("B", {}), PluginSpec("P", {"pattern": "q"}), negate=True),
+        TransformSpec("b", PluginSpec("B", {}), PluginSpec("P", {"pattern": "q"}), negate=True, predicate_alias="p"),
         TransformSpec("a", PluginSpec("A", {"x": "1"})),
     )
 

@@ -23,13 +23,13 @@ from fencepost.connectors.files.content.growing import (
     position_of,
 )
 from fencepost.connectors.files.content.identity import FileIdentity, FileTrack
-from fencepost.connectors.files.content.origin import identity_in, origin_of
 from fencepost.connectors.files.content.ranges import FileRange, scan_records
 from fencepost.connectors.files.content.restart_point import RestartPoint, replaced
 from fencepost.connectors.files.discovery.ended import AfterEnd, Mark
 from fencepost.connectors.files.formats.tables.table_file import TableFile, TablePosition
+from fencepost.connectors.files.object_files import ObjectContent, ObjectTable, identity_in
 from fencepost.connectors.files.stores.objects import is_object
-from fencepost.connectors.files.tracked import FileState, TrackedFile
+from fencepost.connectors.files.tracked import FileState, ReadFile, TrackedFile
 
 
 class Opening:
@@ -66,9 +66,9 @@ class Opening:
         """Return a file whose first bytes were not read yet. Raises DataError as `started`."""
         track = None if is_object(path) else FileTrack(path, FileIdentity.in_offset(path, offset), self._allowed)
         if self._table is not None:
-            position, origin = TablePosition.of(path, offset), origin_of(path, self._allowed)
-            table = TableFile(origin, self._table, position, self._batch_bytes, self._allowed)
-            return TrackedFile(path, table, track=track)
+            table = ObjectTable if is_object(path) else TableFile
+            position = TablePosition.of(path, offset)
+            return TrackedFile(path, table(path, self._table, position, self._batch_bytes, self._allowed), track=track)
         start, restart = position_of(path, offset), RestartPoint.of(path, offset)
         file = GrowingFile(path, start, self._plan, self._batch_bytes, self._allowed, self._quoting)
         return TrackedFile(path, file, track=track, restart=restart, identity=identity_in(offset))
@@ -93,11 +93,12 @@ class Opening:
             return
         form = Form(codec, self._encoding)
         if form != Form(None) or of_store:
-            origin = origin_of(tracked.path, self._allowed, tracked.identity)
-            tracked.file = ContentFile(
-                origin, position, form, self._quoting, self._batch_bytes, self._allowed, tracked.restart
-            )
+            tracked.file = self._content(tracked, position, form)
         tracked.become(FileState.FOLLOWED)
+
+    def _content(self, tracked: TrackedFile, position: int, form: Form) -> ReadFile:
+        given = (tracked.path, position, form, self._quoting, self._batch_bytes, self._allowed, tracked.restart)
+        return ObjectContent(*given, tracked.identity) if is_object(tracked.path) else ContentFile(*given)
 
 
 def _plan_csv(quoting: Quoting, file: FileIO, part: FileRange, size: int) -> list[FileRange]:

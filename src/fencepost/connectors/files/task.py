@@ -31,8 +31,8 @@ from fencepost.connectors.files.config import (
     TASK_SCHEMA,
     declared_columns,
 )
+from fencepost.connectors.files.content.compressed import HELD_BYTES, HeldRange
 from fencepost.connectors.files.content.growing import FILENAME_FIELD, GrowingFile, wait_for
-from fencepost.connectors.files.content.held import HELD_BYTES, HeldRange
 from fencepost.connectors.files.content.identity import inode_at
 from fencepost.connectors.files.content.ranges import FileRange
 from fencepost.connectors.files.discovery.ended import ENDED_FIELD, AfterEnd, Mark, take_away

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from pyspark.sql.types import DataType, StructType
@@ -15,7 +16,7 @@ from fencepost.api.plugin_calls import call_plugin
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.engine.pipeline import Pipeline
-from fencepost.engine.plugin_builder import PluginBuilder
+from fencepost.engine.plugin_builder import NewPluginMetrics, PluginBuilder
 
 KnownSchemas = Callable[[], Mapping[str, str]]
 """Returns the columns of the records of topics, as `SourceConnector.known_schemas`."""
@@ -23,9 +24,13 @@ KnownSchemas = Callable[[], Mapping[str, str]]
 _TOPIC: Final = "topic"
 
 
-def build_pipeline(worker: WorkerConfig, connector: ConnectorConfig) -> Pipeline:
-    """Return the pipeline for a connector's records. Raises ConfigError that names the property."""
+def build_pipeline(
+    worker: WorkerConfig, connector: ConnectorConfig, new_metrics: NewPluginMetrics | None = None
+) -> Pipeline:
+    """Return the pipeline for a connector's records, with `new_metrics` of its task. Raises ConfigError that names the property."""
     plugins, defaults = PluginBuilder(worker.plugin_sources), worker.properties
+    if new_metrics is not None:
+        plugins = replace(plugins, new_metrics=new_metrics)
     return Pipeline(
         transforms=tuple(plugins.step(spec) for spec in connector.transforms),
         key_converter=plugins.converter(connector.converter("key.converter", defaults), "key.converter", is_key=True),

@@ -15,8 +15,8 @@ from pyspark.sql import types as t
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import ConfigError, DataError
+from fencepost.connectors.files.content.compressed import open_range
 from fencepost.connectors.files.content.csv_quotes import BYTE_ORDER_MARK, Quoting, open_end
-from fencepost.connectors.files.content.held import open_range
 from fencepost.connectors.files.content.open_ends import described_open_end
 from fencepost.connectors.files.content.ranges import Block, FileRange, after_mark, read_blocks
 from fencepost.connectors.files.formats.field_values import is_finite, parse_texts

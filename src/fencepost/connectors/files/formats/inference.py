@@ -25,8 +25,8 @@ from fencepost.api.errors import DataError
 from fencepost.api.foreign_json import parse_json
 from fencepost.api.spark_names import backticked
 from fencepost.connectors.files.content.codecs.compression import Form, codec_of
+from fencepost.connectors.files.content.compressed import HeldRange, head_of
 from fencepost.connectors.files.content.csv_quotes import Quoting
-from fencepost.connectors.files.content.held import HeldRange, head_of
 from fencepost.connectors.files.content.ranges import PADDING, record_ends
 from fencepost.connectors.files.formats.csv_reader import Dialect, read_header
 from fencepost.connectors.files.formats.field_values import parse_texts

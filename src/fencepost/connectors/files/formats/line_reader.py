@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
-from fencepost.connectors.files.content.held import open_range
+from fencepost.connectors.files.content.compressed import open_range
 from fencepost.connectors.files.content.ranges import Block, FileRange, read_blocks
 
 _INLINE: Final = 12  # a string view holds shorter strings itself: length, 12 bytes

@@ -13,8 +13,8 @@ from pyspark.sql.types import StructField, StructType
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.errors import DataError
 from fencepost.api.record import RefusedRow
+from fencepost.connectors.files.content.compressed import line_at, open_range
 from fencepost.connectors.files.content.csv_quotes import Quoting
-from fencepost.connectors.files.content.held import line_at, open_range
 from fencepost.connectors.files.content.ranges import Block, FileRange, read_blocks
 from fencepost.connectors.rows.record_mapping import RecordColumns
 from fencepost.connectors.rows.row_types import MisfitError, arrow_type
