@@ -150,7 +150,7 @@ def refuse_new(registry: FakeRegistry, away: threading.Event) -> None:
     registry.respond = respond
 
 
-def test_an_open_transaction_is_committed_before_the_task_waits_for_its_registry(
+def test_an_open_transaction_is_committed_before_a_task_waits_for_its_registry(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, registry: FakeRegistry
 ):
     interval = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "600000"}
@@ -172,7 +172,7 @@ def test_an_open_transaction_is_committed_before_the_task_waits_for_its_registry
     assert seen.starts == 1
 
 
-def test_a_transaction_without_a_boundary_is_aborted_once_while_the_task_waits_for_its_registry(
+def test_a_transaction_without_boundary_is_aborted_once_while_a_task_waits(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, registry: FakeRegistry
 ):
     task, seen = runner.task(name, topic, settings(registry) | {"transaction.boundary": "connector"})

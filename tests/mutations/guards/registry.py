@@ -50,14 +50,14 @@ GUARDS = (
         "runtime/task/poll_loop.py",
         "aborted = self._end_before_wait() or aborted",
         "aborted = False",
-        f"{_TASKS}::test_an_open_transaction_is_committed_before_the_task_waits_for_its_registry",
+        f"{_TASKS}::test_an_open_transaction_is_committed_before_a_task_waits_for_its_registry",
     ),
     Guard(
         "a transaction that was aborted while it waited, whose records are read again",
         "runtime/task/poll_loop.py",
         "                if aborted:",
         "                if False:",
-        f"{_TASKS}::test_a_transaction_without_a_boundary_is_aborted_once_while_the_task_waits_for_its_registry",
+        f"{_TASKS}::test_a_transaction_without_boundary_is_aborted_once_while_a_task_waits",
     ),
     Guard(
         "a transaction without a boundary, which no wait may commit",
@@ -72,7 +72,7 @@ GUARDS = (
 
     @abstractmethod
     def at_end""",
-        f"{_TASKS}::test_a_transaction_without_a_boundary_is_aborted_once_while_the_task_waits_for_its_registry",
+        f"{_TASKS}::test_a_transaction_without_boundary_is_aborted_once_while_a_task_waits",
     ),
     Guard(
         "the time that a validation waits for a registry",
