@@ -223,7 +223,7 @@ def test_a_task_that_waits_for_its_registry_can_be_paused_and_stopped(
     assert task.state is State.STOPPED
 
 
-@pytest.mark.parametrize("status", [401, 403, 409, 422])
+@pytest.mark.parametrize("status", [401, 403, 404, 409, 422])
 def test_a_refusal_fails_the_task_whatever_is_tolerated(
     runner: TaskRunner, bootstrap_servers: str, topic: str, registry: FakeRegistry, status: int
 ):

@@ -75,6 +75,13 @@ GUARDS = (
         f"{_TASKS}::test_a_transaction_without_boundary_is_aborted_once_while_a_task_waits",
     ),
     Guard(
+        "the number of a field, which no other field of its subject may get",
+        "converters/protobuf/numbers.py",
+        "highest = number = _next(highest)",
+        "number = len(fields) + 1",
+        "tests/unit/converters/protobuf/test_converter.py::test_names_keep_the_numbers_of_any_version_of_their_subject",
+    ),
+    Guard(
         "the time that a validation waits for a registry",
         "converters/registry/client.py",
         "if time.monotonic() > self._deadline:",

@@ -70,6 +70,8 @@ class ParsedMessage:
     fields: list[ProtoField] = field(default_factory=list)
     nested: list[ParsedMessage] = field(default_factory=list)
     enums: list[ParsedEnum] = field(default_factory=list)
+    reserved: list[int] = field(default_factory=list)
+    """Numbers that no field may have, of a range its ends."""
     is_entry: bool = False
 
 
@@ -137,12 +139,21 @@ class _Parser:
                 found.enums.append(self.enum())
             elif word == "oneof" and self.peek(1) == "{":
                 self.oneof(found)
-            elif word in ("option", "reserved"):
+            elif word == "reserved":
+                found.reserved.extend(self.reserved())
+            elif word == "option":
                 self.skip_to(";")
             elif word in _REFUSED:
                 raise _refused(word)
             elif word != ";":
                 self.field(found, word)
+        return found
+
+    def reserved(self) -> list[int]:
+        found = []
+        while (word := self.next()) != ";":
+            if word.isdigit():
+                found.append(int(word))
         return found
 
     def enum(self) -> ParsedEnum:

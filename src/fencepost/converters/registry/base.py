@@ -107,6 +107,13 @@ class RegistryConverter(BuiltinConverter):
     def derive(self, topic: str, schema: DataType | None) -> Derived:
         """Return the schema of values with a Spark type, None for values without a schema. Raises DataError."""
 
+    def to_register(self, derived: Derived, subject: str, client: RegistryClient) -> Derived:  # noqa: ARG002 - for overriding
+        """Return the schema as it is to be registered, which may depend on versions that the registry has.
+
+        Raises as RegistryClient.
+        """
+        return derived
+
     @abstractmethod
     def plan(self, derived: Derived, written: RegistrySchema, *, strict: bool) -> Plan:
         """Return how values are written with a schema, which is the `derived` one or another one of the registry.
@@ -170,6 +177,7 @@ class RegistryConverter(BuiltinConverter):
             self._decide(registry, topic, schema)
             return
         derived, subject = self._derived(registry, topic, schema)
+        derived = self.to_register(derived, subject, registry.client)
         try:
             reasons = registry.client.incompatibilities(subject, derived.schema)
         except RegistryAccessError:
@@ -232,6 +240,8 @@ class RegistryConverter(BuiltinConverter):
     def _decide(self, registry: Registry, topic: str, schema: DataType | None) -> Decision:
         where = self._where(topic)
         derived, subject = self._derived(registry, topic, schema)
+        if self.settings["auto.register.schemas"]:
+            derived = self.to_register(derived, subject, registry.client)
         found, strict, until = self._found(registry, where, subject, derived)
         try:
             plan = self.plan(derived, found.schema, strict=strict)

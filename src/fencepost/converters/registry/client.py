@@ -76,6 +76,16 @@ class RegistryClient:
         path = f"/subjects/{_part(subject)}/versions/latest"
         return _with_schema(self._json("GET", path, None, f"the newest version of subject {subject}"))
 
+    def versions(self, subject: str) -> list[Registered]:
+        """All versions of a subject, the newest first; none for a subject that is not there."""
+        path = f"/subjects/{_part(subject)}/versions"
+        try:
+            found = self._parsed("GET", path, None, f"the versions of subject {subject}")
+        except RegistryMissingError:
+            return []
+        numbers = [_version(number) for number in found] if isinstance(found, list) else []
+        return [self.version_of(subject, number) for number in sorted(numbers, reverse=True)]
+
     def by_id(self, schema_id: int, subject: str | None = None) -> Registered:
         """The schema with an id."""
         within = "" if subject is None else f"&subject={quote(subject, safe='')}"
