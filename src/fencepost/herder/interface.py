@@ -253,10 +253,18 @@ class Connectors(ABC):
 
     @abstractmethod
     async def reset_active_topics(self, name: str) -> None:
-        """Reset the topics that a connector has written to. An unknown connector has none.
+        """Reset the topics that a connector has written to. An unknown connector has no topics.
 
         Raises ForbiddenError if topics are not tracked, or may not be forgotten.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorOffsetPage:
+    """Some of a connector's offsets, and the place after them, None at the end."""
+
+    offsets: Sequence[ConnectorOffset]
+    next: str | None
 
 
 class Offsets(ABC):
@@ -265,6 +273,10 @@ class Offsets(ABC):
     @abstractmethod
     async def show(self, name: str) -> Sequence[ConnectorOffset]:
         """Return a connector's committed offsets."""
+
+    @abstractmethod
+    async def page(self, name: str, after: str, limit: int) -> ConnectorOffsetPage:
+        """Return at most `limit` of a connector's committed offsets, those after a place that a page named; "" is the first."""
 
     @abstractmethod
     async def alter(self, name: str, offsets: Sequence[ConnectorOffset]) -> str:
@@ -348,7 +360,10 @@ class PeerRequests(ABC):
 
     @abstractmethod
     async def transactions(self, name: str, request: SignedRequest) -> Sequence[TaskTransactionInfo]:
-        """Return those of the tasks that run on this worker, none if it has none. Checks the request as for fencing."""
+        """Return the transactions of the tasks that run on this worker, empty if it runs none.
+
+        Checks the request as for fencing.
+        """
 
     @abstractmethod
     async def put_task_configs(self, name: str, configs: Sequence[Mapping[str, str]], request: SignedRequest) -> None:

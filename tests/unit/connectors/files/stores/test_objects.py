@@ -18,7 +18,7 @@ from fencepost import ConfigError, DataError, RetriableError, SourceBatch
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.source import SourceTask
 from fencepost.connectors.files.connector import FileSourceConnector, FileSourceTask
-from fencepost.connectors.files.content import compressed as content_file
+from fencepost.connectors.files.content import restart_point
 from fencepost.connectors.files.discovery.find import Discovery
 from fencepost.connectors.files.stores import arrow as arrow_stores
 from fencepost.connectors.files.stores import hadoop as hadoop_store
@@ -172,7 +172,7 @@ def test_a_poll_goes_on_from_its_position_after_the_server_was_away(
     url = store.put(
         f"{folder}/rows.csv.gz", b"".join(gzip.compress(TEXT[at : at + 9_000]) for at in range(0, len(TEXT), 9_000))
     )
-    monkeypatch.setattr(content_file, "RESTART_BYTES", 1)
+    monkeypatch.setattr(restart_point, "RESTART_BYTES", 1)
     task = _task(url, Offsets(), **ROWS, batch_bytes="30000")
     rows: list[int] = []
     while len(rows) < len(LINES):
@@ -272,7 +272,7 @@ def test_a_user_of_hdfs_who_may_not_read_is_told_so(
 
 def test_hdfs_without_its_package_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hadoop_store, "hdfs_native", None)
-    assert "pip install 'fencepost[hdfs]'" in errors_of(files="hdfs://test/in/*.csv", format="text")["files"]
+    assert "pip install 'hdfs-native>=" in errors_of(files="hdfs://test/in/*.csv", format="text")["files"]
 
 
 @pytest.mark.parametrize(
