@@ -6,6 +6,7 @@ from tests.mutations.guard import Guard
 
 _CLIENT = "tests/unit/converters/registry/test_client.py"
 _TASKS = "tests/broker/runtime/test_registry.py"
+_DECISIONS = "tests/unit/converters/registry/test_decisions.py"
 _VALIDATION = "tests/unit/runtime/connector/test_registry_validation.py"
 
 GUARDS = (
@@ -73,6 +74,20 @@ GUARDS = (
     @abstractmethod
     def at_end""",
         f"{_TASKS}::test_a_transaction_without_boundary_is_aborted_once_while_a_task_waits",
+    ),
+    Guard(
+        "the schema that another worker registers at the same time",
+        "converters/registry/registry.py",
+        "if error.status != HTTPStatus.CONFLICT:",
+        "if True:",
+        f"{_DECISIONS}::test_a_conflict_with_another_worker_is_not_an_incompatibility",
+    ),
+    Guard(
+        "the answers of a registry that may pass",
+        "converters/registry/client.py",
+        "frozenset({408, 429, 500, 502, 503, 504})",
+        "frozenset({408})",
+        f"{_DECISIONS}::test_a_busy_registry_is_asked_again",
     ),
     Guard(
         "the number of a field, which no other field of its subject may get",
