@@ -25,7 +25,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psutil
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 from pyspark.sql.avro.functions import to_avro
 
@@ -118,9 +118,17 @@ class JavaConnect:
 def written(reader: Consumer, topic: str, partitions: int, wanted: int) -> None:
     """Wait until a topic has so many records."""
     deadline = time.monotonic() + LIMIT_SECONDS
-    while sum(reader.get_watermark_offsets(TopicPartition(topic, p))[1] for p in range(partitions)) < wanted:
+    while sum(end_of(reader, TopicPartition(topic, number)) for number in range(partitions)) < wanted:
         assert time.monotonic() < deadline, f"{topic} has fewer than {wanted} records"
         time.sleep(LOOK_SECONDS)
+
+
+def end_of(reader: Consumer, partition: TopicPartition) -> int:
+    try:
+        return int(reader.get_watermark_offsets(partition)[1])
+    except KafkaException:
+        # A client may not know of a topic that has just been created.
+        return 0
 
 
 @contextmanager

@@ -61,6 +61,11 @@ class FakeRegistry:
         """Register a schema, and return its id."""
         return int(self._register(subject, {"schema": text, "schemaType": kind})["id"])
 
+    def add_referring(self, subject: str, text: str, kind: str, name: str, to: str) -> int:
+        """Register a schema that refers by a name to the newest version of a subject, and return its id."""
+        reference = {"name": name, "subject": to, "version": len(self.subjects[to])}
+        return int(self._register(subject, {"schema": text, "schemaType": kind, "references": [reference]})["id"])
+
     def answer(self, request: Request) -> tuple[int, Any]:  # noqa: C901, PLR0911, PLR0912 - one case for each endpoint
         """The status and body of the answer to a request."""
         parts = [unquote(part) for part in request.path.strip("/").split("/")]

@@ -67,7 +67,7 @@ def schema_text(schema: Mapping[str, Any]) -> str:
 def missing_properties(connect: Connect | None, written: Any, path: str = "") -> Iterator[str]:
     """Name the fields of a Connect schema that another JSON Schema has no property for."""
     found = without_null(written)
-    if connect is None or not isinstance(found, Mapping):
+    if connect is None or not isinstance(found, Mapping) or "$ref" in found:
         return
     match connect["type"]:
         case "struct":

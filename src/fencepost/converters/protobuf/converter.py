@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -85,12 +85,15 @@ class ProtobufConverter(RegistryConverter):
         numbered = EarlierNumbers.of(versions).applied(derived.connect)
         return replace(derived, schema=RegistrySchema(schema_text(numbered), self.language), connect=numbered)
 
-    def plan(self, derived: Derived, written: RegistrySchema, *, strict: bool) -> Plan:
+    def plan(
+        self, derived: Derived, written: RegistrySchema, referred: Mapping[str, RegistrySchema], *, strict: bool
+    ) -> Plan:
         """Return the steps that write values of the derived schema, and the index of their message."""
-        if written.references:
-            raise DataError("The registry's schema refers to others, which is not supported: put them into it")
         own = written.text == derived.schema.text
-        steps, at = plan(derived.connect, derived.connect if own else parsed_file(written.text), strict=strict)
+        imported = [part.text for part in referred.values()]
+        steps, at = plan(
+            derived.connect, derived.connect if own else parsed_file(written.text, imported), strict=strict
+        )
         return Plan(steps, message_indexes([at]))
 
     def encode(self, steps: Any, prefix: bytes, values: pa.Array) -> pa.Array:

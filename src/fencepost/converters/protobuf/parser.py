@@ -9,6 +9,7 @@ Options and services are skipped. Groups and extensions are refused by name: no 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -31,14 +32,15 @@ def parsed_text(text: str) -> ParsedFile:
     return parser.found
 
 
-def parsed_file(text: str) -> ProtoFile:
-    """Return the schema of a text that values are written with. Raises DataError."""
+def parsed_file(text: str, imported: Iterable[str] = ()) -> ProtoFile:
+    """Return the schema of a text that values are written with, and of those that it imports. Raises DataError."""
     found = parsed_text(text)
     if not found.messages:
         raise DataError("The registry's schema has no message")
     if found.syntax != "proto3":
         raise DataError("The registry's schema is not of proto3, which is what the converter writes")
-    messages = tuple(_resolved_message(found, message, ()) for message in found.messages)
+    types = _Types(found, [parsed_text(part) for part in imported])
+    messages = tuple(types.message(message, ()) for message in found.messages)
     return ProtoFile(found.package, messages)
 
 
@@ -245,27 +247,45 @@ class _Parser:
                 waiting.append(_CLOSING[token])
 
 
-def _resolved_message(file: ParsedFile, message: ParsedMessage, around: tuple[ParsedMessage, ...]) -> ProtoMessage:
-    """Find the messages that fields have as types: the innermost one of that name."""
-    scopes = (*around, message)
-    return ProtoMessage(message.name, tuple(_resolved_field(file, part, scopes) for part in message.fields))
+@dataclass(frozen=True)
+class _Types:
+    """Finds the messages that the fields of a file have as types."""
 
+    file: ParsedFile
+    imported: list[ParsedFile]
 
-def _resolved_field(file: ParsedFile, part: ProtoField, scopes: tuple[ParsedMessage, ...]) -> ProtoField:
-    # With a dot in front it is a full name.
-    part = replace(part, type=part.type.removeprefix("."))
-    for depth in range(len(scopes), 0, -1):
-        scope = scopes[depth - 1]
-        path = ".".join([*([file.package] if file.package else []), *(each.name for each in scopes[:depth])])
-        for inner in scope.nested:
-            if part.type in (inner.name, f"{scope.name}.{inner.name}", f"{path}.{inner.name}"):
-                _check_not_within(inner, scopes)
-                return replace(part, message=_resolved_message(file, inner, scopes[:depth]))
-    for message in file.messages:
-        if part.type in (message.name, f"{file.package}.{message.name}"):
-            _check_not_within(message, scopes)
-            return replace(part, message=_resolved_message(file, message, ()))
-    return part
+    def message(self, message: ParsedMessage, around: tuple[ParsedMessage, ...]) -> ProtoMessage:
+        scopes = (*around, message)
+        return ProtoMessage(message.name, tuple(self.field(part, scopes) for part in message.fields))
+
+    def field(self, part: ProtoField, scopes: tuple[ParsedMessage, ...]) -> ProtoField:
+        # With a dot in front it is a full name.
+        part = replace(part, type=part.type.removeprefix("."))
+        # The innermost message of that name.
+        for depth in range(len(scopes), 0, -1):
+            scope = scopes[depth - 1]
+            package = [self.file.package] if self.file.package else []
+            path = ".".join([*package, *(each.name for each in scopes[:depth])])
+            for inner in scope.nested:
+                if part.type in (inner.name, f"{scope.name}.{inner.name}", f"{path}.{inner.name}"):
+                    _check_not_within(inner, scopes)
+                    return replace(part, message=self.message(inner, scopes[:depth]))
+        for message in self.file.messages:
+            if part.type in (message.name, f"{self.file.package}.{message.name}"):
+                _check_not_within(message, scopes)
+                return replace(part, message=self.message(message, ()))
+        return self.of_imported(part)
+
+    def of_imported(self, part: ProtoField) -> ProtoField:
+        """The field with a message of another file, whose name may leave out packages that both are in."""
+        around = self.file.package.split(".")
+        names = [".".join([*around[:depth], part.type]) for depth in range(len(around), -1, -1)]
+        for name in names:
+            for file in self.imported:
+                for message in file.messages:
+                    if name == (f"{file.package}.{message.name}" if file.package else message.name):
+                        return replace(part, message=_Types(file, self.imported).message(message, ()))
+        return part
 
 
 def _check_not_within(message: ParsedMessage, scopes: tuple[ParsedMessage, ...]) -> None:

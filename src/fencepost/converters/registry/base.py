@@ -38,6 +38,7 @@ from fencepost.converters.registry.errors import (
     RegistryUnavailableError,
 )
 from fencepost.converters.registry.framing import Framing, header_framing, prefix_framing
+from fencepost.converters.registry.references import referred_schemas
 from fencepost.converters.registry.registry import Registry, shared_registry
 from fencepost.converters.registry.schemas import Registered, RegistrySchema
 from fencepost.converters.registry.settings import URL, RegistrySettings
@@ -115,8 +116,12 @@ class RegistryConverter(BuiltinConverter):
         return derived
 
     @abstractmethod
-    def plan(self, derived: Derived, written: RegistrySchema, *, strict: bool) -> Plan:
+    def plan(
+        self, derived: Derived, written: RegistrySchema, referred: Mapping[str, RegistrySchema], *, strict: bool
+    ) -> Plan:
         """Return how values are written with a schema, which is the `derived` one or another one of the registry.
+
+        `referred` has the schemas that it refers to, by name, each after those that it refers to itself.
 
         Raises DataError if `written` cannot have the values; if `strict`, also if it lacks some of their fields.
         """
@@ -244,7 +249,8 @@ class RegistryConverter(BuiltinConverter):
             derived = self.to_register(derived, subject, registry.client)
         found, strict, until = self._found(registry, where, subject, derived)
         try:
-            plan = self.plan(derived, found.schema, strict=strict)
+            referred = referred_schemas(registry.client, found.schema)
+            plan = self.plan(derived, found.schema, referred, strict=strict)
         except DataError as error:
             raise RegistryError(
                 f"{where[0].upper()}{where[1:]} cannot be written with the schema {found.id} of subject {subject}: "
