@@ -202,9 +202,9 @@ def convert(
 ) -> Iterator[Converted]:
     """Convert rows to records, topic by topic; rows of one topic keep their order.
 
-    `topic` is for rows that name none, else the pipeline's default topic is. Rows that a converter refuses are skipped if
-    `errors` tolerates them. Raises RecordRefusedError if it does not, and DataError for rows without a topic, or with one
-    that is no text.
+    `topic` is for rows that name none, else the pipeline's default topic is. Rows that a converter refuses are skipped
+    if `errors` tolerates them. Raises RecordRefusedError if it does not, and DataError for rows without a topic, or
+    with one that is not text.
     """
     default = topic or pipeline.default_topic
     for name, rows in _by_topic(batch, types, default):
@@ -410,7 +410,7 @@ def _joined(parts: Sequence[pa.Array], name: str) -> pa.Array:
 def converted_by(converter: Converter, topic: str, schema: t.DataType | None, values: pa.Array) -> pa.Array:
     """Return a converter's result for values, but nulls without a schema are Kafka's nulls in every format.
 
-    Raises what it raises, and ConverterContractError (see `_one_for_each`).
+    Raises the converter's errors, and ConverterContractError (see `_one_for_each`).
     """
     if _is_nothing(schema, values):
         return pa.nulls(len(values), pa.binary())
@@ -431,7 +431,7 @@ def header_converted_by(
 def _is_nothing(schema: t.DataType | None, values: pa.Array) -> bool:
     """Whether all values are null and have no schema.
 
-    Such a column has a type by accident, which a converter would refuse.
+    Such a column has an accidental type, which a converter would refuse.
     """
     return (schema is None or isinstance(schema, t.NullType)) and values.null_count == len(values)
 

@@ -84,7 +84,7 @@ class KafkaClients:
         observer: GroupObserver,
         loop: asyncio.AbstractEventLoop,
     ) -> GroupMember:
-        """Return a worker's membership in its group, not joined yet. The arguments are those of GroupMember."""
+        """Return a worker's membership in its group, not joined yet. The arguments are the ones of GroupMember."""
         return GroupMember(
             config,
             settings,

@@ -34,8 +34,8 @@ from fencepost.storage.offsets.topic import OffsetStore
 class OffsetStores:
     """Opens each offsets topic once, for all readers with the same client properties. Thread-safe.
 
-    A store is open as long as the result of `open` is referenced: the worker's own until `close`, that of a connector
-    until its last task or request is done with it. A connector may change its client properties any number of times.
+    A store is open as long as the result of `open` is referenced: the worker's own until `close`, a connector's until
+    its last task or request is done with it. A connector may change its client properties any number of times.
     """
 
     def __init__(self, worker: WorkerConfig, clients: KafkaClients) -> None:
@@ -100,7 +100,7 @@ class OffsetStores:
             self._global = None
 
     def _open_former(self, connector: ConnectorConfig, config: ClientConfig, origin: Origin) -> OffsetStore | None:
-        """Open a former offsets topic of a connector; None if it was deleted, or its cluster is unreachable."""
+        """Open an earlier offsets topic of a connector; None if it was deleted, or its cluster is unreachable."""
         if origin.cluster_id is not None:
             if origin.cluster_id != self._cluster_id(config):
                 return None

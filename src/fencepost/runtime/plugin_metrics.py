@@ -33,7 +33,7 @@ Sample = tuple[Mapping[str, str], "PluginSample"]
 
 
 class PluginMetricType(StrEnum):
-    """What a value is: the current one, or a count that only rises."""
+    """The kind of a value: the current one, or a count that only rises."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -122,7 +122,7 @@ class WorkerPluginMetrics:
             self._counters.pop(metric, None)
 
     def samples(self) -> list[PluginSample]:
-        """Return all values. Those that their plugin does not tell in time are NaN."""
+        """Return all values. Metrics that their plugin does not report in time are NaN."""
         with self._lock:
             measurables = dict(self._measurables)
             samples = [

@@ -31,7 +31,7 @@ def is_worth_a_restart(error: Exception) -> bool:
 
 
 def patience(config: RestartConfig) -> float | None:
-    """Return the seconds that all restarts in a row pause together, None if their number has no limit."""
+    """Return the total seconds that consecutive restarts pause, None if their number has no limit."""
     if config.policy is TaskRestartPolicy.NEVER:
         return 0.0
     if config.most == UNLIMITED:
@@ -61,7 +61,7 @@ class RestartPolicy:
     def failed(self, error: Exception) -> float | None:
         """Return the seconds to wait before the next start; None for no restart.
 
-        The number of restarts for want of file descriptors has no limit: others have to release some.
+        Restarts because of missing file descriptors have no limit: others have to release some.
         """
         waits = isinstance(error, OutOfFileDescriptorsError)
         if not self._is_covered(error) or (not waits and self._restarts >= self.config.most != UNLIMITED):

@@ -123,7 +123,7 @@ class Worker:
     def checked(self, properties: Mapping[str, str], *, warn: bool = False, accepted: bool = False) -> ConnectorConfig:
         """Return a connector's configuration. Raises one ConfigError with an error of each invalid property.
 
-        `warn` logs unknown properties; `accepted` is that of `validate`.
+        `warn` logs unknown properties; `accepted` is as for `validate`.
         """
         validation = self.validate(properties, accepted=accepted)
         if warn:
@@ -307,13 +307,13 @@ def connector_version(worker: WorkerConfig, properties: Mapping[str, str]) -> st
 
 
 def partitions_follow_task_configs(worker: WorkerConfig, config: ConnectorConfig) -> bool:
-    """Ask a connector's class whether tasks may keep running when others change. Raises what the call raises."""
+    """Ask a connector's class whether tasks may keep running when others change. Raises the errors of the call."""
     return new_connector_instance(worker, config).partitions_follow_task_configs(dict(config.properties))
 
 
 def new_connector_instance(worker: WorkerConfig, config: ConnectorConfig) -> ConnectorInstance:
     """Return an instance of a connector's class, which is not started.
 
-    Raises ConfigError if there is none, and what its constructor raises.
+    Raises ConfigError if the class does not exist, and the errors of its constructor.
     """
     return ConnectorInstance.of(connector_class(worker, config.properties), config.name)

@@ -52,7 +52,7 @@ def import_ahead() -> None:
 def quiet_if_cancelled(work: Callable[[socket.socket, bool], int]) -> Callable[[socket.socket, bool], int]:
     """Return pyspark's function of a forked worker, without the traceback for a JVM that has closed the connection.
 
-    The JVM does so when a job is cancelled or the session stops, and tells of it itself.
+    The JVM does so when a job is cancelled or the session stops, and reports it itself.
     """
 
     @wraps(work)

@@ -2,7 +2,7 @@
 
 A small Arrow table becomes a LocalRelation in Spark, and the optimizer folds a select of deterministic expressions over
 it into another one (its rule ConvertToLocalRelation). Its rows are in the driver's JVM when the plan is made. `toArrow`
-runs a job for them all the same, which takes several times as long as everything else that a small batch needs.
+still runs a job for them, which takes several times as long as everything else in a small batch.
 
 Where Spark's internals are not as expected, `local_rows` returns None, and the caller runs the job.
 """

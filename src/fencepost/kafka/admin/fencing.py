@@ -135,7 +135,7 @@ class _Round:
         return dict(zip(ids, outcomes, strict=True))
 
     def _find_coordinators(self, ids: Sequence[str]) -> Mapping[str, Address]:
-        """Return the addresses of those coordinators that are known at once."""
+        """Return the addresses of the coordinators that are known immediately."""
         client = self._client
         try:
             rows = dict(ask_for_coordinators(client.cluster, ids, self._deadline, client.interruption))

@@ -33,7 +33,7 @@ class ConsumedRecord(NamedTuple):
     """A record in a topic.
 
     `timestamp` is in milliseconds; `headers` are (name, value) pairs; `producer` is the writer's producer id and epoch;
-    `transactional` tells whether it was written in a transaction.
+    `transactional` is whether it was written in a transaction.
     """
 
     topic: str

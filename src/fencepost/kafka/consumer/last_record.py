@@ -1,6 +1,6 @@
 """Reads the last committed record of a key whose only writer has no open transaction, and waits for nobody else's.
 
-A read_committed consumer sees nothing behind the first open transaction of a partition, whoever's it is. So the log is
+A read_committed consumer sees nothing after the first open transaction of a partition, whoever owns it. So the log is
 read at read_committed up to there, and at read_uncommitted from there on: a record counts once the marker of its
 transaction is read. Behind an open transaction no marker is missing, because brokers compact a log only up to it.
 """

@@ -118,7 +118,7 @@ class TopicLog:
 
     @property
     def fatal_failure(self) -> FencepostError | None:
-        """The fatal error because of which the topic is not followed, for example that it was deleted."""
+        """The fatal error that stops following the topic, for example that it was deleted."""
         failure = self._failure
         return None if isinstance(failure, BrokerUnavailableError | TopicReadTimeoutError) else failure
 

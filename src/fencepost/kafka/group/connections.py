@@ -66,7 +66,7 @@ class _LastWords:
 
 
 class _AtOnce:
-    """Writes to the socket at once, where kafka-python first waits until it is writable."""
+    """Writes to the socket immediately, where kafka-python first waits until it is writable."""
 
     async def _write_to_sock(self) -> None:
         _, error = self._sock_send()  # type: ignore[attr-defined]  # of the transport that this is mixed into

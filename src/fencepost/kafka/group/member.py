@@ -313,7 +313,7 @@ class GroupMember:
         return {name: encode_assignment(given, spoken) for name, given in self._assign(election).items()}
 
     async def joined(self, generation: int, member_id: str, protocol: str, assignment: bytes) -> None:
-        """Apply an assignment: stop what is revoked, then notify the listener of what to run."""
+        """Apply an assignment: stop the revoked work, then notify the listener of the assigned work."""
         given = decode_assignment(assignment)
         self._protocol = ConnectProtocol(protocol)
         self._become(MemberState.MEMBER)
@@ -358,7 +358,7 @@ class GroupMember:
     async def _tell(self, stopping: Coroutine[Any, Any, None]) -> None:
         """Let the listener stop work, while heartbeats continue.
 
-        Waits no longer than the group would, and not once the member is closed or disconnected.
+        Waits no longer than the group would, and not after the member is closed or disconnected.
         """
         deadline = Deadline.after(self._settings.rebalance_timeout_ms)
 

@@ -215,7 +215,7 @@ class RecordWriter:
     def _without_rest(self, queue: PartitionQueue, records: Records, size: int) -> Records:
         """Buffer the rest of a full batch again, if it is less than half of one; return the others.
 
-        The rest of several is divided among them instead: to join it to what follows would copy all of that.
+        The rest of several batches is divided among them instead: joining it to later records would copy all of it.
         """
         limit, count = self._batch_limit(queue.topic_partition[0]), len(records)
         full = int(count * _FILL * limit / size)
@@ -458,7 +458,7 @@ class RecordWriter:
         queue.replace(batch, [first, second])
 
     def _lose(self, connection: Connection, error: BrokerUnavailableError) -> None:
-        """Queue again what was in flight on a lost connection; whether the broker has it is unknown."""
+        """Queue again the batches in flight on a lost connection; it is unknown whether the broker has them."""
         del self._connections[connection.address]
         for batches in connection.tags_in_flight:
             for batch in batches:

@@ -54,7 +54,7 @@ class Strip:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`count` rows, from the row `first` of the strips on: what they consist of from left to right.
+    """`count` rows, starting at the row `first` of the strips: their parts from left to right.
 
     Bytes are the same in every row.
     """

@@ -105,7 +105,7 @@ def connector_class(worker: WorkerConfig, config: Mapping[str, str]) -> type[Sou
 def connector_defaults(worker: WorkerConfig, config: Mapping[str, str]) -> dict[str, str]:
     """Return the defaults of a connector's class for properties that every connector has.
 
-    None for a class that this worker does not have: whoever runs it reports that.
+    None for a class that this worker lacks: the worker that runs it reports that.
     """
     try:
         plugin = connector_class(worker, config)
@@ -252,7 +252,7 @@ def _common(worker: WorkerConfig, config: Mapping[str, str], connector: Connecto
 
 
 def _converter(worker: WorkerConfig, role: str, config: Mapping[str, str]) -> _Section:
-    """A converter's own properties, empty if there is no such converter."""
+    """A converter's own properties, empty if the converter does not exist."""
     try:
         plugin = find_plugin(ROLES[role], config[role], property_name=role, sources=worker.plugin_sources)
     except ConfigError:

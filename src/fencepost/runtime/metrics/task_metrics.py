@@ -40,7 +40,7 @@ class TaskSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What a task does: `rate` is in records per second, `lag` in the source's unit, None if unknown.
+    """The activity of a task: `rate` is in records per second, `lag` in the source's unit, None if unknown.
 
     Times are in milliseconds since the epoch. `ended` are the last transactions, the oldest first.
     """
@@ -68,7 +68,7 @@ class TaskMetrics:
         on_start: Callable[[bool], None] = lambda _: None,
         kinds: MetricKinds | None = None,
     ) -> None:
-        """`kinds` are those of the worker's plugins' metrics."""
+        """`kinds` are the ones of the worker's plugin metrics."""
         self._kinds = kinds or MetricKinds()
         self._plugin_metrics: WorkerPluginMetrics | None = None
         self._clock = clock
@@ -196,13 +196,13 @@ class TaskMetrics:
 
     @property
     def transferred(self) -> Transferred:
-        """How much was transferred since the task's start."""
+        """The totals transferred since the task's start."""
         with self._lock:
             counts = replace(self._transferred, open=self._active, skipped=self._errors.skipped)
             return Transferred(counts, self._lag, self._greatest_lag)
 
     def activity(self) -> Activity:
-        """Return what the task does, to be shown to people."""
+        """Return the task's activity, for people."""
         counts = self.transferred.counts
         with self._lock:
             commit, opened = self.transactions.last_commit, self.transactions.open

@@ -144,7 +144,7 @@ class WorkerMetrics(Collector):
             self._connectors.pop(name, None)
 
     def activities(self, connector: str | None = None) -> Mapping[ConnectorTaskId, Activity]:
-        """Return what the tasks of this worker do, of one connector or of all."""
+        """Return the activities of this worker's tasks, of one connector or of all."""
         with self._lock:
             tasks = sorted(self._tasks.items())
         return {task: metrics.activity() for task, metrics in tasks if connector in (None, task.connector)}

@@ -37,7 +37,8 @@ class Admission:
     def admitted(self, task: ConnectorTaskId, control: TaskControl) -> Iterator[Callable[[], None]]:
         """Enclose a run of a task, once it is its turn, or `control` has it stop.
 
-        The run calls what it is given once it has started. Raises OutOfFileDescriptorsError if there is no room for another task.
+        The run calls its argument once it has started. Raises OutOfFileDescriptorsError if there is no room for another
+        task.
         """
         turn = self._turns.ask(control.wake)
         try:

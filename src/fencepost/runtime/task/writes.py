@@ -106,16 +106,16 @@ class TaskWrites(ABC):
 
     @abstractmethod
     def has_due_offsets(self, *, final: bool = False) -> bool:
-        """Return whether source offsets are to be committed although no transaction is open.
+        """Return whether source offsets have to be committed although no transaction is open.
 
-        `final` stands for the end of a run, at which none may wait any longer.
+        `final` means the end of a run, where no offset may wait any longer.
         """
 
     @abstractmethod
     def write(self, batch: Batch) -> Settled:
         """Write a batch and return the records that are settled by that.
 
-        Raises ConfigError for a record with a forbidden topic, and what the engine raises.
+        Raises ConfigError for a record with a forbidden topic, and the errors of the engine.
         """
 
     @abstractmethod
@@ -134,7 +134,7 @@ class TaskWrites(ABC):
         """Clean up so that a task that starts now reads again all records that are not settled."""
 
     def _create_topics(self, batch: Batch, producer: RecordProducer) -> None:
-        """Create the topics that a batch names, as far as transforms leave them as they are."""
+        """Create the topics of a batch, unless transforms may change them."""
         if isinstance(batch, SourceBatch) and batch.topics and self._path.pipeline.keeps_topics:
             topics = {self._path.pipeline.destination(topic) for topic in batch.topics}
             self._gate.admit(topics)
@@ -258,8 +258,8 @@ class TaskTransaction(TaskWrites):
     def write(self, batch: Batch) -> Settled:
         """Write a batch into the transaction; begin one if there is none. Nothing is settled before the commit.
 
-        Raises ConfigError for a record for the task's own offsets topic, and what the engine raises. The transaction is
-        then still open, if it was begun: abort it.
+        Raises ConfigError for a record for the task's own offsets topic, and the errors of the engine. The transaction
+        is then still open, if it was begun: abort it.
         """
         self._create_topics(batch, self._producer)
         try:

@@ -141,7 +141,7 @@ class ConfigBackingStore:
     def put_connector(self, connector: str, config: Config, target_state: TargetState | None = None) -> Future[None]:
         """Write a connector's configuration together with its target state.
 
-        Without a given state a new connector is STARTED, regardless of records of a former one with its name.
+        Without a given state a new connector is STARTED, regardless of records of an earlier one with its name.
         """
         return self._run(self._leading, self._put_connector, connector, config, target_state)
 

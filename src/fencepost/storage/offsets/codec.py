@@ -1,10 +1,10 @@
 """Encodes and decodes source offsets as records, in Kafka Connect's format, with fencepost's headers.
 
-The key is `["<connector>",{<source partition>}]`, where the source partition may be null, and the value
-`{<source offset>}`, or null for one that was removed, both as JSON without spaces. Byte equality of keys matters: it
-decides which partition of the offsets topic a record goes to, and what compaction replaces. So the text is exactly what
-Jackson, Java's JSON library, makes of the same map: names in the map's order, UTF-8 without escapes but for quotes,
-backslashes, control characters and characters beyond 16 bits.
+The key is `["<connector>",{<source partition>}]`, where the source partition may be null, and the value `{<source
+offset>}`, or null for one that was removed, both as JSON without spaces. Byte equality of keys matters: it decides the
+partition of the offsets topic, and which records compaction replaces. So the text is exactly the one of Jackson, Java's
+JSON library, for the same map: names in the map's order, UTF-8 without escapes except for quotes, backslashes, control
+characters and characters beyond 16 bits.
 
 The headers are an OffsetMark. Connect's own workers ignore them:
 
@@ -226,7 +226,7 @@ class CommitAuthor:
 
 @dataclass(frozen=True, slots=True)
 class OffsetMark:
-    """When an offset was committed, in milliseconds, for a copy where, and by whom if that is known.
+    """The commit of an offset: its time in milliseconds, the topic if it is a copy, and the task if known.
 
     Larger times are later commits. `former` are topics that have offsets of other source partitions.
     """

@@ -76,7 +76,7 @@ class OffsetView:
     def held_elsewhere(
         self, partitions: Iterable[SourcePartition | None]
     ) -> list[tuple[SourcePartition | None, dict[str, Any]]]:
-        """Return those of the source partitions whose newest offset is not in `own`, with it.
+        """Return the given source partitions whose newest offset is not in `own`, with that offset.
 
         Raises DataError for malformed offsets.
         """

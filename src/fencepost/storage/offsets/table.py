@@ -84,12 +84,12 @@ class OffsetTable:
         return True
 
     def shared_partitions(self, connector: str) -> tuple[int, SharedPartition | None]:
-        """Return how many commits showed that two tasks share a source partition, and what the last one showed."""
+        """Return the number of commits that showed that two tasks share a source partition, and the last finding."""
         with self._lock:
             return self._shared.found(connector)
 
     def leave_places(self) -> None:
-        """Record that the topic was replaced by another one of that name: the offsets stay, but have no place."""
+        """Record that the topic was replaced by another one with its name: the offsets stay, but have no place."""
         with self._lock:
             for known in self._connectors.values():
                 for identity, places in known.items():

@@ -1,7 +1,7 @@
 """An offsets topic as a store: compacted, with the offsets of all connectors that commit to it.
 
 Tasks collect their offsets in OffsetRecords and write them in the transaction of the data. The store only reads the
-topic, which is the only record of what was committed.
+topic, which is the only record of committed offsets.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class OffsetStore:
                 ignored, first = ignored + 1, first or record
         self._notice_another_topic()
         if first is not None:
-            # One line, however many there are: a topic of somebody else may be configured, or named by a header.
+            # One line for all of them: a topic of another program may be configured, or named by a header.
             _LOG.warning(
                 "Record %d of %s-%d is not a source offset (key %r): it is ignored, as are %d other records. Allow only "
                 "Connect workers to write to that topic",

@@ -90,7 +90,7 @@ class StatusBackingStore:
 
     @property
     def fatal_failure(self) -> FencepostError | None:
-        """The fatal error because of which the topic is not read any more, for example that it was deleted."""
+        """The fatal error that stops reading the topic, for example that it was deleted."""
         return self._log.fatal_failure
 
     @property
@@ -266,7 +266,7 @@ class StatusBackingStore:
             raise
         except FencepostError as error:
             if len(writes) > 1:
-                # One of them is to blame; the others must not be lost with it.
+                # One write caused the failure; the others must not be lost with it.
                 for write in writes:
                     self._send([write])
             elif not self._closing:
