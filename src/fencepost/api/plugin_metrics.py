@@ -21,14 +21,14 @@ class PluginCounter(Protocol):
 
     @property
     def name(self) -> MetricName:
-        """The counter as `remove_metric` takes it."""
+        """The counter in the form that `remove_metric` takes."""
 
     def increment(self, amount: float = 1) -> None:
         """Add to the count. Raises ValueError for a negative amount."""
 
 
 class PluginMetrics(Protocol):
-    """Adds metrics of a connector or a task, up to 100. Thread-safe. They go when the plugin stops.
+    """Adds metrics of a connector or a task, up to 100. Thread-safe. They are removed when the plugin stops.
 
     A metric `records-skipped` is shown as `kafka_connect_plugins_records_skipped`, a counter with `_total` after that.
     """

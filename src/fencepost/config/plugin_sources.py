@@ -28,8 +28,8 @@ _GROUPS: Final = "fencepost."
 class PluginSources:
     """The modules that plugins are imported from, besides those of distributions that declare plugins.
 
-    `directories` are those of `plugin.path`. `modules` are names; their submodules are allowed as well, and `*` stands
-    for all modules. `remedy` is what messages advise for a plugin that is not there.
+    `directories` are the ones of `plugin.path`. `modules` are names, which include their submodules; `*` stands for all
+    modules. `remedy` is the advice in messages about a missing plugin.
     """
 
     directories: tuple[Path, ...] = ()

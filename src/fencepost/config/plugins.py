@@ -50,8 +50,8 @@ class PluginKind(Enum):
 def find_plugin(kind: PluginKind, name: str, *, property_name: str, sources: PluginSources) -> type[Any]:
     """Return the class of a plugin.
 
-    Raises ConfigError, which blames `property_name`, if there is no such plugin (with a list of the installed ones), if
-    `sources` do not have its module, if it fails to import, or if it is of another kind.
+    Raises ConfigError, which blames `property_name`, if the plugin does not exist (with a list of the installed ones),
+    if `sources` do not have its module, if it fails to import, or if it is of another kind.
     """
     name = name.strip()
     found = _registered(kind.group, tuple(sys.path)).get(name)
@@ -83,8 +83,8 @@ def plugin_version(plugin: type[Any]) -> str:
 def use_plugin_path(plugin_path: str) -> list[Path]:
     """Put the directories of a `plugin.path`, separated by commas, at the end of the import path and return them.
 
-    Python processes that are to load plugins as well, such as Spark's workers, need them in their PYTHONPATH.
-    Raises ConfigError for a directory that does not exist.
+    Python processes that also load plugins, such as Spark's workers, need them in their PYTHONPATH. Raises ConfigError
+    for a directory that does not exist.
     """
     directories = [Path(part.strip()).expanduser().resolve() for part in plugin_path.split(",") if part.strip()]
     for directory in directories:

@@ -46,7 +46,7 @@ def not_blank(name: str, value: Any) -> None:
 
 
 def not_empty(name: str, value: Any) -> None:
-    """Raise ConfigError for a list of names that has none, or an empty one."""
+    """Raise ConfigError for an empty list of names, or one with an empty name."""
     if not value or not all(value):
         raise ConfigError(f"The property {name} must be a list of names, none of them empty", name=name)
 
@@ -81,7 +81,7 @@ def _has_nested_sets(text: str) -> bool:
 
 
 def connector_name(name: str, value: Any) -> None:
-    """Allow text that no_control_characters allows, but for the names that a path of a URL cannot have."""
+    """Allow text that no_control_characters allows, except names that cannot be in a URL's path."""
     no_control_characters(name, value)
     if value is not None and str(value).strip() in (".", ".."):
         raise ConfigError(
@@ -103,7 +103,7 @@ def replication_factor(name: str, value: Any) -> None:
 def blame(values: Iterable[ConfigValue], check: Callable[[], object], needed: Collection[str] = ()) -> None:
     """Note the ConfigError that a check raises with the property that it names.
 
-    The check is omitted if a property that it has `needed` is invalid by itself.
+    The check is omitted if one of the properties that it has `needed` is itself invalid.
     """
     if any(value.errors for value in values if value.name in needed):
         return

@@ -24,7 +24,7 @@ REGISTRY_VERSION: Final = "2.6.13.Final"
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """The jars of a program: those of `artifacts`, each as organisation, name and version, and all their dependencies.
+    """The jars of a program: its `artifacts`, each as organisation, name and version, and all their dependencies.
 
     `folder` is their folder in the cache; `title` names the program in messages.
     """
@@ -33,7 +33,7 @@ class JarSet:
     title: str
     artifacts: tuple[tuple[str, str, str], ...]
     classifier: str = ""
-    """Of artifacts that are archives (tar.gz) with all that they need, which are unpacked."""
+    """For artifacts that are archives (tar.gz) with everything that they need, which are unpacked."""
 
 
 # Kafka's own distribution adds a logging backend that its artifacts on Maven Central do not depend on.
@@ -51,7 +51,7 @@ REGISTRY: Final = JarSet(
     classifier="all",
 )
 
-# Where Debian and Red Hat keep the machine's trusted certificates in Java's form.
+# The machine's trusted certificates in Java's form, on Debian and Red Hat.
 _SYSTEM_TRUST_STORES: Final = (Path("/etc/ssl/certs/java/cacerts"), Path("/etc/pki/java/cacerts"))
 # 45 MB for a broker; a minute is usual on a slow line.
 _TIMEOUT_SECONDS: Final = 600

@@ -355,7 +355,7 @@ def _checked_timestamps(topic: str, timestamps: pa.Array, *, is_number: bool) ->
 
 
 def _with_nulls(converted: pa.Array, given: pa.Array, *, keep: bool) -> pa.Array:
-    """Return converted values; to `keep` nulls, null where the given are, whatever the converter writes for them."""
+    """Return converted values; with `keep`, null where the given values are null."""
     if not keep or given.null_count == 0:
         return converted
     if isinstance(converted, pa.ChunkedArray) or converted.offset or converted.type not in _PLAIN:

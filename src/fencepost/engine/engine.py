@@ -70,8 +70,7 @@ Another thread costs a millisecond, and has nothing to do while the only block i
 """
 
 WORTH_SPARK: Final = 256 * 1024 * 1024
-"""The size of the larger batches that the worker writes itself before it starts Spark for the following ones: what it
-writes in the time that Spark takes to start."""
+"""The size of batches that the worker writes itself, as many bytes as it writes while Spark starts."""
 
 _SLICE: Final = 10_000
 """The number of polled records that are routed together: a large batch goes to several partitions, in runs."""
@@ -137,7 +136,7 @@ class SparkEngine:
         return self._session.started
 
     def warm_up(self) -> None:
-        """Start Spark in the background, for a worker that will need it, but not beside large batches of its own."""
+        """Start Spark in the background, for a worker that will need it, but not during its own large batches."""
         self._session.warm_up(self._own_writes.quiet)
 
     def stop(self) -> None:

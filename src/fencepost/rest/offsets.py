@@ -19,7 +19,7 @@ class OffsetsResource:
         self._offsets = offsets
 
     def routes(self) -> list[Route]:
-        """Return what answers to which request."""
+        """Return the routes with their handlers."""
         path = f"{CONNECTOR}/offsets"
         return [
             Route("GET", path, self._get),

@@ -80,7 +80,7 @@ class _Endpoint:
         self._successor: asyncio.Future[RequestHandler] | None = None
 
     async def announce(self, connections: Connections) -> None:
-        """Accept requests, which wait for the application that will answer them."""
+        """Accept requests, which wait for `start`; `GET /` answers 503 immediately, because a herder takes a while."""
         successor: asyncio.Future[RequestHandler] = asyncio.get_running_loop().create_future()
         await self.answer(_starting_app(successor), connections)
         self._successor = successor

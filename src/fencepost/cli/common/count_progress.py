@@ -1,4 +1,4 @@
-"""Shows the progress of work that is counted: a bar on a terminal, else a line in the log now and then."""
+"""Shows the progress of counted work: as a bar on a terminal, else in a log line from time to time."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _log: Final = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 0.25
 LINE_SECONDS: Final = 30.0
-"""How often the log has a line."""
+"""The interval between log lines."""
 
 
 @contextmanager
 def repeated(show: Callable[[], None], seconds: float) -> Iterator[None]:
-    """Call a function every few seconds, on a thread of its own, during the block."""
+    """Call a function every few seconds, on a separate thread, during the block."""
     stopping = threading.Event()
 
     def run() -> None:

@@ -28,7 +28,7 @@ def asks_registry(command: _F) -> _F:
 
 @contextmanager
 def registry_reader(url: str | None, *, for_people: bool = True) -> Iterator[RegistryReader | None]:
-    """Yield a reader by the registry, None without an address. Raises ConfigError for one that is none."""
+    """Yield a reader by the registry, None without an address. Raises ConfigError for an invalid address."""
     if url is None:
         yield None
         return

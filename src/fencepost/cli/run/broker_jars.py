@@ -26,7 +26,7 @@ def fetch_jars(wanted: JarSet) -> None:
 
 
 def _megabytes(folder: Path) -> float:
-    """The size of all files in a folder, some of which may be on their way to another name."""
+    """The size of all files in a folder, some of which may be renamed meanwhile."""
     size = 0
     with suppress(OSError):
         for path in folder.rglob("*"):

@@ -56,7 +56,10 @@ class RecordDecoder:
         self._is_key = is_key
 
     def __call__(self, data: bytes, headers: Mapping[str, bytes | None]) -> Any:
-        """Return decoded data. Raises ValueError, and what RegistryReader raises if the registry cannot be asked."""
+        """Return decoded data.
+
+        Raises ValueError, and the errors of RegistryReader if the registry cannot be reached.
+        """
         if self._registry is not None:
             try:
                 return self._registry.read(data, is_key=self._is_key, headers=headers)

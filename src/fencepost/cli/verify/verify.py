@@ -54,7 +54,7 @@ FIELD is one of:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What to compare the topic with, from the options of the command."""
+    """The comparisons that the options of the command request."""
 
     sequence: RecordField | None
     source_partition: RecordField | None
@@ -159,7 +159,7 @@ def verify(config: ClientConfig, *, as_json: bool, topic: str, schema_registry_u
 def examine(config: ClientConfig, topic: str, asked: Asked, registry: RegistryReader | None = None) -> VerifyReport:
     """Read the topic, and compare it as requested. Raises KafkaError and DataError.
 
-    Records that a `registry` has the schema of are compared as JSON.
+    Records whose schema is in the `registry` are compared as JSON.
     """
     at_first = open_transactions(config, topic)
     ends = ends_of(config, topic)
@@ -201,7 +201,7 @@ def _as_json(messages: Iterable[Message], registry: RegistryReader) -> Iterator[
         headers = dict(given.headers)
         for data, is_key, change in ((given.key, True, message.set_key), (given.value, False, message.set_value)):
             if data is not None:
-                # What is not of the registry stays as it is.
+                # Records without the registry's framing stay unchanged.
                 with suppress(ValueError):
                     change(to_json(registry.read(data, is_key=is_key, headers=headers)).encode())
         yield message
@@ -219,7 +219,7 @@ def _letters(config: ClientConfig, topic: str | None) -> _Counted:
 
 
 def _size(config: ClientConfig, topic: str, ends: Mapping[int, int]) -> int:
-    """How many offsets there are to read: more than records, as transaction markers and aborted records have some."""
+    """The number of offsets to read: more than records, because markers and aborted records have offsets, too."""
     with TopicReader(config, topic) as reader:
         first = reader.committed_offsets(EARLIEST)
     return sum(max(0, end - first.get(partition, 0)) for partition, end in ends.items())
@@ -308,7 +308,7 @@ def _consumed(topic: str, message: Message) -> ConsumedRecord:
 
 
 def _since(at_first: list[OpenTransaction] | None, at_last: list[OpenTransaction] | None) -> tuple[str, ...] | None:
-    """The transactional ids of transactions that were open all the time: a topic in use has others at each moment."""
+    """The transactional ids of transactions that were open throughout: a topic in use always has some open ones."""
     if at_first is None or at_last is None:
         return None
     begun = {(each.transactional_id, each.started_ms) for each in at_first}

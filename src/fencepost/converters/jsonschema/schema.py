@@ -1,4 +1,4 @@
-"""JSON Schemas of Connect's schemas, as Confluent's JsonSchemaData makes them, and what they say about values.
+"""JSON Schemas of Connect's schemas, as Confluent's JsonSchemaData makes them, and checks of values against them.
 
 | Connect | JSON Schema (draft 7) |
 |---|---|
@@ -63,7 +63,7 @@ def schema_text(schema: Mapping[str, Any]) -> str:
 
 
 def missing_properties(connect: Connect | None, written: Any, path: str = "") -> Iterator[str]:
-    """Name the fields of a Connect schema that another JSON Schema has no property for."""
+    """Name the fields of a Connect schema that another JSON Schema lacks."""
     found = _without_null(written)
     if connect is None or not isinstance(found, Mapping):
         return
@@ -83,7 +83,7 @@ def missing_properties(connect: Connect | None, written: Any, path: str = "") ->
 
 
 def check_kind(connect: Connect | None, written: Any) -> None:
-    """Raise DataError if another JSON Schema is of values of another type altogether."""
+    """Raise DataError if another JSON Schema describes values of a different kind."""
     found = _without_null(written)
     if connect is None or not isinstance(found, Mapping) or "type" not in found:
         return
@@ -139,7 +139,7 @@ def _parts(connect: Connect, options: JsonSchemaOptions) -> tuple[str, str | Non
 
 
 def _without_null(schema: Any) -> Any:
-    """The other one of two alternatives of which one is null."""
+    """The alternative beside null, if there are two."""
     if not isinstance(schema, Mapping):
         return schema
     for name in ("oneOf", "anyOf"):

@@ -23,7 +23,7 @@ _CLOSING: Final = {"{": "}", "[": "]", "(": ")"}
 
 
 def parsed_file(text: str) -> ProtoFile:
-    """Return the schema of a text. Raises DataError for one that is not of this subset."""
+    """Return the schema of a text. Raises DataError for a text outside of this subset."""
     parser = _Parser(_tokens(text))
     parser.file()
     messages = tuple(parser.resolved(message, ()) for message in parser.messages)
@@ -133,7 +133,7 @@ class _Parser:
         return first.removeprefix(".")
 
     def resolved(self, message: _Parsed, around: tuple[_Parsed, ...]) -> ProtoMessage:
-        """Find the messages that fields have as types: the innermost one of that name."""
+        """Find the messages that are types of fields: the innermost one with the name."""
         scopes = (*around, message)
         return ProtoMessage(message.name, tuple(self._resolved(part, scopes) for part in message.fields))
 

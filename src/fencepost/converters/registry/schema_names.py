@@ -1,4 +1,4 @@
-"""Names in schemas: after the topic and the field for structs that have none, and of allowed characters only."""
+"""Names in schemas: made of the topic and the field for unnamed structs, with allowed characters only."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class BackgroundStart:
             self._thread.start()
 
     def expect_failure(self) -> None:
-        """Spark is stopped: a failure of what is under way is not worth a warning, and a start that waits is given up."""
+        """Record that Spark is stopped: a failing start is not logged as a warning, a waiting one is cancelled."""
         self._stopping = True
         self._wait_no_more.set()
 

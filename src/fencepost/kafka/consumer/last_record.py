@@ -1,4 +1,4 @@
-"""Reads the last committed record of a key whose only writer has no open transaction, and waits for nobody else's.
+"""Reads the last committed record of a key whose only writer has no open transaction, ignoring other writers.
 
 A read_committed consumer sees nothing after the first open transaction of a partition, whoever owns it. So the log is
 read at read_committed up to there, and at read_uncommitted from there on: a record counts once the marker of its

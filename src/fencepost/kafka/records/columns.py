@@ -162,7 +162,7 @@ def normalize_binary(column: Any, name: str) -> pa.Array:
 
 
 def concat_binary(columns: Sequence[Any], name: str) -> pa.Array:
-    """The rows of several columns of bytes or text, which `normalize_binary` takes, as one column; none are no rows."""
+    """The rows of several columns that `normalize_binary` accepts, as one column; empty without columns."""
     return _one_array([normalize_binary(column, name) for column in columns], pa.binary())
 
 

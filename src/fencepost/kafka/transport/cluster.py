@@ -80,7 +80,7 @@ class Cluster:
 
     @classmethod
     def of(cls, config: ClientConfig) -> Cluster:
-        """Return this process's view of the cluster, as long as somebody has it or it is one of the latest asked for."""
+        """Return this process's view of the cluster, kept while it is referenced or among the latest requested."""
         with _CLUSTERS_LOCK:
             found = _CLUSTERS.setdefault(config, cls(config))
             if found not in _RECENT:

@@ -88,7 +88,7 @@ class TaskMetrics:
         self.transactions = TransactionMetrics(clock)
 
     def new_plugin_metrics(self, task: str) -> WorkerPluginMetrics:
-        """Return what a run of the task adds its own metrics with; those of an earlier run are dropped."""
+        """Return the object with which a run of the task adds its own metrics; those of an earlier run are dropped."""
         self._plugin_metrics = metrics = WorkerPluginMetrics(f"task {task}", self._kinds)
         return metrics
 
