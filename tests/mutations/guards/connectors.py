@@ -276,9 +276,9 @@ GUARDS = (
     ),
     Guard(
         "the refusal of a publication that lost a table which was added to it while the connector ran",
-        "connectors/postgres/changes/streaming.py",
-        "        if self._new_table:",
-        "        if False:",
+        "connectors/postgres/changes/publication.py",
+        "        if not self._new_table:",
+        "        if True:",
         "tests/broker/connectors/postgres/own_postgres/test_postgres_faults.py::test_a_table_added_to_the_publication_is_captured[True]",
     ),
     Guard(
@@ -474,16 +474,16 @@ GUARDS = (
     ),
     Guard(
         "the commit of types where the position stays the same",
-        "connectors/postgres/changes/streaming.py",
+        "connectors/postgres/changes/commit_points.py",
         " or state.types != offered.types\n",
         "\n",
         "tests/broker/connectors/postgres/test_postgres_dropped_types.py::test_changes_of_dropped_types_are_as_they_were[of a former version]",
     ),
     Guard(
         "the dropped types of changes that are still to be read",
-        "connectors/postgres/changes/streaming.py",
-        "self._position.lsn >= seen.lsn:",
-        "seen.lsn:",
+        "connectors/postgres/changes/publication.py",
+        " or position.lsn < seen.lsn:",
+        ":",
         "tests/broker/connectors/postgres/test_postgres_dropped_types.py::test_dropped_types_are_kept_until_the_stream_is_past_them",
     ),
     Guard(

@@ -14,6 +14,7 @@ from fencepost.api.errors import FencepostError
 from fencepost.api.foreign_json import parse_json
 from fencepost.herder.core.observation import Json, Overview
 from fencepost.herder.distributed.group_parts import GroupParts
+from fencepost.herder.peers.rest_client import RestClient
 from fencepost.herder.requests.connector_states import ConnectorStates
 from fencepost.herder.requests.observing import LocalObservation
 
@@ -29,9 +30,10 @@ _ASKING_SECONDS: Final = 5.0
 class GroupObservation(LocalObservation):
     """Adds the tasks of the group's other workers."""
 
-    def __init__(self, parts: GroupParts, states: ConnectorStates) -> None:
+    def __init__(self, parts: GroupParts, states: ConnectorStates, client: RestClient) -> None:
         super().__init__(parts, states)
         self._group = parts
+        self._client = client
 
     async def overview(self, authorization: str | None) -> Overview:
         """Return all connectors, with the sums of their tasks on all workers."""
@@ -59,7 +61,7 @@ class GroupObservation(LocalObservation):
 
     def _members(self) -> set[str]:
         """The other members of the group, as reported by its leader, unless that is a worker of Kafka Connect."""
-        return {urlsplit(url).netloc for url in self._group.members} - {self._group.worker_id}
+        return {urlsplit(url).netloc for url in self._group.view.members} - {self._group.worker_id}
 
     async def _ask_all(self, workers: set[str], path: str, authorization: str | None) -> dict[str, Json | str]:
         answers = await asyncio.gather(*(self._ask(worker, path, authorization) for worker in workers))
@@ -67,11 +69,11 @@ class GroupObservation(LocalObservation):
 
     async def _ask(self, worker: str, path: str, authorization: str | None) -> Json | str:
         """Return the tasks of another worker and its description, or why they are unknown."""
-        url = f"{urlsplit(self._group.url).scheme}://{worker}{path}"
+        url = f"{urlsplit(self._group.view.url).scheme}://{worker}{path}"
         headers = {"Accept": "application/json"} | ({} if authorization is None else {"Authorization": authorization})
         try:
             async with asyncio.timeout(_ASKING_SECONDS):
-                response = await self._group.client.request("GET", url, headers=headers)
+                response = await self._client.request("GET", url, headers=headers)
             answer = parse_json(response.body) if response.status == 200 else {"tasks": None}
             tasks = answer["tasks"]
         except TimeoutError:

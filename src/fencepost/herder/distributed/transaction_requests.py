@@ -29,8 +29,11 @@ _ASKING_SECONDS: Final = 10.0
 class GroupTransactions(Transactions):
     """Answers requests about the transactions of tasks."""
 
-    def __init__(self, parts: GroupParts, leadership: Leadership, work: LocalWork, states: ConnectorStates) -> None:
+    def __init__(
+        self, parts: GroupParts, leadership: Leadership, work: LocalWork, states: ConnectorStates, client: RestClient
+    ) -> None:
         self._parts = parts
+        self._client = client
         self._leadership = leadership
         self._work = work
         self._states = states
@@ -52,12 +55,12 @@ class GroupTransactions(Transactions):
         reported = self._parts.statuses.table.tasks(name)
         owners = {task: reported[task].worker_id if task in reported else "" for task in tasks}
         workers = sorted({*owners.values()} - {self._parts.worker_id, ""})
-        client, signer = self._parts.client, self._leadership.signer
+        signer = self._leadership.signer
         # Workers are identified by host and port; all workers of a group use the same scheme.
-        scheme = urlsplit(self._parts.url).scheme
+        scheme = urlsplit(self._parts.view.url).scheme
         answers = await asyncio.gather(
             *(
-                ask(client, f"{scheme}://{worker}", name, signer, authorization, seconds=_ASKING_SECONDS)
+                ask(self._client, f"{scheme}://{worker}", name, signer, authorization, seconds=_ASKING_SECONDS)
                 for worker in workers
             )
         )

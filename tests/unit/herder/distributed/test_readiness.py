@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fencepost.api.errors import IllegalStateError
-from fencepost.herder.distributed.group_parts import Readiness, Standing
+from fencepost.herder.distributed.readiness import Readiness, Standing
 from fencepost.herder.errors import RequestFailedError, ServiceUnavailableError
 
 
