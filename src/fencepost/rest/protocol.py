@@ -96,7 +96,7 @@ class HttpProtocol(web.RequestHandler):
         """Answer bytes that are not a request; the connection is closed."""
         if status >= 500 or request.writer.output_size > 0:
             return super().handle_error(request, status, exc, message)
-        _log.debug("%s sent what is no HTTP request", request.remote, exc_info=exc)
+        _log.debug("%s sent bytes that are not an HTTP request", request.remote, exc_info=exc)
         said = SECRETS.excerpt(" ".join((message or "").split()), _SHOWN)
         response = error_response(status, f"This cannot be read as an HTTP request: {said}")
         response.force_close()

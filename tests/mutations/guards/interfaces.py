@@ -164,8 +164,8 @@ GUARDS = (
     Guard(
         "the file descriptors that are kept for requests",
         "rest/spare_descriptors.py",
-        'until there are enough again."""\n        self._close()\n',
-        'until there are enough again."""\n',
+        'until enough are free again."""\n        self._close()\n',
+        'until enough are free again."""\n',
         "tests/unit/rest/test_connections.py::test_connections_are_accepted_when_all_other_files_are_open",
     ),
     Guard(

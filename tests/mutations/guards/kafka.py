@@ -146,8 +146,8 @@ GUARDS = (
     Guard(
         "the second take-over where the first is answered as fenced",
         "kafka/producer/transactional.py",
-        "            # attempt (KAFKA-20310).\n            return self._init_producer_id(ProducerIdentity())",
-        "            # attempt (KAFKA-20310).\n            raise",
+        "            # last attempt (KAFKA-20310).\n            return self._init_producer_id(ProducerIdentity())",
+        "            # last attempt (KAFKA-20310).\n            raise",
         "tests/broker/kafka/test_other_brokers.py::test_a_take_over_that_is_answered_as_fenced_is_tried_once_more",
     ),
     Guard(

@@ -142,13 +142,13 @@ class FileSourceConnector(SourceConnector):
         offsets = self.context.offset_reader.offsets([{FILENAME_FIELD: path} for path in files])
         pinned = next((str(offset[SCHEMA]) for offset in offsets if offset and SCHEMA in offset), None)
         if pinned is not None:
-            _log.info("The schema that was inferred before goes on: %s", pinned)
+            _log.info("The schema that was inferred before stays in use: %s", pinned)
             return pinned
         for path in files:
             columns = infer(self._parsed, path, self.context.allowed_paths)
             if columns is not None:
                 inferred = ddl_text(columns)
-                _log.info("Inferred from the begin of %s: schema=%s", path, inferred)
+                _log.info("Inferred from the first rows of %s: schema=%s", path, inferred)
                 return inferred
         raise ConfigError(
             f"{SCHEMA}={INFER} needs a row, but there is none in {', '.join(files)}: wait until there is one and restart the "

@@ -254,7 +254,7 @@ class LazySession:
             self._stop_due.set()
             # The start may have ended just before that.
             if not self._lock.acquire(blocking=False):
-                logger.debug("Spark is still starting: it is not waited for, and ends when it has started")
+                logger.debug("Spark is still starting: this does not wait for it, and it ends once it has started")
                 return
         try:
             self._end()

@@ -70,7 +70,7 @@ class SeenInodes:
         now = time.monotonic()
         if path not in self._waiting:
             self._waiting[path] = now
-            _log.info("The path %s has another file now. Waiting for the next look for files to tell which one", path)
+            _log.info("The path %s has another file now. Waiting for the next scan to find out which one", path)
         elif now >= self._waiting[path] + max(NUMBERING_WAIT_SECONDS, self._looks_s):
             self._give_up()
 

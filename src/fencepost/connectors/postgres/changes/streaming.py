@@ -105,7 +105,7 @@ class Streaming:
             try:
                 self._stream.confirm(self._committed)
             except RetriableError as error:
-                _log.info("The slot %s is advanced later: %s", self._config.slot, error)
+                _log.info("The slot %s could not be advanced; retrying later: %s", self._config.slot, error)
 
     def lag(self) -> float | None:
         """Return how many bytes of the server's log are behind the position, None if that is not known yet."""
@@ -123,7 +123,7 @@ class Streaming:
                 self._stream.ping()
             except RetriableError as error:
                 # The next read connects again, and reports it if that fails.
-                _log.info("The end of the log of PostgreSQL is asked for later: %s", error)
+                _log.info("The end of PostgreSQL's log is requested again later: %s", error)
                 self.close()
         return False
 

@@ -161,7 +161,7 @@ def test_what_was_inferred_is_pinned_in_the_offset_and_a_restart_keeps_it(
     given = (CSV | {"batch_bytes": "4"}) if form == "csv" else {"format": form, "batch_bytes": "12", **INFER}
     offsets: Any = Offsets()
     [task_config] = task_configs(path, offsets, **given)
-    assert f"Inferred from the begin of {path}: schema=n BIGINT" in caplog.text
+    assert f"Inferred from the first rows of {path}: schema=n BIGINT" in caplog.text
     batch = start(FileSourceTask(), task_config, offsets).poll()
     assert read(batch) == [{"n": 1}]
     assert isinstance(batch, SourceBatch)
@@ -172,7 +172,7 @@ def test_what_was_inferred_is_pinned_in_the_offset_and_a_restart_keeps_it(
     path.write_text(path.read_text() + ("x\ny\n3\n" if form == "csv" else '{"n": "x"}\n{"n": "y"}\n{"n": 3}\n'))
     [again] = task_configs(path, offsets, **given)
     assert again[TASK_SCHEMA] == "n BIGINT"
-    assert "The schema that was inferred before goes on: n BIGINT" in caplog.text
+    assert "The schema that was inferred before stays in use: n BIGINT" in caplog.text
     found: list[Any] = []
     refused: list[bytes] = []
     task = start(FileSourceTask(), again, offsets)
