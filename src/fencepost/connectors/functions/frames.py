@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
@@ -29,6 +29,16 @@ _PLAIN_EXTENSIONS: Final = frozenset({"arrow.json", "arrow.uuid"})
 # Most columns of dtype object are texts. All values of one of these types are alike.
 _SIMPLE: Final = (str, bytes, bool, int, Decimal)
 _MISSING: Final = frozenset({"NoneType", "NaTType", "NAType"})
+# Arrow takes the microseconds alone of a Timestamp in a column of dtype object.
+_NANOSECONDS: Final = "Timestamp with nanoseconds"
+# How a nested type is made of its fields.
+_NESTED: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, list[pa.Field]], pa.DataType]], ...]] = (
+    (pa.types.is_struct, lambda _, fields: pa.struct(fields)),
+    (pa.types.is_list, lambda _, fields: pa.list_(*fields)),
+    (pa.types.is_large_list, lambda _, fields: pa.large_list(*fields)),
+    (pa.types.is_fixed_size_list, lambda kind, fields: pa.list_(*fields, kind.list_size)),
+    (pa.types.is_map, lambda _, fields: pa.map_(*fields[0].type)),
+)
 
 
 def is_frame(value: object) -> bool:
@@ -81,6 +91,11 @@ def _of_pandas(frame: Any, where: str) -> pa.Table:
         if not isinstance(name, str):
             raise DataError(f"A column of {where} has the name {name!r}, which is {kind_of(name)}: give it a text")
     named = [name for name in frame.index.names if name is not None]
+    if twice := next((name for name in named if name in frame.columns or named.count(name) > 1), None):
+        raise DataError(
+            f"The column {twice} is twice in {where}, as a level of the index: give each a name of its own, or drop the "
+            "index with frame.reset_index(drop=True)"
+        )
     if named:
         # A named index is data; an unnamed one only counts.
         frame = frame.reset_index(level=named) if len(named) < frame.index.nlevels else frame.reset_index()
@@ -107,6 +122,11 @@ def _check_objects(column: Iterable[Any], name: str, where: str) -> None:
         for place, kind in _kinds(value, name):
             kinds[place].add(kind)
     for place, found in kinds.items():
+        if _NANOSECONDS in found:
+            raise DataError(
+                f"The column {place} of {where} has values of dtype object with nanoseconds, which would be cut off: give "
+                "value.floor('us') of each"
+            )
         if len(found) > 1:
             raise DataError(
                 f"The column {place} of {where} has values of several types: {', '.join(sorted(found))}. Make them one type, "
@@ -128,6 +148,8 @@ def _kinds(value: Any, place: str) -> Iterator[tuple[str, str]]:
         for item in value:
             yield from _kinds(item, f"{place}[]")
     elif isinstance(value, datetime) and kind.__name__ not in _MISSING:
+        if getattr(value, "nanosecond", 0):
+            yield place, _NANOSECONDS
         yield place, f"{kind.__name__} {'without' if value.tzinfo is None else 'with'} a time zone"
     # Only NaN differs from itself.
     elif kind.__name__ not in _MISSING and value == value:  # noqa: PLR0124 - see above
@@ -139,11 +161,12 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
         return pa.large_string()
     if pa.types.is_binary_view(kind):
         return pa.large_binary()
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_without_views(field.type)) for field in kind])
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        make = pa.list_ if pa.types.is_list(kind) else pa.large_list
-        return make(kind.value_field.with_type(_without_views(kind.value_type)))
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _without_views(kind.value_type), kind.ordered)
+    inner = [kind.field(number).with_type(_without_views(kind.field(number).type)) for number in range(kind.num_fields)]
+    for nested, make in _NESTED:
+        if nested(kind):
+            return make(kind, inner)
     return kind
 
 

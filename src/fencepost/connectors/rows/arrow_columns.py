@@ -155,6 +155,8 @@ def _unchecked(kind: pa.DataType) -> pa.DataType:
         )
     if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
         return pa.list_(kind.value_field.with_type(_unchecked(kind.value_type)))
+    if pt.is_dictionary(kind):
+        return _unchecked(kind.value_type)
     return pa.binary() if _is_unchecked(kind) else kind
 
 
@@ -201,6 +203,8 @@ def _storage(array: pa.Array) -> pa.Array:
 
 
 def _has(kind: pa.DataType, found: Callable[[pa.DataType], bool]) -> bool:
+    if pt.is_dictionary(kind):
+        return _has(kind.value_type, found)
     return found(kind) or any(_has(kind.field(number).type, found) for number in range(kind.num_fields))
 
 
