@@ -79,7 +79,7 @@ def test_another_file_in_place_of_a_renamed_one_is_waited_with(
     assert not reader.poll()
     assert not reader.poll()
     assert caplog.text.count("Waiting for the next scan to find out which one") == 1
-    assert "in case the former one was renamed" not in caplog.text, "the look tells, however late it is"
+    assert "in case the earlier file was renamed" not in caplog.text, "the look tells, however late it is"
     reader.restart()
     assert reader.read_all() == lines(1, 2, 3)
 
