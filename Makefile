@@ -12,7 +12,7 @@ PIP = $(BIN)/python -m pip install --disable-pip-version-check $$(test -t 2 || e
 # Spark, about 2 GB.
 JOBS ?= 3
 
-.PHONY: install demo demo-cdc demo-outbox docs test mutations sim chaos chaos-spark hostile fuzz lint screenshots dashboards bench dist clean
+.PHONY: install demo demo-cdc demo-outbox docs docs-check test mutations sim chaos chaos-spark hostile fuzz lint screenshots dashboards bench dist clean
 
 install: $(STAMP)
 
@@ -26,7 +26,11 @@ $(STAMP): pyproject.toml
 
 # The documentation as a site, in build/site, with the API from the docstrings. A link that leads nowhere is an error.
 docs: install
-	$(BIN)/mkdocs build
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+# The site in a real Chromium, at two widths (apt-get install chromium): no page is wider than its window.
+docs-check: docs
+	$(BIN)/python -m tests.page.site build/site
 
 demo: install
 	$(BIN)/fencepost demo

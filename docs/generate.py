@@ -158,9 +158,12 @@ those below. `make dashboards` starts a worker with a connector that runs and on
 it for half a minute, and asks for each expression of the dashboard, and for the joins of Strimzi's two dashboards: each
 must have an answer. Nothing loads them into Grafana itself.
 
-Connectors and tasks may add [metrics of their own](guide/tasks.md#metrics-of-your-own) (KIP-877). They are shown as
+Connectors and tasks may add [metrics of their own](guide/tasks.md#metrics-of-your-own) (KIP-877), and so may
+[converters, transforms and predicates](guide/transforms.md#metrics-of-your-own). They are shown as
 `kafka_connect_plugins_<name>`, counters with `_total` after that, with the labels `connector`, `task` (not for those of
-a connector) and their tags, until the connector or the task's run ends. One that does not answer within a second is NaN.
+a connector) and their tags, until the connector or the task's run ends. A converter's have the label `converter` (`key`,
+`value` or `header`), a transform's `transformation` with its alias, a predicate's `predicate` with its alias, beside the
+`transformation` that it is for. One that does not answer within a second is NaN.
 """
 
 

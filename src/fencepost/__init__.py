@@ -15,7 +15,7 @@ from fencepost.api.context import (
 )
 from fencepost.api.errors import ConfigError, DataError, FencepostError, IllegalStateError, RetriableError
 from fencepost.api.plugin import Converter, HeaderConverter, Predicate, Transformation
-from fencepost.api.plugin_metrics import MetricName, PluginCounter, PluginMetrics
+from fencepost.api.plugin_metrics import MetricName, Monitorable, PluginCounter, PluginMetrics
 from fencepost.api.record import ArrowReader, RecordMetadata, RefusedRow, SourceBatch, SourceRecord, TolerantReader
 from fencepost.api.source import SourceConnector, SourceTask
 from fencepost.connectors.functions.source import source
@@ -40,6 +40,7 @@ __all__ = [
     "HeaderConverter",
     "IllegalStateError",
     "MetricName",
+    "Monitorable",
     "OffsetReader",
     "PluginCounter",
     "PluginMetrics",

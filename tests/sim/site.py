@@ -162,7 +162,7 @@ class SimWorkerRuntime(Worker):
             Origin(connector.name, task_id.task, self.planned_at), keyed="keyed" in connector.properties
         )
         path = WritePath(self.engine, pipeline, None, self._offsets.topic(connector), lambda _: None)
-        return replace(parts, new_write_path=lambda: path)
+        return replace(parts, new_write_path=lambda _: path)
 
 
 class _OffsetStores:

@@ -149,6 +149,8 @@ class SimEngine:
     Now and then it loses what it shuffled, half way through a write of its executors.
     """
 
+    plugin_counts = None
+
     def __init__(self) -> None:
         self._batches = count(1)
 

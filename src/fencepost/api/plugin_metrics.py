@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -9,7 +10,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class MetricName:
-    """A metric of a plugin. `tags` are shown as labels, next to `connector` and `task`."""
+    """A metric of a plugin. `tags` are shown as labels, next to those of the worker, such as `connector` and `task`."""
 
     name: str
     description: str
@@ -17,7 +18,11 @@ class MetricName:
 
 
 class PluginCounter(Protocol):
-    """Counts something, from 0 on. Thread-safe."""
+    """Counts something, from 0 on. Thread-safe.
+
+    It may be pickled to Spark's executors. What is counted there is added in the worker when a task of Spark ends well, and
+    is lost with one that fails.
+    """
 
     @property
     def name(self) -> MetricName:
@@ -28,9 +33,12 @@ class PluginCounter(Protocol):
 
 
 class PluginMetrics(Protocol):
-    """Adds metrics of a connector or a task, up to 100. Thread-safe. They are removed when the plugin stops.
+    """Adds metrics of a plugin, up to 100. Thread-safe. They go when the connector or the task stops.
 
     A metric `records-skipped` is shown as `kafka_connect_plugins_records_skipped`, a counter with `_total` after that.
+
+    It may be pickled to Spark's executors, where counters can be added as well. A measurable asks the plugin in the worker;
+    one that is added on an executor is not shown.
     """
 
     def add_metric(
@@ -48,3 +56,16 @@ class PluginMetrics(Protocol):
 
     def remove_metric(self, metric: MetricName) -> None:
         """Remove a metric; one that is not there is ignored."""
+
+
+class Monitorable(ABC):
+    """A converter, header converter, transform or predicate that has metrics of its own (KIP-877)."""
+
+    @abstractmethod
+    def with_plugin_metrics(self, metrics: PluginMetrics) -> None:
+        """Add the plugin's metrics. Called once, after `configure`.
+
+        Beside `connector` and `task` they have the label `converter` (`key`, `value` or `header`), or `transformation` with
+        the transform's alias, and those of a predicate `predicate` with its alias. Nothing is shown of a plugin that is
+        not a running task's: in a validation, in the Spark sink, in tests.
+        """

@@ -158,6 +158,7 @@ class TransformSpec:
     transform: PluginSpec
     predicate: PluginSpec | None = None
     negate: bool = False
+    predicate_alias: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,4 +300,5 @@ def _transform(alias: str, properties: Mapping[str, str], predicates: Mapping[st
         _plugin("transforms", alias, properties, _TRANSFORM_PROPERTIES),
         predicates[given] if given is not None else None,
         negate,
+        given or "",
     )

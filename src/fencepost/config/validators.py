@@ -29,9 +29,10 @@ def at_least(minimum: int, *, nullable: bool = True) -> Validator:
 
 def one_of(allowed: Sequence[str]) -> Validator:
     """Allow the listed texts, in upper or lower case."""
+    lowered = {text.lower() for text in allowed}
 
     def check(name: str, value: Any) -> None:
-        if str(value).lower() not in allowed:
+        if str(value).lower() not in lowered:
             raise ConfigError(
                 f"Invalid value {value!r} for the property {name}: it must be one of {', '.join(allowed)}", name=name
             )

@@ -43,6 +43,7 @@ from fencepost.engine.grouping import RecordGroup, group_records
 from fencepost.engine.letter_write import write_letters
 from fencepost.engine.own_writes import OwnWrites
 from fencepost.engine.pipeline import Pipeline
+from fencepost.engine.plugin_counts import PluginCounts
 from fencepost.engine.preparation import has_decisions, prepare_columns, prepare_topics, topics_in
 from fencepost.engine.refused_records import Stage, Tally
 from fencepost.engine.reports import new_mark
@@ -119,6 +120,8 @@ class SparkEngine:
 
     def __init__(self, settings: Mapping[str, str], *, import_path: Sequence[str] = ()) -> None:
         self._session = LazySession(settings, import_path=import_path)
+        self.plugin_counts = PluginCounts(self._session.get, started=lambda: self._session.started)
+        """Brings what plugins count on executors."""
         self._jobs = Jobs()
         self._plans = GroupPlans()
         self._batches = itertools.count()

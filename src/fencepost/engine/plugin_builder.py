@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -10,47 +10,75 @@ from typing import Any
 from fencepost.api.errors import ConfigError, RetriableError, describe_error
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.plugin_calls import call_plugin
+from fencepost.api.plugin_metrics import Monitorable, PluginMetrics
 from fencepost.config.connector_config import PluginSpec, TransformSpec
 from fencepost.config.java_properties import refusals
 from fencepost.config.plugin_instances import new_plugin
 from fencepost.config.plugin_sources import PluginSources
 from fencepost.config.plugins import PluginKind, find_plugin
+from fencepost.engine.plugin_counts import DetachedMetrics
 from fencepost.transforms.chain import Step
+
+NewPluginMetrics = Callable[[Mapping[str, str]], PluginMetrics]
+"""Returns what a plugin adds its metrics with; its argument are their labels beside the connector and the task."""
+
+
+def _shown_nowhere(labels: Mapping[str, str]) -> PluginMetrics:
+    del labels
+    return DetachedMetrics()
 
 
 @dataclass(frozen=True, slots=True)
 class PluginBuilder:
-    """Creates plugins from the modules that `sources` allow. Methods raise ConfigError that names the property."""
+    """Creates plugins from the modules that `sources` allow. Methods raise ConfigError that names the property.
+
+    `new_metrics` are for those that are Monitorable. By default nothing shows them.
+    """
 
     sources: PluginSources
+    new_metrics: NewPluginMetrics = _shown_nowhere
 
     def converter(self, spec: PluginSpec, role: str, *, is_key: bool) -> Converter:
         """Return the converter for a role, such as `key.converter`."""
         with _plugin(PluginKind.CONVERTER, role, f"{role}."):
             plugin: Converter = self._made(PluginKind.CONVERTER, spec, role)
             call_plugin(_configure(plugin), plugin.configure, spec.properties, is_key=is_key)
+            self._add_metrics(plugin, {"converter": "key" if is_key else "value"})
         return plugin
 
     def header_converter(self, spec: PluginSpec) -> HeaderConverter:
         """Return the header converter."""
         role = "header.converter"
-        plugin: HeaderConverter = self._configured(PluginKind.HEADER_CONVERTER, spec, role, f"{role}.")
+        plugin: HeaderConverter = self._configured(
+            PluginKind.HEADER_CONVERTER, spec, role, f"{role}.", {"converter": "header"}
+        )
         return plugin
 
     def step(self, spec: TransformSpec) -> Step:
         """Return a transform of a chain with its predicate."""
         prefix = f"transforms.{spec.alias}."
-        transform = self._configured(PluginKind.TRANSFORMATION, spec.transform, f"{prefix}type", prefix)
+        labels = {"transformation": spec.alias}
+        transform = self._configured(PluginKind.TRANSFORMATION, spec.transform, f"{prefix}type", prefix, labels)
         if spec.predicate is None:
             return Step(transform)
-        predicate = self._configured(PluginKind.PREDICATE, spec.predicate, f"{prefix}predicate", prefix)
+        # Each transform has an instance of its own of a predicate that several name.
+        labels["predicate"] = spec.predicate_alias
+        predicate = self._configured(PluginKind.PREDICATE, spec.predicate, f"{prefix}predicate", prefix, labels)
         return Step(transform, predicate, spec.negate)
 
-    def _configured(self, kind: PluginKind, spec: PluginSpec, property_name: str, prefix: str) -> Any:
+    def _configured(
+        self, kind: PluginKind, spec: PluginSpec, property_name: str, prefix: str, labels: Mapping[str, str]
+    ) -> Any:
         with _plugin(kind, property_name, prefix):
             plugin = self._made(kind, spec, property_name)
             call_plugin(_configure(plugin), plugin.configure, spec.properties)
+            self._add_metrics(plugin, labels)
         return plugin
+
+    def _add_metrics(self, plugin: object, labels: Mapping[str, str]) -> None:
+        if isinstance(plugin, Monitorable):
+            what = f"with_plugin_metrics() of {type(plugin).__name__}"
+            call_plugin(what, plugin.with_plugin_metrics, self.new_metrics(labels))
 
     def _made(self, kind: PluginKind, spec: PluginSpec, property_name: str) -> Any:
         plugin = find_plugin(kind, spec.type, property_name=property_name, sources=self.sources)

@@ -1,32 +1,35 @@
-"""The metrics that a connector or a task adds itself (KIP-877)."""
+"""The metrics that plugins add themselves (KIP-877)."""
 
 from __future__ import annotations
 
 import logging
 import math
-import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from fencepost.api.errors import describe_error
 from fencepost.api.plugin_metrics import MetricName
-from fencepost.api.secrets import SECRETS
+from fencepost.engine.plugin_counts import (
+    DetachedCounter,
+    DetachedMetrics,
+    PluginCounts,
+    check_addition,
+    checked_amount,
+    identity,
+    metric_name,
+)
 
 PREFIX: Final = "kafka_connect_plugins_"
 
 _log: Final = logging.getLogger(__name__)
 
-_MOST: Final = 100
 _MOST_NAMES: Final = 10_000
-_LONGEST_TEXT: Final = 200
 _ANSWER_S: Final = 1.0
-_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
-_TAG: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
-_OWN_LABELS: Final = frozenset({"connector", "task"})
 
 Sample = tuple[Mapping[str, str], "PluginSample"]
 """A value, and the labels that say whose it is."""
@@ -69,80 +72,142 @@ class MetricKinds:
 
 
 class _Counter:
-    """Implements `fencepost.PluginCounter`."""
+    """Implements `fencepost.PluginCounter`. Pickled, it counts on an executor."""
 
-    def __init__(self, name: MetricName) -> None:
+    def __init__(self, name: MetricName, way_back: Callable[[], tuple[Any, ...]]) -> None:
+        """`way_back` returns what brings counts back from an executor, to be pickled."""
         self.name = name
         self.value = 0.0
+        self._way_back = way_back
         self._lock = threading.Lock()
 
     def increment(self, amount: float = 1) -> None:
         """Add to the count."""
-        if not amount >= 0:
-            raise ValueError(f"A counter cannot be raised by {amount}: give a number from 0 on")
         with self._lock:
-            self.value += amount
+            self.value += checked_amount(amount)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DetachedCounter, (self.name, *self._way_back())
 
 
 class WorkerPluginMetrics:
-    """Implements `fencepost.PluginMetrics`, for one plugin from its start to its stop."""
+    """Implements `fencepost.PluginMetrics`, for one plugin from its start to its stop.
 
-    def __init__(self, owner: str = "a plugin", kinds: MetricKinds | None = None) -> None:
-        """`owner` is for messages: the task, or the connector."""
+    Pickled, it is a DetachedMetrics, whose counts come back by `counts`.
+    """
+
+    def __init__(
+        self,
+        owner: str = "a plugin",
+        kinds: MetricKinds | None = None,
+        *,
+        labels: Mapping[str, str] | None = None,
+        counts: PluginCounts | None = None,
+    ) -> None:
+        """`owner` is for messages: the task, or the connector. `labels` are put to the tags of each metric."""
         self._owner = owner
         self._kinds = kinds or MetricKinds()
+        self._labels = tuple((labels or {}).items())
+        self._counts = counts
+        self._token = counts.register(self._count) if counts is not None else ""
         self._lock = threading.Lock()
         self._measurables: dict[MetricName, Callable[[], float]] = {}
         self._counters: dict[MetricName, _Counter] = {}
+        self._arrived: set[MetricName] = set()
+        """Counters that were added on executors alone."""
         self._failed: set[MetricName] = set()
+        self._told_of_losses = False
         self._measuring: threading.Thread | None = None
 
     def add_metric(
         self, name: str, description: str, measurable: Callable[[], float], *, tags: Mapping[str, str] | None = None
     ) -> MetricName:
         """Add a metric whose value `measurable` returns."""
-        added = _metric_name(name, description, tags)
+        added = self._name(name, description, tags)
         with self._lock:
             self._claim(added, PluginMetricType.GAUGE)
             self._measurables[added] = measurable
         return added
 
     def add_counter(self, name: str, description: str, *, tags: Mapping[str, str] | None = None) -> _Counter:
-        """Add a counter."""
-        added = _metric_name(name, description, tags)
+        """Add a counter. One that was added on executors goes on."""
+        added = self._name(name, description, tags)
         with self._lock:
-            self._claim(added, PluginMetricType.COUNTER)
-            counter = self._counters[added] = _Counter(added)
-        return counter
+            known = self._counter(added)
+            if known is not None and known.name in self._arrived:
+                self._arrived.discard(known.name)
+                return known
+            return self._new_counter(added)
 
     def remove_metric(self, metric: MetricName) -> None:
         """Remove a metric."""
         with self._lock:
             self._measurables.pop(metric, None)
             self._counters.pop(metric, None)
+            self._arrived.discard(metric)
+
+    def close(self) -> None:
+        """Show nothing that is still counted on executors."""
+        if self._counts is not None:
+            self._counts.forget(self._token)
 
     def samples(self) -> list[PluginSample]:
         """Return all values. Metrics that their plugin does not report in time are NaN."""
         with self._lock:
             measurables = dict(self._measurables)
             samples = [
-                PluginSample(name, PluginMetricType.COUNTER, each.value) for name, each in self._counters.items()
+                PluginSample(self._labelled(name), PluginMetricType.COUNTER, each.value)
+                for name, each in self._counters.items()
             ]
         values = self._measure(measurables) if measurables else {}
         return samples + [
-            PluginSample(name, PluginMetricType.GAUGE, values.get(name, math.nan)) for name in measurables
+            PluginSample(self._labelled(name), PluginMetricType.GAUGE, values.get(name, math.nan))
+            for name in measurables
         ]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DetachedMetrics, self._way_back()
+
+    def _name(self, name: str, description: str, tags: Mapping[str, str] | None) -> MetricName:
+        return metric_name(name, description, tags, dict(self._labels))
+
+    def _labelled(self, metric: MetricName) -> MetricName:
+        return replace(metric, tags=self._labels + metric.tags) if self._labels else metric
+
+    def _way_back(self) -> tuple[Any, ...]:
+        return (self._token, None if self._counts is None else self._counts.accumulator())
+
+    def _counter(self, metric: MetricName) -> _Counter | None:
+        """Return a counter that is there. Called under the lock."""
+        return next((each for each in self._counters.values() if identity(each.name) == identity(metric)), None)
 
     def _claim(self, added: MetricName, kind: PluginMetricType) -> None:
         """Check that a metric may be added. Called under the lock."""
-        known = [*self._measurables, *self._counters]
-        if any((other.name, other.tags) == (added.name, added.tags) for other in known):
-            raise ValueError(
-                f"The metric {added.name} with these tags was added already: remove it first, or use other tags"
-            )
-        if len(known) >= _MOST:
-            raise ValueError(f"The metric {added.name} is one too many: a plugin may have {_MOST} metrics")
+        check_addition(added, {identity(known) for known in (*self._measurables, *self._counters)})
         self._kinds.claim(added.name, kind)
+
+    def _new_counter(self, added: MetricName) -> _Counter:
+        """Add a counter. Called under the lock."""
+        self._claim(added, PluginMetricType.COUNTER)
+        counter = self._counters[added] = _Counter(added, self._way_back)
+        return counter
+
+    def _count(self, metric: MetricName, amount: float) -> None:
+        """Add what was counted on an executor. Raises nothing: it is called by Spark."""
+        try:
+            with self._lock:
+                counter = self._counter(metric)
+                if counter is None:
+                    added = self._name(metric.name, metric.description, dict(metric.tags))
+                    counter = self._new_counter(added)
+                    self._arrived.add(added)
+            counter.increment(amount)
+        except Exception as error:  # noqa: BLE001 - see above
+            if not self._told_of_losses:
+                self._told_of_losses = True
+                _log.warning(
+                    "A metric that %s counts on Spark's executors is not shown: %s", self._owner, describe_error(error)
+                )
 
     def _measure(self, measurables: Mapping[MetricName, Callable[[], float]]) -> Mapping[MetricName, float]:
         # A plugin's code may hang, which must not keep the others' metrics from being shown.
@@ -180,16 +245,3 @@ def families(samples: Iterable[Sample]) -> Iterator[Metric]:
         sample = f"{name}_total" if kind is PluginMetricType.COUNTER else name
         family.add_sample(sample, {**labels, **dict(metric.tags)}, value)
     yield from found.values()
-
-
-def _metric_name(name: str, description: str, tags: Mapping[str, str] | None) -> MetricName:
-    if not _NAME.fullmatch(name):
-        raise ValueError(f"The name {name!r} of a metric is invalid: use 1 to 100 letters, digits, '_', '-' and '.'")
-    for tag in tags or {}:
-        if not _TAG.fullmatch(tag) or tag in _OWN_LABELS:
-            raise ValueError(
-                f"The tag {tag!r} of the metric {name} is invalid: use letters, digits and '_', but not 'connector' or 'task'"
-            )
-    shown = {tag: SECRETS.hidden(str(text))[:_LONGEST_TEXT] for tag, text in (tags or {}).items()}
-    plain = re.sub(r"[.-]", "_", name).removesuffix("_total")
-    return MetricName(plain, SECRETS.hidden(description)[:_LONGEST_TEXT], tuple(sorted(shown.items())))

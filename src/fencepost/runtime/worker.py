@@ -26,6 +26,7 @@ from fencepost.config.plugins import use_plugin_path
 from fencepost.config.restart_config import RestartConfig
 from fencepost.config.worker_config import ExactlyOnceSourceSupport, WorkerConfig
 from fencepost.engine.engine import SparkEngine
+from fencepost.engine.plugin_builder import NewPluginMetrics
 from fencepost.kafka.admin.topic_creator import TopicCreator
 from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.producer.transactional import TransactionalProducer
@@ -247,11 +248,13 @@ class Worker:
         self._offsets.close()
         self.engine.stop()
 
-    def write_path(self, connector: ConnectorConfig, wrote_to: Callable[[Collection[str]], None]) -> WritePath:
+    def write_path(
+        self, connector: ConnectorConfig, wrote_to: Callable[[Collection[str]], None], new_metrics: NewPluginMetrics
+    ) -> WritePath:
         """Return the way of a task's records to Kafka, for `wrote_to` of `new_task`. Raises ConfigError."""
         return WritePath(
             engine=self.engine,
-            pipeline=build_pipeline(self.config, connector),
+            pipeline=build_pipeline(self.config, connector, new_metrics),
             topic_creator=self._topic_creator(connector),
             offsets_topic=self._offsets.topic(connector),
             wrote_to=wrote_to,

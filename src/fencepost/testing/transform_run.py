@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fencepost.api.plugin import Transformation
+from fencepost.api.plugin_metrics import Monitorable
 from fencepost.api.record import SourceRecord
 from fencepost.testing.spark import spark_session
 
@@ -31,11 +32,14 @@ def run_transform(
     from fencepost.engine.error_handler import ErrorHandler  # noqa: PLC0415
     from fencepost.engine.grouping import group_records  # noqa: PLC0415
     from fencepost.engine.pipeline import Pipeline  # noqa: PLC0415
+    from fencepost.engine.plugin_counts import DetachedMetrics  # noqa: PLC0415
     from fencepost.engine.spark.transform import GroupPlans, transform_group  # noqa: PLC0415
     from fencepost.transforms.chain import Step  # noqa: PLC0415
 
     plugin = transform()
     plugin.configure(dict(config or {}))
+    if isinstance(plugin, Monitorable):
+        plugin.with_plugin_metrics(DetachedMetrics())
     key, value, headers = StringConverter(), StringConverter(), SimpleHeaderConverter()
     headers.configure({})
     pipeline = Pipeline([Step(plugin)], key, value, headers)

@@ -42,16 +42,20 @@ class TableTransformation(SqlTransformation):
         return type(self).translation(self.properties, schema)
 
 
-def _defined(
+def defined(
     name: str,
     doc: str,
     definitions: ConfigDef,
     translation: Translation,
     check: Callable[[Mapping[str, Any]], None] = lambda _: None,
 ) -> type[TableTransformation]:
+    """Return the class that a row of the table defines, for the module that calls this to keep under its name.
+
+    `check` raises ConfigError for parsed properties that do not fit each other.
+    """
     members = {
         "__doc__": doc,
-        "__module__": __name__,
+        "__module__": translation.__module__,
         "definitions": definitions,
         "translation": staticmethod(translation),
         "check": staticmethod(check),
@@ -67,6 +71,12 @@ def sql_text(text: str) -> str:
 def sql_path(*parts: str) -> str:
     """Return the path of a field in SQL."""
     return ".".join(backticked(part) for part in parts)
+
+
+def replaced_fields(part: str, kind: StructType, changes: Mapping[str, str]) -> str:
+    """Return a struct with some of its fields replaced by expressions, in their places."""
+    fields = (f"{sql_text(name)}, {changes.get(name) or sql_path(part, name)}" for name in kind.names)
+    return f"CASE WHEN {part} IS NOT NULL THEN named_struct({', '.join(fields)}) END"
 
 
 def _scripting(expression: str, doc: str) -> ConfigDef:
@@ -123,14 +133,14 @@ def _routed(given: Mapping[str, Any], _: StructType) -> Mapping[str, str | None]
     return {"topic": f"CASE WHEN {evaluated} THEN ({given['topic.expression']}\n) END", "where": dropped}
 
 
-DebeziumFilter = _defined(
+DebeziumFilter = defined(
     "DebeziumFilter",
     "Keeps records for which a condition is true: Debezium's Filter, in SQL.",
     _scripting("condition", "The condition for records that are kept, over value, key, topic, headers and timestamp."),
     _filtered,
     _only_sql("condition"),
 )
-ContentBasedRouter = _defined(
+ContentBasedRouter = defined(
     "ContentBasedRouter",
     "Routes records to the topic that an expression gives, and where it is null leaves them: Debezium's, in SQL.",
     _scripting("topic.expression", "The expression for the topic. Where it is null, the topic stays."),
@@ -190,8 +200,7 @@ def _hashed(part: str) -> Translation:
         )
         if not field or not isinstance(kind, StructType):
             return {part: content}
-        fields = (f"{sql_text(name)}, {content if name == field else sql_path(part, name)}" for name in kind.names)
-        return {part: f"CASE WHEN {part} IS NOT NULL THEN named_struct({', '.join(fields)}) END"}
+        return {part: replaced_fields(part, kind, {field: content})}
 
     return sql
 
@@ -237,25 +246,25 @@ def _logical(given: Mapping[str, Any], schema: StructType) -> Mapping[str, str |
 
 
 _TOPIC_FIELD: Final = "The field whose content is the topic; empty for the whole key or value."
-ExtractTopic = _defined(
+ExtractTopic = defined(
     "ExtractTopic",
     "Routes records to the topic that the value, or one of its fields, names. Confluent's.",
     _define_field("field", _TOPIC_FIELD),
     _extracted_topic("value", "field"),
 )
-ExtractTopicKey = _defined(
+ExtractTopicKey = defined(
     "ExtractTopicKey",
     "Routes records to the topic that the key, or one of its fields, names. Confluent's.",
     _define_field("field", _TOPIC_FIELD),
     _extracted_topic("key", "field"),
 )
-AivenExtractTopic = _defined(
+AivenExtractTopic = defined(
     "AivenExtractTopic",
     "Routes records to the topic that the value, or one of its fields, names. Aiven's.",
     _define_field("field.name", _TOPIC_FIELD),
     _extracted_topic("value", "field.name"),
 )
-AivenExtractTopicKey = _defined(
+AivenExtractTopicKey = defined(
     "AivenExtractTopicKey",
     "Routes records to the topic that the key, or one of its fields, names. Aiven's.",
     _define_field("field.name", _TOPIC_FIELD),
@@ -270,13 +279,13 @@ def _define_hash() -> ConfigDef:
     )  # fmt: skip
 
 
-Hash = _defined(
+Hash = defined(
     "Hash", "Replaces the value, or one of its fields, by its hash. Aiven's.", _define_hash(), _hashed("value")
 )
-HashKey = _defined(
+HashKey = defined(
     "HashKey", "Replaces the key, or one of its fields, by its hash. Aiven's.", _define_hash(), _hashed("key")
 )
-FilterByFieldValue = _defined(
+FilterByFieldValue = defined(
     "FilterByFieldValue",
     "Keeps records in which a field has a value, or matches a pattern. Aiven's.",
     ConfigDef()
@@ -293,13 +302,13 @@ FilterByFieldValue = _defined(
     _by_field_value,
     _value_or_pattern,
 )  # fmt: skip
-MakeTombstone = _defined(
+MakeTombstone = defined(
     "MakeTombstone",
     "Makes tombstones: the value of all records becomes null. Aiven's.",
     ConfigDef(),
     lambda _given, _schema: {"value": "NULL"},
 )
-TombstoneHandler = _defined(
+TombstoneHandler = defined(
     "TombstoneHandler",
     "Drops or refuses records whose value is null. Confluent's, and Aiven's.",
     ConfigDef().define(
@@ -309,7 +318,7 @@ TombstoneHandler = _defined(
     ),
     _tombstones,
 )  # fmt: skip
-ByLogicalTableRouter = _defined(
+ByLogicalTableRouter = defined(
     "ByLogicalTableRouter",
     "Routes the events of several tables to one topic, and tells their keys apart. Debezium's.",
     ConfigDef()

@@ -185,7 +185,7 @@ def test_a_pipe_that_is_closed_ends_it_quietly(
 
 
 @pytest.mark.parametrize("where", ["yesterday", "", "--5"])
-def test_an_unknown_place_to_begin_is_wrong_usage(tail: Tail, where: str) -> None:
+def test_an_unknown_starting_place_is_wrong_usage(tail: Tail, where: str) -> None:
     code, _, err = tail("--from", where)
 
     assert code == 2
@@ -209,7 +209,7 @@ def test_a_topic_that_does_not_exist_is_one_line(bootstrap_servers: str, capsys:
         ("end", "--from end shows only what is written later"),
     ],
 )
-def test_a_place_behind_which_there_is_nothing_is_told(
+def test_a_place_without_records_after_it_is_reported(
     tail: Tail, producer: Producer, topic: str, where: str, told: str
 ) -> None:
     _send(producer, topic, range(3))

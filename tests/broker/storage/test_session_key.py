@@ -30,7 +30,6 @@ def keys_of(member: Member, bootstrap_servers: str) -> int:
 
 
 def test_a_leader_writes_a_session_key_and_the_next_one_keeps_it(bootstrap_servers: str) -> None:
-    """H15."""
 
     async def scenario(former: Member, leader: Member) -> None:
         await former.lead()
@@ -58,7 +57,7 @@ def test_a_leader_writes_a_session_key_and_the_next_one_keeps_it(bootstrap_serve
 
 
 def test_a_leader_renews_the_session_key_repeatedly(bootstrap_servers: str) -> None:
-    """H15: also one that it finds as it begins to lead."""
+    """Also one that it finds as it begins to lead."""
 
     async def scenario(leader: Member, follower: Member) -> None:
         await leader.lead()
@@ -86,7 +85,7 @@ def test_a_request_signed_during_a_key_renewal_is_signed_again(
         follower.follow(server.advertised_url)
 
         def fence() -> asyncio.Future[None]:
-            client, url = follower.rest_client, server.advertised_url
+            client, url = follower.parts.client, server.advertised_url
             request = follower.leadership.signed(lambda signer: client.fence_zombie_source_tasks(url, name, signer))
             return asyncio.ensure_future(request)
 

@@ -10,7 +10,7 @@ GUARDS = (
         "config/plugins.py",
         "    if not sources.admit(module_name):",
         "    if False:",
-        "tests/unit/config/test_plugin_sources.py::test_a_worker_of_a_group_does_not_import_what_is_only_importable",
+        "tests/unit/config/test_plugin_sources.py::test_a_worker_of_a_group_does_not_import_any_importable_module",
     ),
     Guard(
         "the paths that connectors of files keep to",
@@ -64,7 +64,7 @@ GUARDS = (
     Guard(
         "the files that all workers of a group must allow",
         "herder/distributed/group_parts.py",
-        "        return self.worker.agreeing(self.view.other_files)",
+        "        return self.worker.agreeing(self.other_files)",
         "        return self.worker",
         "tests/cluster/test_files_of_workers.py::test_workers_of_different_directories_agree_on_the_files",
     ),
@@ -94,8 +94,7 @@ GUARDS = (
         "config/client_overrides.py",
         '    "acks", "batch.size",',
         '    "bootstrap.servers", "acks", "batch.size",',
-        "tests/unit/config/test_worker_config.py::"
-        "test_k9_without_a_policy_connectors_tune_clients_and_choose_no_brokers",
+        "tests/unit/config/test_worker_config.py::test_without_a_policy_connectors_tune_clients_and_choose_no_brokers",
     ),
     Guard(
         "the loopback that is listened on without passwords",
@@ -194,7 +193,7 @@ GUARDS = (
         "rest/cross_origin.py",
         "            _check_site(request, config)\n",
         "            pass\n",
-        "tests/unit/rest/test_cross_origin.py::test_a_request_for_what_a_page_embeds_is_refused",
+        "tests/unit/rest/test_cross_origin.py::test_a_request_for_content_embedded_by_a_page_is_refused",
     ),
     Guard(
         "the hosts that a loopback listener takes",

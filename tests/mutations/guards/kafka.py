@@ -66,7 +66,7 @@ GUARDS = (
     ),
     Guard(
         "the second question where a limit may have been raised",
-        "kafka/producer/sender.py",
+        "kafka/producer/topic_limits.py",
         "            self._cluster.forget_settings(topic)\n            if self._exceeds",
         "            if self._exceeds",
         "tests/broker/kafka/test_transactional_producer_sizes.py::"
@@ -77,7 +77,7 @@ GUARDS = (
         "kafka/consumer/read_to_end.py",
         "self._find_leaders(deadline, max_age_ms=0)\n                ends",
         "self._find_leaders(deadline)\n                ends",
-        "tests/broker/kafka/test_topic_reader.py::test_a_read_sees_what_was_written_to_partitions_that_are_new",
+        "tests/broker/kafka/test_topic_reader.py::test_a_read_sees_records_in_new_partitions",
     ),
     Guard(
         "the id of a topic",
@@ -134,7 +134,7 @@ GUARDS = (
         "kafka/producer/transaction_coordinator.py",
         "            self._raise_if_forgotten(current, deadline)\n",
         "            pass\n",
-        "tests/broker/kafka/test_other_brokers.py::test_a_task_goes_on_by_itself_after_a_forgotten_epoch",
+        "tests/broker/kafka/test_other_brokers.py::test_a_task_continues_by_itself_after_a_forgotten_epoch",
     ),
     Guard(
         "the difference between our own rise of the epoch and another producer's",
@@ -152,8 +152,8 @@ GUARDS = (
     ),
     Guard(
         "the refusal of diskless topics before their records are sent",
-        "kafka/producer/sender.py",
-        "        if self._transaction.transactional_id is not None and self._cluster.is_diskless(topic, deadline):",
+        "kafka/producer/topic_limits.py",
+        "        if self._cluster.is_diskless(topic, Deadline.after(self._config.max_block_ms)):",
         "        if False:",
         "tests/broker/kafka/test_other_brokers.py::test_a_diskless_topic_is_refused_by_name_before_a_record_is_sent",
     ),
@@ -169,7 +169,7 @@ GUARDS = (
         "kafka/producer/transaction_coordinator.py",
         "            if deadline.passed and held_up and not stopping:",
         "            if False:",
-        "tests/broker/kafka/test_other_brokers.py::test_a_transaction_that_never_ends_is_told_with_its_state_and_its_cause",
+        "tests/broker/kafka/test_other_brokers.py::test_a_transaction_that_never_ends_is_reported_with_its_state_and_its_cause",
     ),
     Guard(
         "the internal topics that workers may not create",
@@ -198,6 +198,6 @@ GUARDS = (
         "kafka/precedence.py",
         "        if 0.0 <= late_s < self._longest_s:\n",
         "        if False:\n",
-        "tests/unit/kafka/test_precedence.py::test_threads_wait_for_what_is_due_until_it_is_done",
+        "tests/unit/kafka/test_precedence.py::test_threads_wait_for_due_heartbeats",
     ),
 )

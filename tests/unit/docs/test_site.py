@@ -51,7 +51,7 @@ def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
 @pytest.mark.parametrize("link", ["no-such-page.md", "../no-such-file.py", "index.md#no-such-heading"])
 def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path, link: str) -> None:
     (tmp_path / "docs").mkdir()
-    shutil.copy(ROOT / "docs" / "links.py", tmp_path / "docs")
+    shutil.copy(ROOT / "docs" / "hooks.py", tmp_path / "docs")
     (tmp_path / "docs" / "index.md").write_text(f"# A page\n\nA [link]({link}).\n")
     config = (ROOT / "mkdocs.yml").read_text()
     (tmp_path / "mkdocs.yml").write_text(config[: config.index("nav:")])
@@ -60,3 +60,11 @@ def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path, link: str) -> None
 
     assert built.returncode != 0
     assert link.partition("#")[0] in built.stdout + built.stderr
+
+
+def test_cells_of_tables_carry_the_names_of_their_columns(site: Path) -> None:
+    page = (site / "configuration.html").read_text()
+
+    (row,) = re.findall(r"<tr>\s*<td[^>]*><code>offset.storage.partitions</code></td>.*?</tr>", page, re.DOTALL)
+    assert re.findall(r'data-label="(\w*)"', row) == ["property", "type", "default", "meaning"]
+    assert '<table data-kind="properties">' in page

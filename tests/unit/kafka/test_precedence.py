@@ -6,7 +6,7 @@ import time
 from fencepost.kafka.precedence import Precedence
 
 
-def test_threads_wait_for_what_is_due_until_it_is_done():
+def test_threads_wait_for_due_heartbeats():
     precedence, passed = Precedence(3600), threading.Event()
 
     def give_way() -> None:
@@ -22,7 +22,7 @@ def test_threads_wait_for_what_is_due_until_it_is_done():
     thread.join()
 
 
-def test_threads_do_not_wait_for_what_is_due_later_or_never():
+def test_threads_do_not_wait_for_heartbeats_that_are_not_due():
     precedence = Precedence(3600)
     precedence.give_way()
     precedence.announce(time.monotonic() + 3600)

@@ -66,6 +66,7 @@ def test_metrics_go_when_they_are_removed_and_when_the_task_ends(worker: WorkerM
 
 def test_a_restarted_task_adds_the_same_metrics_again(worker: WorkerMetrics, task: TaskMetrics) -> None:
     for value in (1, 2):
+        task.end_plugin_metrics()
         added = task.new_plugin_metrics(str(TASK))
         added.add_metric("size", "Size", lambda value=value: value)
     assert list(shown(worker).values()) == [2]

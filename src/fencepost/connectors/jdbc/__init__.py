@@ -1,1 +1,1 @@
-"""JdbcSource: reads tables by query, without losing a row."""
+"""JdbcSource: tables by query, without losing a row."""

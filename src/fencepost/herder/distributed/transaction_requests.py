@@ -29,23 +29,18 @@ _ASKING_SECONDS: Final = 10.0
 class GroupTransactions(Transactions):
     """Answers requests about the transactions of tasks."""
 
-    def __init__(
-        self, parts: GroupParts, leadership: Leadership, work: LocalWork, states: ConnectorStates, client: RestClient
-    ) -> None:
+    def __init__(self, parts: GroupParts, leadership: Leadership, work: LocalWork, states: ConnectorStates) -> None:
         self._parts = parts
-        self._client = client
         self._leadership = leadership
         self._work = work
         self._states = states
 
     def here(self, connector: str) -> list[TaskTransactionInfo]:
-        """Return the transactions of the tasks that run on this worker."""
+        """Return those of the tasks that run on this worker."""
         return local_transactions(self._parts, self._work, connector)
 
     async def everywhere(self, name: str, authorization: str | None) -> list[TaskTransactionInfo]:
-        """Return the transactions of all tasks of a connector, by number.
-
-        Raises NotFoundError if there is no such connector.
+        """Return those of all tasks of a connector, by number. Raises NotFoundError if there is no such connector.
 
         `authorization` has the user's credentials, which other workers require as well.
         """
@@ -55,12 +50,12 @@ class GroupTransactions(Transactions):
         reported = self._parts.statuses.table.tasks(name)
         owners = {task: reported[task].worker_id if task in reported else "" for task in tasks}
         workers = sorted({*owners.values()} - {self._parts.worker_id, ""})
-        signer = self._leadership.signer
+        client, signer = self._parts.client, self._leadership.signer
         # Workers are identified by host and port; all workers of a group use the same scheme.
-        scheme = urlsplit(self._parts.view.url).scheme
+        scheme = urlsplit(self._parts.url).scheme
         answers = await asyncio.gather(
             *(
-                ask(self._client, f"{scheme}://{worker}", name, signer, authorization, seconds=_ASKING_SECONDS)
+                ask(client, f"{scheme}://{worker}", name, signer, authorization, seconds=_ASKING_SECONDS)
                 for worker in workers
             )
         )

@@ -121,7 +121,7 @@ class HerderParts(Protocol):
     async def read_config_topic(self) -> None:
         """Read everything that was committed to the config topic before this call.
 
-        Raises the errors of reading a topic.
+        Raises what reading a topic raises.
         """
 
     def report(

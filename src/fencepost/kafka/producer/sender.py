@@ -13,11 +13,9 @@ the next writer must have another producer id.
 
 from __future__ import annotations
 
-import math
 import select
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
 
 from kafka.protocol.producer import ProduceRequest
 
@@ -30,19 +28,18 @@ from fencepost.kafka.errors import (
     HELD_UP,
     BrokerRefusedError,
     BrokerUnavailableError,
-    DisklessTopicError,
     KafkaError,
-    RecordTooLargeError,
     TransactionAbortableError,
 )
 from fencepost.kafka.producer import produce_request
 from fencepost.kafka.producer.partition_queue import Ack, Batch, PartitionQueue, sequence_after
 from fencepost.kafka.producer.produce_errors import Verdict, fatal_error, judge
 from fencepost.kafka.producer.produce_request import PartitionResult
+from fencepost.kafka.producer.topic_limits import TopicLimits
 from fencepost.kafka.producer.transaction import TopicPartition, Transaction, TransactionVersion
 from fencepost.kafka.producer.transaction_coordinator import TransactionCoordinator
+from fencepost.kafka.records.batch_cuts import even_cuts, rest_of_batch
 from fencepost.kafka.records.columns import Records
-from fencepost.kafka.records.compression import Compression
 from fencepost.kafka.records.record_batch import (
     OversizeRecordError,
     encode,
@@ -57,12 +54,6 @@ from fencepost.kafka.transport.pool import POOL
 
 __all__ = ["Ack", "RecordWriter"]
 
-_FILL: Final = 15 / 16
-"""The share of a batch that is filled if record sizes are estimated: some are longer than others."""
-
-_JOINING_BATCH_BYTES: Final = 32_768
-"""The size of a partition's first batch in a transaction, if many records follow."""
-
 
 class RecordWriter:
     """Writes into one open transaction. Not thread-safe."""
@@ -71,6 +62,7 @@ class RecordWriter:
         self._config = config
         self._transaction = transaction
         self._cluster = Cluster.of(config.client)
+        self._limits = TopicLimits(config, self._cluster)
         self._coordinator: TransactionCoordinator | None = None
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._connections: dict[Address, Connection] = {}
@@ -129,7 +121,7 @@ class RecordWriter:
         size = estimated_bytes(records)
         queue.gather(records, size)
         self._gathered_bytes += size
-        if queue.gathered_bytes >= self._batch_limit(topic) / 2:
+        if queue.gathered_bytes >= self._limits.batch_bytes(topic) / 2:
             self._cut(queue, follows=True)
         if self._gathered_bytes > self._config.buffer_memory:
             self._cut(max(self._queues.values(), key=lambda candidate: candidate.gathered_bytes))
@@ -177,104 +169,50 @@ class RecordWriter:
         if queue is None:
             # Also makes the broker create the topic; adding it to the transaction would not.
             self._cluster.partitions(topic_partition[0], Deadline.after(self._config.max_block_ms))
-            self._check_diskless(topic_partition[0])
+            if self._transaction.transactional_id is not None:
+                self._limits.check_diskless(topic_partition[0])
             sequence = self._transaction.sequences.get(topic_partition)
             queue = PartitionQueue.starting(topic_partition, sequence, self._config.client.retry_backoff_max_ms)
             self._queues[topic_partition] = queue
         return queue
 
-    def _check_diskless(self, topic: str) -> None:
-        deadline = Deadline.after(self._config.max_block_ms)
-        if self._transaction.transactional_id is not None and self._cluster.is_diskless(topic, deadline):
-            raise DisklessTopicError(topic)
-
-    def _message_bytes(self, topic: str) -> int | None:
-        return self._cluster.message_bytes(topic, Deadline.after(self._config.max_block_ms))
-
-    def _batch_limit(self, topic: str) -> int:
-        limit = min(self._config.batch_size, self._config.max_request_size)
-        allowed = self._message_bytes(topic)
-        return limit if allowed is None else min(limit, allowed)
-
     def _cut(self, queue: PartitionQueue, *, follows: bool = False) -> None:
         """Encode batches of the buffered records and send all but the last.
 
-        If more `follows`, the rest of full batches waits for it.
+        If more `follows`, the rest of a full batch waits for it.
         """
-        size = queue.gathered_bytes
+        topic, size = queue.topic_partition[0], queue.gathered_bytes
+        limit = self._limits.batch_bytes(topic)
         self._gathered_bytes -= size
         records = queue.take_gathered()
-        if follows:
-            records = self._without_rest(queue, records, size)
-            size -= queue.gathered_bytes
-        for piece in self._pieces(queue, records, size):
-            # At most one batch waits, so that a large call needs no more memory than a small one.
-            self._send_queued_of(queue)
-            queue.append(self._encode(queue.topic_partition, piece, queue.next_sequence))
-
-    def _without_rest(self, queue: PartitionQueue, records: Records, size: int) -> Records:
-        """Buffer the rest of a full batch again, if it is less than half of one; return the others.
-
-        The rest of several batches is divided among them instead: joining it to later records would copy all of it.
-        """
-        limit, count = self._batch_limit(queue.topic_partition[0]), len(records)
-        full = int(count * _FILL * limit / size)
-        rest = count % full if full < count < 2 * full else 0
-        if not 0 < rest * size / count < limit / 2:
-            return records
-        queue.gather(records.slice(count - rest, rest), size * rest // count)
-        self._gathered_bytes += queue.gathered_bytes
-        return records.slice(0, count - rest)
-
-    def _pieces(self, queue: PartitionQueue, records: Records, size: int) -> Iterator[Records]:
-        """Cut records of an estimated `size` into batches of about equal size, except the first of a transaction."""
-        topic = queue.topic_partition[0]
-        limit = self._batch_limit(topic)
-        start = 0
-        if queue.is_new and size > limit / 2 > _JOINING_BATCH_BYTES:
-            # Nothing else is sent until this one is answered.
-            start = math.ceil(len(records) * _JOINING_BATCH_BYTES / size)
-            yield from self._bounded(topic, records.slice(0, start))
-        rest = len(records) - start
-        batches = math.ceil(size * rest / len(records) / limit)
-        step = math.ceil(rest / max(1, batches))
-        while start < len(records):
-            yield from self._bounded(topic, records.slice(start, min(step, len(records) - start)))
-            start += step
+        if follows and (rest := rest_of_batch(len(records), size, limit)):
+            whole, kept = len(records) - rest, size * rest // len(records)
+            queue.gather(records.slice(whole, rest), kept)
+            self._gathered_bytes += kept
+            records, size = records.slice(0, whole), size - kept
+        for start, length in even_cuts(len(records), size, limit, first=queue.is_new):
+            for piece in self._bounded(topic, records.slice(start, length)):
+                # At most one batch waits, so that a large call needs no more memory than a small one.
+                self._send_queued_of(queue)
+                queue.append(self._encode(queue.topic_partition, piece, queue.next_sequence))
 
     def _bounded(self, topic: str, records: Records) -> Iterator[Records]:
         """Cut records at the limit of a batch; `batch.size` does not limit a single record."""
-        if surely_fits(records, self._batch_limit(topic)):
+        if surely_fits(records, self._limits.batch_bytes(topic)):
             yield records
             return
         start = 0
         while start < len(records):
             try:
-                for piece in split_by_bytes(records.slice(start, len(records) - start), self._batch_limit(topic)):
+                for piece in split_by_bytes(
+                    records.slice(start, len(records) - start), self._limits.batch_bytes(topic)
+                ):
                     yield piece
                     start += len(piece)
             except OversizeRecordError as error:
-                self._check_single(topic, error.size)
+                self._limits.check_record(topic, error.size)
                 yield records.slice(start, 1)
                 start += 1
-
-    def _check_single(self, topic: str, size: int) -> None:
-        limit = self._config.max_request_size
-        if size > limit:
-            raise RecordTooLargeError(topic, size, limit, "producer.override.max.request.size")
-        # The compressed size is known after encoding; without a known limit the broker checks the size.
-        if self._config.compression is Compression.NONE and self._exceeds(topic, size):
-            # The limit may have been raised since it was requested.
-            self._cluster.forget_settings(topic)
-            if self._exceeds(topic, size):
-                raise self._too_large(topic, size)
-
-    def _exceeds(self, topic: str, size: int) -> bool:
-        allowed = self._message_bytes(topic)
-        return allowed is not None and size > allowed
-
-    def _too_large(self, topic: str, size: int) -> RecordTooLargeError:
-        return RecordTooLargeError(topic, size, self._message_bytes(topic), f"max.message.bytes of topic {topic}")
 
     def _encode(self, topic_partition: TopicPartition, records: Records, sequence: int) -> Batch:
         now_ms = int(time.time() * 1000)
@@ -435,16 +373,17 @@ class RecordWriter:
         error = fatal_error(self._transaction.transactional_id, batch.topic_partition, result)
         if isinstance(error, BrokerRefusedError):
             # The topic may be another one by now.
-            self._cluster.forget_settings(batch.topic_partition[0])
-            self._check_diskless(batch.topic_partition[0])
+            self._limits.forget(batch.topic_partition[0])
+            if self._transaction.transactional_id is not None:
+                self._limits.check_diskless(batch.topic_partition[0])
         return error
 
     def _halve(self, queue: PartitionQueue, batch: Batch) -> None:
         topic = batch.topic_partition[0]
-        self._cluster.forget_settings(topic)
+        self._limits.forget(topic)
         count = len(batch.records)
         if count == 1:
-            raise self._too_large(topic, batch.size)
+            raise self._limits.too_large(topic, batch.size)
         if batch.maybe_written:
             # The broker may already have the whole batch, and would not recognize its halves.
             raise TransactionAbortableError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from fencepost.api.config_def import ConfigValue
@@ -11,14 +12,18 @@ from fencepost.api.plugin_calls import call_plugin
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.engine.pipeline import Pipeline
-from fencepost.engine.plugin_builder import PluginBuilder
+from fencepost.engine.plugin_builder import NewPluginMetrics, PluginBuilder
 
 _TOPIC: Final = "topic"
 
 
-def build_pipeline(worker: WorkerConfig, connector: ConnectorConfig) -> Pipeline:
-    """Return the pipeline for a connector's records. Raises ConfigError that names the property."""
+def build_pipeline(
+    worker: WorkerConfig, connector: ConnectorConfig, new_metrics: NewPluginMetrics | None = None
+) -> Pipeline:
+    """Return the pipeline for a connector's records, with `new_metrics` of its task. Raises ConfigError that names the property."""
     plugins, defaults = PluginBuilder(worker.plugin_sources), worker.properties
+    if new_metrics is not None:
+        plugins = replace(plugins, new_metrics=new_metrics)
     return Pipeline(
         transforms=tuple(plugins.step(spec) for spec in connector.transforms),
         key_converter=plugins.converter(connector.converter("key.converter", defaults), "key.converter", is_key=True),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fencepost.engine.error_counts import ErrorCounts
+from fencepost.engine.plugin_counts import PluginCounts
 from fencepost.runtime.metrics.definitions import ERROR_PREFIX, OWN_PREFIX, SOURCE_PREFIX, TASK_PREFIX, with_prefix
 from fencepost.runtime.metrics.histogram import Buckets
 from fencepost.runtime.metrics.transaction_metrics import (
@@ -70,7 +71,7 @@ class TaskMetrics:
     ) -> None:
         """`kinds` are the ones of the worker's plugin metrics."""
         self._kinds = kinds or MetricKinds()
-        self._plugin_metrics: WorkerPluginMetrics | None = None
+        self._plugin_metrics: list[WorkerPluginMetrics] = []
         self._clock = clock
         self._on_start: Callable[[bool], None] | None = on_start
         self._lock = threading.Lock()
@@ -87,19 +88,31 @@ class TaskMetrics:
         self._last_error_ms = 0
         self.transactions = TransactionMetrics(clock)
 
-    def new_plugin_metrics(self, task: str) -> WorkerPluginMetrics:
-        """Return the object with which a run of the task adds its own metrics; those of an earlier run are dropped."""
-        self._plugin_metrics = metrics = WorkerPluginMetrics(f"task {task}", self._kinds)
+    def new_plugin_metrics(
+        self, task: str, counts: PluginCounts | None = None, labels: Mapping[str, str] | None = None
+    ) -> WorkerPluginMetrics:
+        """Return what a run of the task, or a plugin of it with its `labels`, adds its own metrics with.
+
+        `counts` brings what is counted on Spark's executors.
+        """
+        plugin = "".join(f", {label} {text}" for label, text in (labels or {}).items())
+        metrics = WorkerPluginMetrics(f"task {task}{plugin}", self._kinds, labels=labels, counts=counts)
+        with self._lock:
+            self._plugin_metrics.append(metrics)
         return metrics
 
     def end_plugin_metrics(self) -> None:
-        """Drop the task's own metrics: the run has ended."""
-        self._plugin_metrics = None
+        """Drop the metrics of the task and its plugins: the run has ended."""
+        with self._lock:
+            ended, self._plugin_metrics = self._plugin_metrics, []
+        for metrics in ended:
+            metrics.close()
 
     def plugin_samples(self) -> list[PluginSample]:
-        """Return the values of the task's own metrics."""
-        metrics = self._plugin_metrics
-        return [] if metrics is None else metrics.samples()
+        """Return the values of the task's own metrics, and of those of its plugins."""
+        with self._lock:
+            shown = list(self._plugin_metrics)
+        return [sample for metrics in shown for sample in metrics.samples()]
 
     def state(self, state: State) -> None:
         """Record the task's state."""

@@ -19,11 +19,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from fencepost.api.allowed_paths import AllowedPaths
+from fencepost.api.plugin_metrics import PluginMetrics
 from fencepost.api.source import SourceTask
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import log_context
 from fencepost.config.restart_config import RestartConfig
 from fencepost.engine.engine import SparkEngine
+from fencepost.engine.plugin_builder import NewPluginMetrics
 from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.runtime.metrics.task_metrics import TaskMetrics
 from fencepost.runtime.restart_policy import patience
@@ -72,7 +74,7 @@ class TaskParts:
     new_boundaries: Callable[[float], TransactionBoundaryManager]
     engine: SparkEngine
     allowed_paths: AllowedPaths
-    new_write_path: Callable[[], WritePath]
+    new_write_path: Callable[[NewPluginMetrics], WritePath]
     guard: PartitionGuard
     restarts: RestartConfig = field(default_factory=RestartConfig)
     checks: StartChecks = field(default_factory=NoChecks)
@@ -126,11 +128,14 @@ class TaskRun:
         if self._control.stopping:
             return False
         with self._parts.admission.admitted(self._id, self._control) as started:
-            return not self._control.stopping and self._run(started)
+            try:
+                return not self._control.stopping and self._run(started)
+            finally:
+                self._metrics.end_plugin_metrics()
 
     def _run(self, started: Callable[[], None]) -> bool:
         # Before any fencing: its plugins may be invalid, or unavailable at the moment.
-        path = self._parts.new_write_path()
+        path = self._parts.new_write_path(self._new_plugin_metrics)
         self._parts.checks.before_ownership(self._id)
         if self._control.stopping:
             return False
@@ -168,7 +173,7 @@ class TaskRun:
             boundaries.context,
             self._parts.engine.session,
             self._parts.allowed_paths,
-            plugin_metrics=self._metrics.new_plugin_metrics(str(self._id)),
+            plugin_metrics=self._new_plugin_metrics({}),
         )
         instance = TaskInstance(self._id, self._parts.new_task)
         try:
@@ -194,7 +199,9 @@ class TaskRun:
         finally:
             offsets.flush()
             instance.stop()
-            self._metrics.end_plugin_metrics()
+
+    def _new_plugin_metrics(self, labels: Mapping[str, str]) -> PluginMetrics:
+        return self._metrics.new_plugin_metrics(str(self._id), self._parts.engine.plugin_counts, labels)
 
 
 def _author(delivery: Delivery, reader: ConnectorOffsetReader) -> Callable[[], CommitAuthor | None]:

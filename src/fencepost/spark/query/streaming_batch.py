@@ -1,4 +1,4 @@
-"""The micro-batch for which the function of `foreachBatch` is called, as Spark knows it."""
+"""What Spark knows of the micro-batch that the function of `foreachBatch` is called with."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class StreamingBatch:
 
     @classmethod
     def of(cls, frame: DataFrame, batch: int) -> Self:
-        """Read it from Spark on the thread of the query. Raises IllegalStateError on any other thread."""
+        """Ask Spark on the thread of the query. Raises IllegalStateError on any other thread."""
         context = frame.sparkSession.sparkContext
         query = context.getLocalProperty(_QUERY_ID)
         run = None if query is None else _run(frame, query) or context.getLocalProperty(_JOB_GROUP)
@@ -45,17 +45,17 @@ class StreamingBatch:
 
     @property
     def progress(self) -> Progress:
-        """The progress of a sink with this batch."""
+        """What a sink has committed with this batch."""
         return Progress(self.query, self.batch, self.timestamp_ms)
 
 
 def is_running(frame: DataFrame, batch: StreamingBatch) -> bool:
-    """Whether the run of a batch is still active in this application; False if that is unknown."""
+    """Whether the run that a batch is of goes on in this application; False if Spark does not tell."""
     return _run(frame, batch.query) == batch.run
 
 
 def _run(frame: DataFrame, query: str) -> str | None:
-    """The id of a query's present run, None if unknown. It is also its job group, unless the user sets one."""
+    """The id of a query's present run, None if Spark does not tell. It is its job group, too, unless the user sets one."""
     try:
         return str(execution_of(frame, query).runId().toString())
     except UNTOLD:
@@ -63,7 +63,7 @@ def _run(frame: DataFrame, query: str) -> str | None:
 
 
 def _timestamp_ms(frame: DataFrame, query: str) -> int | None:
-    """The time in the offset log's entry; None if unknown."""
+    """The time in the offset log's entry; None if Spark does not tell."""
     try:
         return int(execution_of(frame, query).lastExecution().offsetSeqMetadata().batchTimestampMs())
     except UNTOLD:
@@ -79,5 +79,5 @@ def execution_of(frame: DataFrame, query: str) -> Any:
 
 @lru_cache(maxsize=1)
 def _uuid_of(jvm: Any) -> Any:
-    """Java's function that parses a UUID: the JVM looks up each part of its name."""
+    """Java's function that makes a UUID of text: the JVM is asked for each part of its name."""
     return jvm.java.util.UUID.fromString

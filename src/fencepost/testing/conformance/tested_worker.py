@@ -21,6 +21,7 @@ from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.properties import load_connector_config, load_properties
 from fencepost.config.topic_creation import TopicCreation, TopicCreationGroup
 from fencepost.config.worker_config import WorkerConfig
+from fencepost.engine.plugin_builder import NewPluginMetrics
 from fencepost.engine.topic_gate import TopicGate
 from fencepost.herder.standalone.herder import StandaloneHerder
 from fencepost.kafka.admin.admin import BROKER_DEFAULT, Admin, NewTopic, TopicDescription
@@ -69,9 +70,11 @@ class TestedWorker(Worker):
         super().__init__(config)
         self._prefix = prefix
 
-    def write_path(self, connector: ConnectorConfig, wrote_to: Callable[[Collection[str]], None]) -> WritePath:
-        """Return the write path to the check's topics. Raises ConfigError."""
-        path = super().write_path(connector, wrote_to)
+    def write_path(
+        self, connector: ConnectorConfig, wrote_to: Callable[[Collection[str]], None], new_metrics: NewPluginMetrics
+    ) -> WritePath:
+        """Return the way of records to the check's topics. Raises ConfigError."""
+        path = super().write_path(connector, wrote_to, new_metrics)
         creation = connector.topic_creation or _AS_BROKERS_DO
         return replace(
             path,

@@ -159,5 +159,5 @@ def test_a_file_that_names_a_module_of_an_imported_package_does_not_import_it(
 
 
 @pytest.mark.parametrize("name", [f"{__name__}.ImportedKind", "pyspark.mllib.linalg.VectorUDT"])
-def test_a_type_of_an_imported_class_and_those_of_spark_are_not_refused(engine: SparkEngine, tmp_path: Path, name: str):
+def test_types_of_imported_classes_and_of_spark_are_not_refused(engine: SparkEngine, tmp_path: Path, name: str):
     check_user_types(frame_of_class(engine, tmp_path, name), where="a file")

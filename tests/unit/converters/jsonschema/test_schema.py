@@ -125,7 +125,7 @@ def test_structs_may_refuse_further_properties():
     assert found["properties"]["parts"]["items"]["additionalProperties"] is False
 
 
-def test_what_another_schema_lacks_is_named():
+def test_fields_that_another_schema_lacks_are_named():
     assert list(missing_properties(ROW, json_schema(ROW, OPTIONS))) == []
     other = json_schema(ROW, OPTIONS)
     del other["properties"]["note"]

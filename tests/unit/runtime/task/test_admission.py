@@ -44,7 +44,7 @@ def test_tasks_that_are_starting_have_descriptors_kept_for_them():
 
 
 @pytest.mark.usefixtures("few")
-def test_a_task_that_has_started_counts_with_what_it_has_open():
+def test_a_started_task_counts_with_its_open_descriptors():
     admission = Admission()
     with ExitStack() as stack:
         for number in range(ROOM):

@@ -27,7 +27,7 @@ class _Parts:
     restarts: RestartConfig
     admission: Admission = field(default_factory=Admission)
 
-    def new_write_path(self) -> Any:
+    def new_write_path(self, _: Any) -> Any:
         raise self.failure
 
 

@@ -46,7 +46,7 @@ def test_the_last_batch_is_not_written_again():
     assert step(LAST) is NextStep.SKIP
 
 
-def test_a_batch_without_a_timestamp_is_told_by_its_number():
+def test_a_batch_without_a_timestamp_is_identified_by_its_number():
     assert step(replace(LAST, batch_timestamp_ms=None)) is NextStep.SKIP
 
 
@@ -76,7 +76,7 @@ def test_a_later_batch_of_a_sink_without_progress_is_refused():
 
 
 @pytest.mark.parametrize(("first", "expected"), [(7, NextStep.WRITE), (8, NextStep.SKIP)])
-def test_the_first_batch_says_what_is_in_kafka_without_progress(first: int, expected: NextStep):
+def test_the_first_batch_is_used_without_progress(first: int, expected: NextStep):
     assert step(LAST, None, first_batch=first) is expected
 
 

@@ -58,7 +58,7 @@ _EXAMPLES: list[tuple[ConfigRecord, bytes, bytes | None]] = [
 
 
 @pytest.mark.parametrize(("record", "key", "value"), _EXAMPLES)
-def test_records_are_those_of_connect_byte_for_byte(record: ConfigRecord, key: bytes, value: bytes | None):
+def test_records_match_connect_byte_for_byte(record: ConfigRecord, key: bytes, value: bytes | None):
     assert encode(record) == (key, value)
     assert decode(key, value) == record
 
@@ -114,7 +114,6 @@ def test_other_spellings_are_read(key: bytes, value: bytes, record: ConfigRecord
     ],
 )
 def test_malformed_records_are_ignored_and_logged(key: bytes, value: bytes | None, caplog: pytest.LogCaptureFixture):
-    """Rows L6, L8, L9 and L11."""
     with caplog.at_level(logging.WARNING):
         assert decode(key, value) is None
     assert key.decode() in caplog.text

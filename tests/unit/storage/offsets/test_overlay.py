@@ -53,7 +53,7 @@ def test_of_one_commit_and_its_copy_the_commit_counts():
     assert OffsetView("c", own, shared).offset(_A) == OffsetView("c", shared, own).offset(_A) == {"n": 1}
 
 
-def test_f8_a_reset_concerns_what_a_removal_in_the_own_topic_hides_as_well():
+def test_a_reset_includes_offsets_hidden_by_a_removal_in_the_own_topic():
     """Once compaction drops the note of the removal, what it hid would be in force again."""
     view = OffsetView("c", _table("removed", "removed", 2), _table(1, "removed", 1))
     assert sorted(view.partitions(), key=str) == [_A, _C]

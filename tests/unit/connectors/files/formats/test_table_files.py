@@ -22,7 +22,6 @@ from fencepost.api.source import SourceTask
 from fencepost.connectors.files.connector import FileSourceConnector, FileSourceTask
 from fencepost.connectors.files.content import growing as growing_file
 from fencepost.connectors.files.content.compressed import TRUNCATED_SECONDS
-from fencepost.connectors.files.content.origin import FileOrigin
 from fencepost.connectors.files.formats.tables import avro_table
 from fencepost.connectors.files.formats.tables.table import TableFormat
 from fencepost.connectors.files.formats.tables.table_file import TableFile, TablePosition
@@ -167,7 +166,7 @@ def test_rows_without_a_topic_are_refused_with_their_place(path: Path, form: str
 def test_a_file_that_is_still_copied_is_waited_for(path: Path, form: str) -> None:
     whole = WRITE[form](ROWS)
     now, rows = 0.0, 0
-    file = TableFile(FileOrigin(str(path)), TableFormat(form), TablePosition(), 1 << 20, ANYWHERE, clock=lambda: now)
+    file = TableFile(str(path), TableFormat(form), TablePosition(), 1 << 20, ANYWHERE, clock=lambda: now)
     assert file.advance() == []
     for size in (2, 4, len(whole) // 3, len(whole) - 1, len(whole)):
         path.write_bytes(whole[:size])
@@ -184,7 +183,7 @@ def test_a_file_that_stays_truncated_fails(path: Path, form: str) -> None:
     with pytest.raises(DataError, match=rf"is truncated, or no {form} file: .*; the rows before are delivered"):
         rows_of(path, form)
     now = 0.0
-    file = TableFile(FileOrigin(str(path)), TableFormat(form), TablePosition(), 1 << 30, ANYWHERE, clock=lambda: now)
+    file = TableFile(str(path), TableFormat(form), TablePosition(), 1 << 30, ANYWHERE, clock=lambda: now)
     while file.advance():
         pass
     now = TRUNCATED_SECONDS
@@ -194,7 +193,7 @@ def test_a_file_that_stays_truncated_fails(path: Path, form: str) -> None:
 
 @formats
 @pytest.mark.parametrize("restarted", [True, False])
-def test_another_file_in_its_place_is_told(path: Path, form: str, restarted: bool) -> None:
+def test_another_file_in_its_place_is_reported(path: Path, form: str, restarted: bool) -> None:
     path.write_bytes(WRITE[form](ROWS))
     offsets = Offsets()
     task = task_of(path, form, offsets)
@@ -208,7 +207,7 @@ def test_another_file_in_its_place_is_told(path: Path, form: str, restarted: boo
 
 
 @formats
-def test_the_same_file_copied_to_its_place_goes_on(path: Path, form: str) -> None:
+def test_the_same_file_copied_to_its_place_continues(path: Path, form: str) -> None:
     whole = WRITE[form](ROWS)
     path.write_bytes(whole)
     offsets = Offsets()
@@ -221,7 +220,7 @@ def test_the_same_file_copied_to_its_place_goes_on(path: Path, form: str) -> Non
 
 
 @formats
-def test_a_file_of_another_format_is_told(path: Path, form: str) -> None:
+def test_a_file_of_another_format_is_reported(path: Path, form: str) -> None:
     path.write_text("id,name\n1,a\n")
     with pytest.raises(DataError, match=rf"is no {form} file: it begins with b'id"):
         task_of(path, form).poll()
@@ -308,7 +307,7 @@ TYPES: dict[str, tuple[pa.Array, str, Any]] = {
 }  # fmt: skip
 
 
-def test_types_of_parquet_become_those_of_spark(path: Path) -> None:
+def test_types_of_parquet_become_types_of_spark(path: Path) -> None:
     parquet.write_table(pa.table({name: array for name, (array, _, _) in TYPES.items()}), path)
     task = task_of(path, "parquet")
     batch = task.poll()
@@ -353,7 +352,7 @@ def test_required_columns_stay_required(path: Path) -> None:
     assert not batch.reader.columns["n"].nullable
 
 
-def test_types_of_avro_become_those_of_spark(path: Path) -> None:
+def test_types_of_avro_become_types_of_spark(path: Path) -> None:
     inner = {"type": "record", "name": "Inner", "fields": [{"name": "x", "type": "int"}]}
     fields: dict[str, tuple[Any, Any, Any]] = {
         "a": ("boolean", True, True),
@@ -407,7 +406,7 @@ def test_rows_that_are_appended_to_an_avro_file_are_read(path: Path) -> None:
 
 
 @formats
-def test_damaged_data_is_told(path: Path, form: str) -> None:
+def test_damaged_data_is_reported(path: Path, form: str) -> None:
     data = bytearray(WRITE[form](ROWS))
     middle = len(data) // 3
     data[middle : middle + 6_000] = bytes(6_000)

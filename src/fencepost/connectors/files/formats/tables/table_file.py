@@ -11,6 +11,7 @@ size. A file is read when it is whole: that of an Avro file is its header, and t
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -19,11 +20,10 @@ from typing import Any, Final, Self
 from pyspark.sql.types import StructType
 
 from fencepost.api.allowed_paths import AllowedPaths
-from fencepost.api.errors import DataError, RetriableError
+from fencepost.api.errors import DataError
 from fencepost.connectors.files.content.compressed import TRUNCATED_SECONDS
-from fencepost.connectors.files.content.growing import FILENAME_FIELD, SPLIT_BYTES
-from fencepost.connectors.files.content.identity import Stamp
-from fencepost.connectors.files.content.origin import ContentOrigin
+from fencepost.connectors.files.content.growing import FILENAME_FIELD, SPLIT_BYTES, Awaited
+from fencepost.connectors.files.content.identity import Stamp, stamp_of
 from fencepost.connectors.files.content.ranges import open_file, unreadable
 from fencepost.connectors.files.formats.tables.table import Group, IncompleteTableError, Table, TableFormat
 from fencepost.connectors.files.formats.tables.table_reader import RowRange, open_table
@@ -63,20 +63,19 @@ class TablePosition:
         return cls(group, row, identity)
 
 
-class TableFile:
+class TableFile(Awaited):
     """One file and its position. `clock` returns seconds."""
 
     def __init__(  # noqa: PLR0917 - as GrowingFile, with what is more
         self,
-        origin: ContentOrigin,
+        path: str,
         form: TableFormat,
         position: TablePosition,
         batch_bytes: int,
         allowed: AllowedPaths,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._origin = origin
-        self.path = origin.path
+        super().__init__(path)
         self.form = form
         self._position = position
         self._batch_bytes = batch_bytes
@@ -114,23 +113,11 @@ class TableFile:
         """Return the next rows and move the position after them; nothing if there are none.
 
         `whole` means that the file is complete. Raises DataError for a file that is damaged, truncated or replaced, once
-        all that is whole before was returned. Raises RetriableError as `object_store`: the next call reads again.
+        all that is whole before was returned.
         """
-        if self._origin.whole and self.finished:
+        if self.is_missing(whole=whole and not self.finished):
             return []
-        position = self._position
-        try:
-            return self._advance(whole=whole or self._origin.whole)
-        except RetriableError:
-            self._position, self.finished = position, False
-            raise
-
-    def _advance(self, *, whole: bool) -> list[RowRange]:
-        if self._origin.is_missing(whole=whole and not self.finished):
-            return []
-        seen = self._origin.stamp()
-        if seen is None:
-            return []
+        seen = self._status()
         if seen != self.seen:
             self.seen, self._grew_at, self.looked_at_size = seen, self._clock(), seen[2]
             self._incomplete, self.finished = None, False
@@ -234,6 +221,12 @@ class TableFile:
         else:
             splits.append(added)
 
+    def _status(self) -> Stamp:
+        try:
+            status = os.stat(self.path)  # noqa: PTH116 - called often: spares making a Path each time
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+        return stamp_of(status)
+
     def _file_size(self) -> int:
-        stamp = self._origin.stamp()
-        return 0 if stamp is None else stamp[2]
+        return 0 if self.is_missing() else self._status()[2]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fencepost.api.errors import IllegalStateError
-from fencepost.herder.distributed.readiness import Readiness, Standing
+from fencepost.herder.distributed.group_parts import Readiness, Standing
 from fencepost.herder.errors import RequestFailedError, ServiceUnavailableError
 
 
@@ -46,7 +46,7 @@ def test_requests_wait_for_the_group_only_if_they_need_it() -> None:
     run(scenario)
 
 
-def test_a_request_that_waits_for_too_long_says_what_for() -> None:
+def test_a_request_that_waits_too_long_names_the_reason() -> None:
     async def scenario(readiness: Readiness) -> None:
         with pytest.raises(ServiceUnavailableError, match="has yet to reach the brokers"):
             await readiness.started()

@@ -1,0 +1,196 @@
+"""What plugins count on Spark's executors, on its way to the worker (KIP-877).
+
+    worker    WorkerPluginMetrics ── pickled ──> DetachedMetrics, DetachedCounter    executor
+                      ^                                        │ increment()
+                      └── PluginCounts <── accumulator <───────┘
+
+An accumulator of Spark carries the counts. It hands on those of a task that ended well, before the task's job ends, and
+drops those of a task that failed. One accumulator serves all plugins of a worker: pyspark never forgets one.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from fencepost.api.plugin_metrics import MetricName
+from fencepost.api.secrets import SECRETS
+
+if TYPE_CHECKING:
+    from pyspark import Accumulator, SparkContext
+    from pyspark.sql import SparkSession
+
+MOST: Final = 100
+"""The number of metrics that a plugin may have."""
+
+Counts = dict[tuple[str, MetricName], float]
+"""What was counted, by the plugin that did and its counter."""
+
+_LONGEST_TEXT: Final = 200
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
+_TAG: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
+_OWN_LABELS: Final = frozenset({"connector", "task"})
+
+_summing: Final = threading.Lock()
+
+
+class PluginCounts:
+    """Receives what the plugins of a worker count on executors. Thread-safe."""
+
+    def __init__(self, session: Callable[[], SparkSession], *, started: Callable[[], bool]) -> None:
+        """`session` returns the worker's session, and `started` whether there is one."""
+        self._session = session
+        self._started = started
+        self._lock = threading.Lock()
+        self._receivers: dict[str, Callable[[MetricName, float], None]] = {}
+        self._context: SparkContext | None = None
+        self._accumulator: Accumulator[Any] | None = None
+
+    def register(self, receive: Callable[[MetricName, float], None]) -> str:
+        """Return a name for a plugin, whose counts `receive` gets on any thread. It must not raise."""
+        owner = secrets.token_hex(8)
+        with self._lock:
+            self._receivers[owner] = receive
+        return owner
+
+    def forget(self, owner: str) -> None:
+        """Drop what is counted for a plugin from now on."""
+        with self._lock:
+            self._receivers.pop(owner, None)
+
+    def receive(self, counts: Counts) -> None:
+        """Hand on what was counted on executors."""
+        for (owner, metric), amount in counts.items():
+            with self._lock:
+                receiver = self._receivers.get(owner)
+            if receiver is not None:
+                receiver(metric, amount)
+
+    def accumulator(self) -> Accumulator[Any] | None:
+        """Return what takes counts along when it is pickled; None without Spark."""
+        if not self._started():
+            return None
+        context = self._session().sparkContext
+        with self._lock:
+            if self._context is not context:
+                self._context, self._accumulator = context, context.accumulator(self, _Summing())  # type: ignore[arg-type]
+            return self._accumulator
+
+
+class _Summing:
+    """Implements pyspark's AccumulatorParam: the worker's value is a PluginCounts, that of an executor's task are Counts."""
+
+    def zero(self, value: PluginCounts | Counts) -> Counts:
+        """Return what a task of an executor begins with."""
+        del value
+        return {}
+
+    def addInPlace(self, value: PluginCounts | Counts, counts: Counts) -> PluginCounts | Counts:  # noqa: N802 - pyspark's
+        """Add counts."""
+        if isinstance(value, PluginCounts):
+            value.receive(counts)
+            return value
+        with _summing:
+            for key, amount in counts.items():
+                value[key] = value.get(key, 0.0) + amount
+        return value
+
+
+class DetachedCounter:
+    """Implements `fencepost.PluginCounter` where the metrics are not shown."""
+
+    def __init__(self, name: MetricName, owner: str = "", accumulator: Accumulator[Any] | None = None) -> None:
+        self.name = name
+        self._owner = owner
+        self._accumulator = accumulator
+
+    def increment(self, amount: float = 1) -> None:
+        """Add to the count in the worker, if the counter was pickled there."""
+        checked_amount(amount)
+        if self._accumulator is not None:
+            self._accumulator.add({(self._owner, self.name): amount})
+
+
+class DetachedMetrics:
+    """Implements `fencepost.PluginMetrics` where the metrics are not shown: on executors, and without a worker.
+
+    Counters count on to the worker whose metrics were pickled. What a measurable would return here is not shown.
+    """
+
+    def __init__(self, owner: str = "", accumulator: Accumulator[Any] | None = None) -> None:
+        self._owner = owner
+        self._accumulator = accumulator
+        self._added: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
+        self._lock = threading.Lock()
+
+    def add_metric(
+        self, name: str, description: str, measurable: Callable[[], float], *, tags: Mapping[str, str] | None = None
+    ) -> MetricName:
+        """Check the name as the worker does."""
+        del measurable
+        return self._add(name, description, tags)
+
+    def add_counter(self, name: str, description: str, *, tags: Mapping[str, str] | None = None) -> DetachedCounter:
+        """Add a counter, which appears in the worker with its first count."""
+        return DetachedCounter(self._add(name, description, tags), self._owner, self._accumulator)
+
+    def remove_metric(self, metric: MetricName) -> None:
+        """Let a metric be added again."""
+        with self._lock:
+            self._added.discard(identity(metric))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._owner, self._accumulator)
+
+    def _add(self, name: str, description: str, tags: Mapping[str, str] | None) -> MetricName:
+        added = metric_name(name, description, tags)
+        with self._lock:
+            check_addition(added, self._added)
+            self._added.add(identity(added))
+        return added
+
+
+def identity(metric: MetricName) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Return what tells the metrics of a plugin apart."""
+    return metric.name, metric.tags
+
+
+def check_addition(added: MetricName, known: Mapping[Any, Any] | set[Any]) -> None:
+    """Raise ValueError if a plugin that has the `known` metrics may not add one."""
+    if identity(added) in known:
+        raise ValueError(
+            f"The metric {added.name} with these tags was added already: remove it first, or use other tags"
+        )
+    if len(known) >= MOST:
+        raise ValueError(f"The metric {added.name} is one too many: a plugin may have {MOST} metrics")
+
+
+def checked_amount(amount: float) -> float:
+    """Return an amount that a counter may be raised by. Raises ValueError for another one."""
+    if not amount >= 0:
+        raise ValueError(f"A counter cannot be raised by {amount}: give a number from 0 on")
+    return amount
+
+
+def metric_name(
+    name: str, description: str, tags: Mapping[str, str] | None, labels: Mapping[str, str] | None = None
+) -> MetricName:
+    """Return a metric as it is shown. Raises ValueError for a name or tag that cannot be.
+
+    `labels` are those that the worker adds for the plugin, beside the connector and the task.
+    """
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"The name {name!r} of a metric is invalid: use 1 to 100 letters, digits, '_', '-' and '.'")
+    reserved = _OWN_LABELS | set(labels or {})
+    for tag in tags or {}:
+        if not _TAG.fullmatch(tag) or tag in reserved:
+            named = ", ".join(f"'{label}'" for label in sorted(reserved))
+            raise ValueError(
+                f"The tag {tag!r} of the metric {name} is invalid: use letters, digits and '_', but none of {named}"
+            )
+    shown = {tag: SECRETS.hidden(str(text))[:_LONGEST_TEXT] for tag, text in (tags or {}).items()}
+    plain = re.sub(r"[.-]", "_", name).removesuffix("_total")
+    return MetricName(plain, SECRETS.hidden(description)[:_LONGEST_TEXT], tuple(sorted(shown.items())))

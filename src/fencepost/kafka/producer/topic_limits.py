@@ -1,0 +1,55 @@
+"""The limits of topics for the batches that a producer sends to them."""
+
+from __future__ import annotations
+
+from fencepost.kafka.config.client_config import ProducerConfig
+from fencepost.kafka.deadline import Deadline
+from fencepost.kafka.errors import DisklessTopicError, RecordTooLargeError
+from fencepost.kafka.records.compression import Compression
+from fencepost.kafka.transport.cluster import Cluster
+
+
+class TopicLimits:
+    """Asks the cluster for the settings of topics that limit batches, for `max.block.ms` at most."""
+
+    def __init__(self, config: ProducerConfig, cluster: Cluster) -> None:
+        self._config = config
+        self._cluster = cluster
+
+    def batch_bytes(self, topic: str) -> int:
+        """Return the maximum size of a batch of several records."""
+        limit = min(self._config.batch_size, self._config.max_request_size)
+        allowed = self._message_bytes(topic)
+        return limit if allowed is None else min(limit, allowed)
+
+    def check_record(self, topic: str, size: int) -> None:
+        """Raise RecordTooLargeError for a record that no batch may have. `batch.size` does not limit a single record."""
+        limit = self._config.max_request_size
+        if size > limit:
+            raise RecordTooLargeError(topic, size, limit, "producer.override.max.request.size")
+        # The compressed size is known after encoding; without a known limit the broker checks the size.
+        if self._config.compression is Compression.NONE and self._exceeds(topic, size):
+            # The limit may have been raised since it was requested.
+            self._cluster.forget_settings(topic)
+            if self._exceeds(topic, size):
+                raise self.too_large(topic, size)
+
+    def check_diskless(self, topic: str) -> None:
+        """Raise DisklessTopicError for a topic that takes no transactions."""
+        if self._cluster.is_diskless(topic, Deadline.after(self._config.max_block_ms)):
+            raise DisklessTopicError(topic)
+
+    def forget(self, topic: str) -> None:
+        """Forget the settings: they changed, or the topic is another one by now."""
+        self._cluster.forget_settings(topic)
+
+    def too_large(self, topic: str, size: int) -> RecordTooLargeError:
+        """Return the error for a record that the topic's limit excludes."""
+        return RecordTooLargeError(topic, size, self._message_bytes(topic), f"max.message.bytes of topic {topic}")
+
+    def _exceeds(self, topic: str, size: int) -> bool:
+        allowed = self._message_bytes(topic)
+        return allowed is not None and size > allowed
+
+    def _message_bytes(self, topic: str) -> int | None:
+        return self._cluster.message_bytes(topic, Deadline.after(self._config.max_block_ms))

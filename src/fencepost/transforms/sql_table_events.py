@@ -1,0 +1,236 @@
+"""Debezium's small transforms of change events, headers and partitions: rows of the table on Sql."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from pyspark.sql import types as t
+
+from fencepost.api.config_def import ConfigDef
+from fencepost.api.errors import ConfigError, DataError
+from fencepost.config.validators import at_least, not_empty, one_of
+from fencepost.transforms.change_event import ChangeEvent
+from fencepost.transforms.field_paths import field_at
+from fencepost.transforms.sql_table import defined, sql_path, sql_text
+
+_Type, _Importance = ConfigDef.Type, ConfigDef.Importance
+_WORD: Final = 4294967295
+"""The bits of Java's int."""
+
+
+def _routed_partition(given: Mapping[str, Any], schema: t.StructType) -> Mapping[str, str | None]:
+    """Java's rule: the hash codes of the fields, added as int, without the sign, modulo the number of partitions."""
+    kind = schema["value"].dataType
+    event = ChangeEvent.of(kind)
+    if event is None:
+        return {}
+    contents = [found for name in given["partition.payload.fields"] if (found := _content(kind, name)) is not None]
+    if not contents:
+        return {}
+    hashes = " + ".join(f"coalesce({_java_hash(path, of, name)}, 0)" for name, path, of in contents)
+    any_there = " OR ".join(f"{path} IS NOT NULL" for _, path, _ in contents)
+    partition = f"CAST((({hashes}) & 2147483647) % {given['partition.topic.num']} AS INT)"
+    changes = "value.op IS NULL OR value.op NOT IN ('t', 'm')"
+    return {"partition": f"CASE WHEN ({changes}) AND ({any_there}) THEN {partition} ELSE partition END"}
+
+
+def _content(kind: t.DataType, name: str) -> tuple[str, str, t.DataType] | None:
+    """The name of a field of events, its expression and type; None for one that they do not have."""
+    parts = [part.strip() for part in name.split(".")]
+    if parts[0] != "change":
+        found = field_at(kind, tuple(parts))
+        return None if found is None else (name, sql_path("value", *parts), found.dataType)
+    sides = {side: field_at(kind, (side, *parts[1:])) for side in ("before", "after")}
+    known = next((field for field in sides.values() if field is not None), None)
+    if known is None or len(parts) == 1:
+        return None
+    before, after = ("NULL" if field is None else sql_path("value", side, *parts[1:]) for side, field in sides.items())
+    return name, f"(CASE WHEN value.op = 'd' THEN {before} ELSE {after} END)", known.dataType
+
+
+def _java_hash(path: str, kind: t.DataType, name: str) -> str:
+    """Java's hashCode() of a value, as a BIGINT of which the lowest 32 bits count."""
+    match kind:
+        case t.ByteType() | t.ShortType() | t.IntegerType():
+            return f"CAST({path} AS BIGINT)"
+        case t.LongType():
+            return f"(({path} ^ shiftrightunsigned({path}, 32)) & {_WORD})"
+        case t.BooleanType():
+            return f"CAST(CASE {path} WHEN true THEN 1231 WHEN false THEN 1237 END AS BIGINT)"
+        case t.StringType():
+            units = f"regexp_extract_all(hex(encode({path}, 'UTF-16BE')), '.{{4}}', 0)"
+            step = f"(31 * h + CAST(conv(c, 16, 10) AS BIGINT)) & {_WORD}"
+            return f"aggregate({units}, CAST(0 AS BIGINT), (h, c) -> {step})"
+        case t.NullType():
+            return "CAST(NULL AS BIGINT)"
+    raise DataError(
+        f"PartitionRouting cannot hash {name}, which is of type {kind.simpleString()}: list fields that are texts, whole "
+        "numbers or BOOLEAN in partition.payload.fields"
+    )
+
+
+def _java_hash_only(given: Mapping[str, Any]) -> None:
+    if given["partition.hash.function"].lower() != "java":
+        raise ConfigError(
+            "partition.hash.function=murmur is not there: set java, and note that keys go to other partitions then",
+            name="partition.hash.function",
+        )
+
+
+PartitionRouting = defined(
+    "PartitionRouting",
+    "Chooses the partition of change events by their fields. Debezium's.",
+    ConfigDef()
+    .define(
+        "partition.payload.fields", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH,
+        "The fields that choose the partition, as in source.table or change.id: change is after, and before of a delete. "
+        "Fields that are null or that an event does not have do not count; an event without any stays as it is.",
+        validator=not_empty,
+    )
+    .define(
+        "partition.topic.num", _Type.INT, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The number of the topic's partitions.",
+        validator=at_least(1),
+    )
+    .define(
+        "partition.hash.function", _Type.STRING, "java", _Importance.LOW, "The hash function: only java.",
+        validator=one_of(("java", "murmur")),
+    ),
+    _routed_partition,
+    _java_hash_only,
+)  # fmt: skip
+
+
+def _changed_names(given: Mapping[str, Any], schema: t.StructType) -> Mapping[str, str | None]:
+    event = ChangeEvent.of(schema["value"].dataType)
+    if event is None or len(event.sides) < 2:
+        return {}
+    added = []
+    for name, word in ((given["header.changed.name"], "NOT "), (given["header.unchanged.name"], "")):
+        if name:
+            listed = (f"CASE WHEN {word}{same} THEN {sql_text(field)} END" for field, same in _equalities(event))
+            added.append((name, f"to_json(array_compact(array({', '.join(listed)})))"))
+    if not added:
+        return {}
+    headers = _with_headers(added, schema["headers"].dataType)
+    return {
+        "headers": f"CASE WHEN value.before IS NOT NULL AND value.after IS NOT NULL THEN {headers} ELSE headers END"
+    }
+
+
+def _equalities(event: ChangeEvent) -> Sequence[tuple[str, str]]:
+    """The columns of the row after the event, and whether each is what it was before."""
+    found = []
+    for field in event.sides["after"].fields:
+        after = sql_path("value", "after", field.name)
+        before = sql_path("value", "before", field.name) if field.name in event.sides["before"].names else "NULL"
+        if _holds_map(field.dataType):
+            # Spark compares no maps.
+            after, before = (f"to_json(named_struct('a', {side}))" for side in (after, before))
+        found.append((field.name, f"({after} <=> {before})"))
+    return found
+
+
+def _holds_map(kind: t.DataType) -> bool:
+    if isinstance(kind, t.StructType):
+        return any(_holds_map(field.dataType) for field in kind.fields)
+    return isinstance(kind, t.MapType) or (isinstance(kind, t.ArrayType) and _holds_map(kind.elementType))
+
+
+def _with_headers(added: Sequence[tuple[str, str]], kind: t.DataType) -> str:
+    """The headers and after them others, whose values are texts."""
+    pair = kind.elementType if isinstance(kind, t.ArrayType) else None
+    value = pair["value"].dataType.simpleString() if isinstance(pair, t.StructType) else "string"
+    pairs = (f"named_struct('key', {sql_text(key)}, 'value', CAST({text} AS {value}))" for key, text in added)
+    known = f"coalesce(headers, CAST(array() AS {kind.simpleString()}))" if pair is not None else "array()"
+    return f"concat({known}, array({', '.join(pairs)}))"
+
+
+ExtractChangedRecordState = defined(
+    "ExtractChangedRecordState",
+    "Lists the columns that an update changed, and those that it did not, in headers. Debezium's.",
+    ConfigDef()
+    .define(
+        "header.changed.name", _Type.STRING, None, _Importance.LOW,
+        "The header for the names of changed columns, a list in JSON. Unset: none.",
+    )
+    .define(
+        "header.unchanged.name", _Type.STRING, None, _Importance.LOW,
+        "The header for the names of unchanged columns, a list in JSON. Unset: none.",
+    ),
+    _changed_names,
+)  # fmt: skip
+
+
+def _from_headers(given: Mapping[str, Any], schema: t.StructType) -> Mapping[str, str | None]:
+    kind = schema["value"].dataType
+    if isinstance(kind, t.NullType):
+        return {}
+    if not isinstance(kind, t.StructType):
+        raise DataError(
+            f"HeaderToValue needs a value that is a struct, but it is of type {kind.simpleString()}: put HoistField before it"
+        )
+    pair = getattr(schema["headers"].dataType, "elementType", None)
+    is_bytes = isinstance(pair, t.StructType) and isinstance(pair["value"].dataType, t.BinaryType)
+    contents = {}
+    for header, field in zip(given["headers"], given["fields"], strict=True):
+        value = f"try_element_at(filter(headers, h -> h.key = {sql_text(header)}), -1).value"
+        contents[tuple(field.split("."))] = f"CAST({value} AS STRING)" if is_bytes else value
+    columns: dict[str, str | None] = {"value": _extended(("value",), kind, contents)}
+    if given["operation"].lower() == "move":
+        moved = ", ".join(sql_text(header) for header in given["headers"])
+        columns["headers"] = (
+            f"CASE WHEN value IS NOT NULL THEN filter(headers, h -> h.key NOT IN ({moved})) ELSE headers END"
+        )
+    return columns
+
+
+def _extended(path: tuple[str, ...], kind: t.DataType, contents: Mapping[tuple[str, ...], str]) -> str:
+    """The struct at a path with fields added; a struct within it that is null stays null."""
+    where = ".".join(path)
+    if not isinstance(kind, t.StructType):
+        raise DataError(
+            f"HeaderToValue needs a struct in {where}, but it is of type {kind.simpleString()}: correct the property fields"
+        )
+    within = {name for name, *more in contents if more}
+    if missing := sorted(within - set(kind.names)):
+        raise DataError(f"HeaderToValue needs the struct {where}.{missing[0]}, which is not there: correct fields")
+    if there := sorted({name for name, *more in contents if not more} & set(kind.names)):
+        raise DataError(
+            f"HeaderToValue is to add {where}.{there[0]}, which is there already: name another field, or remove it before"
+        )
+    fields = {}
+    for field in kind.fields:
+        deeper = {names[1:]: sql for names, sql in contents.items() if names[0] == field.name}
+        fields[field.name] = (
+            _extended((*path, field.name), field.dataType, deeper) if deeper else sql_path(*path, field.name)
+        )
+    fields |= {names[0]: sql for names, sql in contents.items() if len(names) == 1}
+    struct = ", ".join(f"{sql_text(name)}, {sql}" for name, sql in fields.items())
+    return f"CASE WHEN {sql_path(*path)} IS NOT NULL THEN named_struct({struct}) END"
+
+
+def _as_many_fields(given: Mapping[str, Any]) -> None:
+    if len(given["fields"]) != len(given["headers"]):
+        raise ConfigError("fields and headers must be lists of the same length", name="headers")
+    if len(set(given["fields"])) != len(given["fields"]):
+        raise ConfigError("fields names a field twice: give each header a field of its own", name="fields")
+
+
+HeaderToValue = defined(
+    "HeaderToValue",
+    "Moves or copies headers to fields of the value. Debezium's.",
+    ConfigDef()
+    .define("headers", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The headers.", validator=not_empty)
+    .define(
+        "fields", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH,
+        "The new fields, in the order of headers; after.name is a field within a struct. A record without a header has "
+        "null there: the records of a batch share their schema.", validator=not_empty,
+    )
+    .define(
+        "operation", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
+        "move, which removes the headers, or copy.", validator=one_of(("move", "copy")),
+    ),
+    _from_headers,
+    _as_many_fields,
+)  # fmt: skip

@@ -1,0 +1,192 @@
+"""Debezium's TimezoneConverter: writes the times in change events for another time zone.
+
+https://debezium.io/documentation/reference/stable/transformations/timezone-converter.html
+"""
+
+from __future__ import annotations
+
+import re
+import zoneinfo
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
+from pyspark.sql import types as t
+
+from fencepost.api.config_def import ConfigDef
+from fencepost.api.errors import ConfigError, DataError
+from fencepost.api.schema_name import field_identity
+from fencepost.transforms.base import formatted, planned_by_schema
+from fencepost.transforms.change_event import ChangeEvent
+from fencepost.transforms.event_sides import EventSideTransformation, same_nulls
+
+_Type, _Importance = ConfigDef.Type, ConfigDef.Importance
+_OFFSET: Final = re.compile(r"[+-]\d{2}:\d{2}(:\d{2})?")
+_TIME: Final = "io.debezium.time."
+_UNITS: Final = {
+    f"{_TIME}Timestamp": 1_000,
+    f"{_TIME}MicroTimestamp": 1_000_000,
+    f"{_TIME}NanoTimestamp": 1_000_000_000,
+}
+"""How many units of a column's type are a second."""
+_ZONED: Final = r"^(-?\d{4,})-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d(:\d\d)?)$"
+_PREFIXES: Final = ("topic", "source")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Names a topic or a table, or either with `kind` None; with `field` one of its fields, as before.x or x."""
+
+    kind: str | None
+    name: str
+    field: str | None
+
+
+@planned_by_schema
+class TimezoneConverter(EventSideTransformation):
+    """Converts the times of change events to a time zone.
+
+    A ZonedTimestamp is the same instant, with the offset that the zone has at that instant. Timestamps without a zone,
+    which are numbers as of UTC, are taken for local times of the zone and become instants: one that the clock skips is
+    moved on, of one that it shows twice the first is taken. Dates and times of day are no such times, and stay.
+    """
+
+    definitions = (
+        ConfigDef()
+        .define(
+            "converted.timezone", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
+            "The time zone: a name as America/New_York, or an offset as +08:00.",
+        )
+        .define(
+            "include.list", _Type.LIST, "", _Importance.HIGH,
+            "What to convert; empty: all. Rules are source:table, source:table:field, topic:name, topic:name:field and "
+            "name:field, which is a topic's or else a table's. Fields are names, or paths as in after.created.",
+        )
+        .define("exclude.list", _Type.LIST, "", _Importance.HIGH, "What not to convert, by rules as in include.list.")
+    )  # fmt: skip
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """Set the properties. Raises ConfigError for an unknown zone, a malformed rule, and both lists."""
+        super().configure(configs)
+        zone = self.properties["converted.timezone"]
+        if not _OFFSET.fullmatch(zone) and zone not in zoneinfo.available_timezones():
+            raise ConfigError(
+                f"converted.timezone={zone} is not known: write a name of the tz database, such as America/New_York, or "
+                "an offset as +08:00",
+                name="converted.timezone",
+            )
+        if self.properties["include.list"] and self.properties["exclude.list"]:
+            raise ConfigError("Set include.list or exclude.list, not both", name="exclude.list")
+        self._includes = not self.properties["exclude.list"]
+        name = "include.list" if self._includes else "exclude.list"
+        self._rules = _rules(name, self.properties[name])
+
+    def changes(self, event: ChangeEvent, value: Column) -> Iterator[tuple[tuple[str, str], Column]]:
+        """Yield the times of both sides, and of source as far as rules name them."""
+        source = event.kind["source"].dataType
+        has_table = isinstance(source, t.StructType) and "table" in source.names
+        table = value["source"]["table"] if has_table else F.lit(None).cast("STRING")
+        sides: dict[str, t.DataType] = {**event.sides, "source": source}
+        for side, kind in sides.items():
+            for field in kind.fields if isinstance(kind, t.StructType) else ():
+                wanted = self._wanted(side, field.name, table)
+                if wanted is None:
+                    continue
+                content = value[side][field.name]
+                converted = self._converted(content, field, f"{side}.{field.name}")
+                if converted is not None:
+                    # A time that is none, as infinity, stays.
+                    new = F.coalesce(F.when(wanted, converted), content)
+                    yield (side, field.name), same_nulls(field, new)
+
+    def _wanted(self, side: str, name: str, table: Column) -> Column | None:
+        """Whether the field of an event is converted, None for no event. The first rules that match an event count."""
+        if not self._rules:
+            return None if side == "source" else F.lit(True)
+        found: Column | None = None
+        for kind, of in (("topic", "topic"), ("source", "table"), (None, "topic"), (None, "table")):
+            for subject in dict.fromkeys(rule.name for rule in self._rules if rule.kind == kind):
+                fields = {rule.field for rule in self._rules if (rule.kind, rule.name) == (kind, subject)} - {None}
+                matches = (F.col("topic") if of == "topic" else table) == F.lit(subject)
+                wanted = F.lit(self._of_rules(side, name, {field for field in fields if field}))
+                found = F.when(matches, wanted) if found is None else found.when(matches, wanted)
+        otherwise = F.lit(not self._includes and side != "source")
+        return otherwise if found is None else found.otherwise(otherwise)
+
+    def _of_rules(self, side: str, name: str, fields: set[str]) -> bool:
+        """Whether the rules for an event's topic or table, which name some fields or none, want a field converted."""
+        named = f"{side}.{name}" in fields or (name in fields and side != "source")
+        if self._includes:
+            return named or (not fields and side != "source")
+        return bool(fields) and not named and side != "source"
+
+    def _converted(self, content: Column, field: t.StructField, where: str) -> Column | None:
+        """The time for the zone; None for a field of another type."""
+        semantic = field_identity(field).get("name", "")
+        zone = F.lit(self.properties["converted.timezone"])
+        match field.dataType:
+            case t.TimestampType():
+                return F.to_utc_timestamp(content, zone)
+            case t.TimestampNTZType():
+                return F.convert_timezone(zone, F.lit("UTC"), content)
+            case t.LongType() if semantic in _UNITS:
+                return _as_local(content, _UNITS[semantic], zone)
+            case t.StringType() if semantic == f"{_TIME}ZonedTimestamp":
+                return _with_offset(content, zone)
+            case t.StringType() if semantic == f"{_TIME}ZonedTime":
+                raise DataError(
+                    f"TimezoneConverter cannot convert {where}: the offset of a time of day without a date is not known. "
+                    "Name it in exclude.list"
+                )
+        return None
+
+
+def _as_local(content: Column, per_second: int, zone: Column) -> Column:
+    """Units since the epoch of a local time as if of UTC, as units of the instant: only whole seconds change."""
+    rest = F.pmod(content, F.lit(per_second))
+    local = F.timestamp_seconds(_div(content - rest, per_second))
+    return F.unix_seconds(F.to_utc_timestamp(local, zone)) * F.lit(per_second) + rest
+
+
+def _with_offset(content: Column, zone: Column) -> Column:
+    """A text of the same instant with the zone's offset; null for a text that is no time with an offset."""
+    instant = F.when(content.rlike(_ZONED), content).try_cast("TIMESTAMP")
+    local = F.from_utc_timestamp(instant, zone)
+    offset = F.unix_seconds(local) - F.unix_seconds(instant)
+    size = F.abs(offset)
+    signed = F.format_string(
+        "%s%02d:%02d", F.when(offset < 0, "-").otherwise("+"), _div(size, 3600), F.pmod(_div(size, 60), F.lit(60))
+    )
+    seconds = F.pmod(size, F.lit(60))
+    ending = (
+        F.when(offset == 0, "Z")
+        .when(seconds == 0, signed)
+        .otherwise(F.concat(signed, F.format_string(":%02d", seconds)))
+    )
+    # Offsets are whole seconds, so a fraction stays, to the nanosecond.
+    fraction = F.regexp_extract(content, r"(\.\d+)", 1)
+    written = formatted(F.unix_millis(local), "yyyy-MM-dd'T'HH:mm:ss")
+    return F.concat(written, fraction, ending)
+
+
+def _div(column: Column, divisor: int) -> Column:
+    return F.call_function("div", column, F.lit(divisor))
+
+
+def _rules(name: str, given: Sequence[Any]) -> tuple[Rule, ...]:
+    """The rules of a list. Those without source or topic in front have that of the rule before them."""
+    rules: list[Rule] = []
+    for text in (str(item).strip() for item in given):
+        parts = [part.strip() for part in text.split(":")]
+        kind = parts.pop(0).lower() if parts[0].lower() in _PREFIXES and len(parts) > 1 else None
+        inherited = rules[-1].kind if rules else None
+        if not all(parts) or len(parts) > 2 or (kind is None and inherited is None and len(parts) < 2):
+            raise ConfigError(
+                f"{name} has the rule {text!r}: write source:table, source:table:field, topic:name, topic:name:field or "
+                "name:field",
+                name=name,
+            )
+        rules.append(Rule(kind or inherited, parts[0], parts[1] if len(parts) > 1 else None))
+    return tuple(rules)

@@ -1,0 +1,88 @@
+"""The built site in Chromium: no page is wider than its window, and none loads anything from elsewhere.
+
+.venv/bin/python -m tests.page.site build/site [--pictures FOLDER]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Final
+
+from tests.page.chromium import Tab, chromium
+
+WIDTHS: Final = (1280, 390)
+SCHEMES: Final = ("light", "dark")
+_HEIGHT: Final = 900
+
+
+async def check(site: Path, pictures: Path | None) -> list[str]:
+    """Return one complaint per page, width and scheme that is wrong."""
+    pages = sorted(str(path.relative_to(site)) for path in site.rglob("*.html"))
+    complaints: list[str] = []
+    with _served(site) as address:
+        for scheme in SCHEMES:
+            # The site keeps the scheme of the first visit: each scheme has a profile of its own.
+            with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+                async with chromium(Path(profile)) as tab:
+                    await tab.scheme(scheme)
+                    for page, width in itertools.product(pages, WIDTHS):
+                        complaints += await _complaints(tab, address, page, width)
+                        if pictures is not None:
+                            name = f"{page.removesuffix('.html').replace('/', '-')}-{width}-{scheme}.png"
+                            await tab.screenshot(pictures / name, whole=False)
+    return complaints
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def _served(site: Path) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, directory=str(site))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+async def _complaints(tab: Tab, address: str, page: str, width: int) -> list[str]:
+    await tab.size(width, _HEIGHT)
+    tab.errors.clear()
+    await tab.open(f"{address}/{page}")
+    await tab.wait_for(f"location.pathname === '/{page}' && document.readyState === 'complete'")
+    name = f"{page} at {width} px"
+    wide = await tab.value("document.documentElement.scrollWidth")
+    hidden = await tab.value(
+        "[...document.querySelectorAll('.md-content table, .md-content p, .md-content li')]"
+        ".filter(part => part.getBoundingClientRect().right > innerWidth + 1).length"
+    )
+    found = [f"{name} is {wide} px wide"] if wide > width else []
+    found += [f"{name} has {hidden} parts beyond its right edge"] if hidden else []
+    return found + [f"{name}: {error}" for error in tab.errors]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("site", type=Path)
+    parser.add_argument("--pictures", type=Path)
+    arguments = parser.parse_args()
+    if arguments.pictures is not None:
+        arguments.pictures.mkdir(parents=True, exist_ok=True)
+    complaints = asyncio.run(check(arguments.site.resolve(), arguments.pictures))
+    print("\n".join(complaints) or "Each page fits into its window.")
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
