@@ -197,7 +197,7 @@ def test_a_write_is_done_once_it_is_read_back_and_notified(cluster: Cluster):
 
 
 def test_related_records_are_written_in_one_transaction(cluster: Cluster):
-    """Row L10, but at once: a leader that dies leaves nothing half done."""
+    """Unlike Connect in one transaction: a leader that dies leaves nothing half done."""
     store = cluster.worker().lead()
     done(store.put_connector("c1", _CONFIG, TargetState.PAUSED))
     done(store.stop_connector("c1"))

@@ -265,7 +265,7 @@ def test_a_connector_that_is_deleted_leaves_nothing(workers: Workers):
 
 
 def test_an_active_topic_that_is_known_is_not_written_again(workers: Workers):
-    """Row T28; a reset makes it unknown again."""
+    """A reset makes it unknown again."""
     store = workers.store()
     for _ in range(3):
         store.put_active_topic(_TASK, "t")

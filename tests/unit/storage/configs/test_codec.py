@@ -76,7 +76,7 @@ def test_records_match_connect_byte_for_byte(record: ConfigRecord, key: bytes, v
     ],
 )
 def test_other_spellings_are_read(key: bytes, value: bytes, record: ConfigRecord):
-    """Rows L6 (workers before 3.5 write only `state`), L8 (what is not boolean is false) and C2 (the KIP's spelling)."""
+    """Workers before 3.5 write only `state`, values that are not boolean are false, and the KIP's spelling is read."""
     assert decode(key, value) == record
 
 

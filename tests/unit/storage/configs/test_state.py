@@ -1,4 +1,4 @@
-"""What records of the config topic mean together: the rows L1 to L12 and H21 to H23 of Connect's behaviour."""
+"""The state that records of the config topic make together, as in Connect."""
 
 from __future__ import annotations
 
