@@ -36,6 +36,7 @@ from fencepost.herder.peers.rest_client import RestClient, Signer
 from fencepost.kafka.admin.fencing import FencingTimeoutError
 from fencepost.kafka.errors import AuthorizationError
 from tests.support.model_herder import SESSION_KEY, ModelHerder
+from tests.support.refusals import refusal
 from tests.support.rest import Api, RestApis
 from tests.support.workers import signed
 
@@ -138,8 +139,8 @@ def test_tasks_that_start_in_the_same_millisecond_are_both_fenced():
     accepted = AcceptedRequests()
     for _ in range(2):
         request = SignedRequest.of(*FENCE, b"", signed_headers(*FENCE, b"", SESSION_KEY, now_ms=NOW))
-        request.verify(SESSION_KEY, now_ms=NOW, bound=True)
-        accepted.accept(request, now_ms=NOW)
+        assert refusal(request.verify, SESSION_KEY, now_ms=NOW, bound=True) is None
+        assert refusal(accepted.accept, request, now_ms=NOW) is None
 
 
 def test_a_request_is_accepted_once_while_its_signature_is_valid():

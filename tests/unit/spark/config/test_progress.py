@@ -8,6 +8,7 @@ import pytest
 
 from fencepost.spark.config.progress import NextStep, Progress, SinkKey, check_topic, next_step
 from fencepost.spark.errors import CheckpointMismatchError, TopicRecreatedError
+from tests.support.refusals import refusal
 
 LAST = Progress("query", 7, 1_700_000_000_000, "topic-id")
 
@@ -94,4 +95,4 @@ def test_another_topic_of_the_same_name_is_refused():
     ("last", "found"), [(None, "id"), (LAST, "topic-id"), (LAST, None), (replace(LAST, topic_id=None), "id")]
 )
 def test_a_topic_that_is_not_known_to_be_another_is_accepted(last: Progress | None, found: str | None):
-    check_topic(SinkKey("orders"), "orders", last, found)
+    assert refusal(check_topic, SinkKey("orders"), "orders", last, found) is None

@@ -13,6 +13,7 @@ from fencepost.connectors.postgres.changes.connection import PositionLostError, 
 from fencepost.connectors.postgres.changes.position import Position, SourceState
 from fencepost.connectors.postgres.changes.slot.slot import Server, Slot, check_publication, check_slot, check_state
 from fencepost.connectors.postgres.types.types import TypeInfo
+from tests.support.refusals import refusal
 
 STATE = SourceState("slot", "7000", 1, Position(0x16B374D848), {"": "1.t", "public.t": "2.abc.7"})
 SLOT = Slot("slot", "pgoutput", "shop", None, 0x16B374D848, "reserved", None)
@@ -74,8 +75,9 @@ def test_a_timeline_has_an_earlier_ones_log_up_to_the_fork(timeline: int, lsn: i
 
 
 def test_a_server_that_continues_the_offset_is_accepted():
-    check_state(STATE, SLOT, SERVER, None)
-    check_state(STATE.at(Position(0x2000000)), Slot("slot", "pgoutput", "shop", None, 5, None, None), SERVER, HISTORY)
+    earlier = Slot("slot", "pgoutput", "shop", None, 5, None, None)
+    assert refusal(check_state, STATE, SLOT, SERVER, None) is None
+    assert refusal(check_state, STATE.at(Position(0x2000000)), earlier, SERVER, HISTORY) is None
 
 
 def test_a_slot_past_the_offset_is_refused():
