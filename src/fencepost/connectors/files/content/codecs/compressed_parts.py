@@ -1,7 +1,7 @@
-"""The parts of a compressed file that are decompressed alone: where they begin, and their content one after the other.
+"""The independently decompressible parts of a compressed file: where they begin, and their content in order.
 
 A part is a member (gzip), a block (bzip2, xz) or a frame (zstd, lz4). A reader that knows where a part begins can start
-there, without what is before. The content of a file is that of all its parts.
+there, without the preceding bytes. The content of a file is the content of all its parts.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _GZIP_WINDOW_BITS: Final = 16 + zlib.MAX_WBITS
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a part begins: at a bit of a byte of the file, the highest bit being 0.
+    """The beginning of a part: a bit of a byte of the file, where bit 0 is the highest.
 
-    Blocks need two things that stand before them: `header`, that of their stream in hexadecimal, and `check`, what the end
-    of the stream is compared with: the checksum of the blocks before (bzip2), or their number (xz).
+    Blocks need two preceding values: `header`, the header of their stream in hexadecimal, and `check`, which the end of
+    the stream is compared with: the checksum of the previous blocks (bzip2), or their number (xz).
     """
 
     byte: int
@@ -35,7 +35,7 @@ BEGIN: Final = Place(0)
 
 
 class Parts(ABC):
-    """The content of a file from a part on. `begin` is the place of the part that the last bytes are of."""
+    """The content of a file, starting at a part. `begin` is the place of the part that contains the last bytes."""
 
     def __init__(self, begin: Place) -> None:
         self.begin = begin

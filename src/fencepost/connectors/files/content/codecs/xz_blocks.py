@@ -1,8 +1,8 @@
 """The blocks of xz files. `xz -T` writes blocks of about 24 MiB, which is its default since version 5.6.
 
-A block tells where it ends by the sizes of its chunks. It is decompressed as a stream of its own: the header of its
-stream, the block, and an index and a footer of this block alone. So the decompressor compares its sizes and checksum.
-The index of the file is compared with the blocks that were read.
+The sizes of its chunks show where a block ends. It is decompressed as a separate stream: the header of its stream, the
+block, and an index and a footer for this block alone. So the decompressor compares its sizes and checksum. The index of
+the file is compared with the blocks that were read.
 
 https://tukaani.org/xz/xz-file-format.txt
 """
@@ -19,7 +19,7 @@ from fencepost.connectors.files.content.codecs.compressed_parts import FileBytes
 
 _HEADER_BYTES: Final = 12
 _FOOTER_MAGIC: Final = b"YZ"
-# By the number of the check in the header of the stream.
+# By the number of the check in the stream's header.
 _CHECK_BYTES: Final = (0, 4, 4, 4, 8, 8, 8, 16, 16, 16, 32, 32, 32, 64, 64, 64)
 _VLI_BYTES: Final = 9
 
@@ -32,7 +32,7 @@ class XzBlocks(Parts):
         self._bytes = FileBytes(file, begin.byte)
         self._header = bytes.fromhex(begin.header)
         self._blocks = begin.check
-        # The sizes of the blocks of the stream that were read: without padding, and of the content.
+        # The sizes of the stream's blocks that were read: without padding, and of the content.
         self._sizes: list[tuple[int, int]] = []
         self._decompressor: lzma.LZMADecompressor | None = None
         self._pieces: Iterator[bytes] = iter(())
@@ -91,7 +91,7 @@ class XzBlocks(Parts):
             compressed, content = compressed + len(head) + len(data), content + of_content
             yield head + data
             if len(data) < of_data:
-                # What is there of the chunk was decompressed.
+                # The available bytes of the chunk were decompressed.
                 raise EOFError
         compressed += 1
         check = _CHECK_BYTES[self._header[7] & 15]
@@ -115,7 +115,7 @@ class XzBlocks(Parts):
         return bytes([control]) + sizes, int.from_bytes(sizes[2:4], "big") + 1, content
 
     def _end_stream(self) -> None:
-        """Read the index and the footer of a stream. Raises LZMAError if they are not those of its blocks."""
+        """Read the index and the footer of a stream. Raises LZMAError if they do not match its blocks."""
         index = bytearray(b"\0")
 
         def take(count: int) -> bytes:
