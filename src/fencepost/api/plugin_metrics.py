@@ -20,8 +20,8 @@ class MetricName:
 class PluginCounter(Protocol):
     """Counts something, from 0 on. Thread-safe.
 
-    It may be pickled to Spark's executors. What is counted there is added in the worker when a task of Spark ends well, and
-    is lost with one that fails.
+    It may be pickled to Spark's executors. Values counted there are added in the worker when a Spark task ends well,
+    and are lost with a task that fails.
     """
 
     @property
@@ -65,7 +65,7 @@ class Monitorable(ABC):
     def with_plugin_metrics(self, metrics: PluginMetrics) -> None:
         """Add the plugin's metrics. Called once, after `configure`.
 
-        Beside `connector` and `task` they have the label `converter` (`key`, `value` or `header`), or `transformation` with
-        the transform's alias, and those of a predicate `predicate` with its alias. Nothing is shown of a plugin that is
-        not a running task's: in a validation, in the Spark sink, in tests.
+        Beside `connector` and `task` they have the label `converter` (`key`, `value` or `header`), or `transformation`
+        with the transform's alias; a predicate's metrics also have `predicate` with its alias. Nothing is shown of a
+        plugin that is not a running task's: in a validation, in the Spark sink, in tests.
         """

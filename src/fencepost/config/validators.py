@@ -62,7 +62,7 @@ def no_control_characters(name: str, value: Any) -> None:
 def python_regex(name: str, text: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
     r"""Read a regular expression of Python's, for the value of a property. Raises ConfigError.
 
-    Connect's users know Java's: \w, \d and upper and lower case are those of ASCII, as there. Sets within sets and
+    Connect's users know Java's: there \w, \d and upper and lower case only cover ASCII, as here. Sets within sets and
     intersections, which Python would take for characters, are refused.
     """
     try:

@@ -205,7 +205,7 @@ def _define_tasks(definitions: ConfigDef) -> None:
 
 
 def _define_limits(definitions: ConfigDef) -> None:
-    """Define what connectors may set, and the config providers."""
+    """Define the limits of connectors, and the config providers."""
     (
         definitions.define(
             client_overrides.POLICY, _T.STRING, "Allowlist", _I.MEDIUM,

@@ -111,7 +111,7 @@ class _Even:
 
 
 def _laid_out(run: Sequence[str | _Even]) -> list[Any]:
-    """Join constants and even columns. A single piece stays as it is."""
+    """Join constants and even columns. A single piece is not copied."""
     columns = [piece.strings for piece in run if isinstance(piece, _Even)]
     if len(run) < 2 or not columns:
         return columns or list(run)

@@ -8,7 +8,7 @@ settings. The server trusts every local client and does not write safely to disk
 It ends with the process that started it, even if that is killed.
 
 PostgreSQL refuses to run as root, so root starts it as the user `nobody` (on Linux). That user cannot enter closed
-folders: programs that lie in one are copied beside the data, and a data folder in one is refused.
+folders: programs in one are copied beside the data, and a data folder in one is refused.
 """
 
 from __future__ import annotations

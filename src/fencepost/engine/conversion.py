@@ -1,6 +1,6 @@
 """Converts columns of Connect data to Kafka records, on Arrow arrays.
 
-The columns of a batch are those of Spark's own Kafka sink: `value`, and optionally `key`, `topic`, `partition`,
+The columns of a batch are the same as in Spark's own Kafka sink: `value`, and optionally `key`, `topic`, `partition`,
 `timestamp` and `headers`. https://spark.apache.org/docs/latest/streaming/structured-streaming-kafka-integration.html
 """
 
@@ -155,7 +155,10 @@ def with_followed(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def column_types(schema: t.StructType, *, where: str, batch: bool = True) -> ColumnTypes:
-    """Check the columns of rows, by default those of a SourceBatch. Raises DataError that names an invalid column."""
+    """Check the columns of rows, by default against those of a SourceBatch.
+
+    Raises DataError that names an invalid column.
+    """
     fields = {field.name: named(field) for field in schema.fields}
     if "value" not in fields:
         raise DataError(f"{where} has the columns {', '.join(fields)} but no column 'value': name one of them so")

@@ -77,7 +77,7 @@ class DeadLetter:
 
     @classmethod
     def from_json(cls, found: Any) -> DeadLetter:
-        """Return what `to_json` gave. Raises TypeError or ValueError for other data."""
+        """Parse the result of `to_json`. Raises TypeError or ValueError for other data."""
         value, key, headers = found
         pairs = tuple((name, text) for name, text in headers)
         if not all(isinstance(part, str) for pair in pairs for part in pair):

@@ -72,8 +72,8 @@ def group_records(
 ) -> list[RecordGroup]:
     """Group polled records. Headers are already converted, because each may have another type.
 
-    With `structured`, for transforms, schemaless mappings become structs and not JSON text; those of one group have the
-    same fields. Records that do not fit their schema, or stand for a RefusedRow, are skipped if `errors` tolerates
+    With `structured`, for transforms, schemaless mappings become structs instead of JSON text; all in one group have
+    the same fields. Records that do not fit their schema, or stand for a RefusedRow, are skipped if `errors` tolerates
     them. Raises RecordRefusedError that names the first one if it does not, and DataError for a record without a topic.
     """
     forms = _Forms(structured=structured)

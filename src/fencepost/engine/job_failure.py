@@ -120,10 +120,10 @@ class JobFailure:
         return any(cause.kind == _NO_MEMORY for cause in self.causes)
 
     def as_error(self, what: str, *, code: str, afterwards: str) -> FencepostError:
-        """Return the error to raise for a failed job of `what`, a task or a batch.
+        """Return the error to raise for a failed job; `what` is its task or batch.
 
-        That is a RetriableJobError where Python code raised a RetriableError, a SparkDataError for what would fail
-        again with the same rows, else a SparkJobError. `code` names what could be corrected besides the data, and
+        This is a RetriableJobError if Python code raised a RetriableError, a SparkDataError for errors that the same
+        rows would cause again, else a SparkJobError. `code` names what could be corrected besides the data, and
         `afterwards` is a sentence about the fate of the batch.
         """
         failed = f"The Spark job of {what} failed"
@@ -199,7 +199,7 @@ def _text(error: BaseException) -> str:
     try:
         return str(error)
     except WITHOUT_JVM:
-        # pyspark asks the JVM how much to tell.
+        # pyspark asks the JVM how detailed the message should be.
         return error._desc or "" if isinstance(error, CapturedException) else ""  # noqa: SLF001 - see above
 
 

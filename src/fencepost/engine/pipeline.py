@@ -17,7 +17,7 @@ from fencepost.transforms.chain import Step
 class Pipeline:
     """The transforms of a connector, in order, its converters, the topic for rows that name none, and its `errors.*`.
 
-    `given` is what messages call a DataFrame that passes through. `topic_prefix` is put before the names of all written
+    `given` is the name of the passing DataFrame in messages. `topic_prefix` is put before the names of all written
     topics: a check of a connector has its own topics. `without_transforms` is pickled to Spark's executors: the
     converters hold only plain data.
     """

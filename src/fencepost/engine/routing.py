@@ -88,14 +88,14 @@ class PartitionCounts:
         self._ask_again = ask_again
 
     def __call__(self, topic: str) -> int:
-        """Return the number of a topic's partitions. Raises what `ask` raises."""
+        """Return the number of a topic's partitions. Raises the errors of `ask`."""
         count = self.asked.get(topic, self._known.get(topic))
         if count is None:
             count = self.asked[topic] = self._ask(topic)
         return count
 
     def beyond(self, topic: str, partition: int) -> int:
-        """Return the number for a partition that the topic seems not to have. Raises what `ask_again` raises."""
+        """Return the number for a partition that the topic seems not to have. Raises the errors of `ask_again`."""
         count = self.asked[topic] = self._ask_again(topic, partition)
         return count
 
@@ -140,7 +140,7 @@ class Router:
         self._keyed_among: dict[str, int] = {}
 
     def route(self, converted: Converted) -> Iterator[Routed]:
-        """Split records by topic partition; those of one partition keep their order.
+        """Split records by topic partition; the order within a partition is kept.
 
         Raises DataError for a partition that the topic does not have, TransactionAbortableError where the topic lost
         all partitions that the writer owns.

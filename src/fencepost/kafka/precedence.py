@@ -27,7 +27,10 @@ class Precedence:
         self._due_at = _NEVER
 
     def announce(self, due_at: float | None) -> None:
-        """Say when the next urgent thing is due, on the monotonic clock; None if none is. Earlier ones are done."""
+        """Announce when the next urgent request is due, on the monotonic clock; None if none is.
+
+        Earlier ones are done.
+        """
         with self._changed:
             self._due_at = _NEVER if due_at is None else due_at
             self._changed.notify_all()

@@ -78,7 +78,7 @@ def access(config: CrossOrigin, own: OwnAddresses) -> Middleware:
 
 
 def allow_reading(config: CrossOrigin) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
-    """Return what lets pages of the allowed origins read a response, before it is sent."""
+    """Allow pages of the allowed origins to read a response, before it is sent."""
 
     async def allow(request: web.Request, response: web.StreamResponse) -> None:
         origin = request.headers.get(hdrs.ORIGIN)

@@ -1,7 +1,7 @@
 """Listens for requests, and determines the address at which the other workers of the group reach this one.
 
-The ports are open before most of the worker is imported: requests wait until there is a herder. So what answers them is
-imported by `start`.
+The ports are open before most of the worker is imported: requests wait until there is a herder. So `start` imports the
+code that answers them.
 """
 
 from __future__ import annotations

@@ -19,7 +19,10 @@ READING_MS: Final = 40_000
 
 
 def committed_offsets(worker: Worker, config: ConnectorConfig) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
-    """Return a connector's source partitions with their offsets. Raises what opening and reading its topics raises."""
+    """Return a connector's source partitions with their offsets.
+
+    Raises the errors of opening and reading its topics.
+    """
     return worker.offsets(config).offsets(timeout_ms=READING_MS)
 
 
@@ -38,7 +41,7 @@ def alter_offsets(
     raises if that is not true any more. It is called with all records written, before they are committed: a task that
     is started after that reads the offsets topic past them, and so waits for the end of the transaction. Returns
     whether the connector itself processed the offsets. Raises the connector's error if it refuses them, DataError for
-    values that cannot be stored, and what `confirm` and writing raise.
+    values that cannot be stored, and the errors of `confirm` and of writing.
     """
     store = worker.offsets(config)
     store.refresh(READING_MS)

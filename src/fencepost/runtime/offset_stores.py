@@ -55,7 +55,7 @@ class OffsetStores:
     def open_global(self) -> OffsetStore:
         """Return the store of the worker's offsets topic, which is created if it is missing.
 
-        Raises what creating a topic raises.
+        Raises the errors of creating a topic.
         """
         store = self._opened(self._worker.offset_storage.name, self._global_config, None)
         with self._lock:
@@ -66,7 +66,7 @@ class OffsetStores:
         """Return the store of a connector's offsets; its topic is created if it is missing.
 
         The topic is on the cluster that the connector's producer writes to. Raises ConfigError if the connector's
-        consumer or admin client is configured for another one, and what creating a topic raises.
+        consumer or admin client is configured for another one, and the errors of creating a topic.
         """
         config = reading_config(self._worker, connector)
         self._check_clusters(connector, config)

@@ -42,7 +42,7 @@ def patience(config: RestartConfig) -> float | None:
 
 
 def _pause(config: RestartConfig, restarts: int) -> float:
-    """Return the seconds to wait after so many restarts in a row."""
+    """Return the seconds to wait after a number of consecutive restarts."""
     first = config.backoff_s
     return min(first * 2.0 ** min(restarts, _MOST_DOUBLINGS), max(first, LONGEST_DELAY_S))
 

@@ -1,7 +1,7 @@
 """The worker: creates connectors and tasks from configurations, and holds their shared parts.
 
-A herder decides what runs: it listens to states, asks connectors for task configurations and starts, pauses and stops
-tasks.
+A herder decides which connectors and tasks run: it listens to states, asks connectors for task configurations and
+starts, pauses and stops tasks.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class Worker:
         return ConnectorConfig.from_transformed(transformed, defaults)
 
     def new_connector(self, config: ConnectorConfig, listener: ConnectorListener) -> WorkerConnector:
-        """Return a connector, not started. Raises what opening its offsets topic raises.
+        """Return a connector, not started. Raises the errors of opening its offsets topic.
 
         UnsupportedBrokerError if its own brokers lack what exactly-once delivery needs.
         """
@@ -200,7 +200,7 @@ class Worker:
         return RestartConfig.of(self.config.properties, config.properties)
 
     def offsets(self, config: ConnectorConfig) -> ConnectorOffsetStore:
-        """Return the store of a connector's offsets. Raises what opening its offsets topics raises."""
+        """Return the store of a connector's offsets. Raises the errors of opening its offsets topics."""
         return self._offsets.open(config)
 
     def offset_producer(self, config: ConnectorConfig) -> TransactionalProducer:

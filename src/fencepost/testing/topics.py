@@ -1,4 +1,4 @@
-"""Reads what connectors under test have written."""
+"""Reads the records of connectors under test."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class _Node:
 
 @dataclass(frozen=True, slots=True)
 class SqlExpression:
-    """A checked expression. `name` is what AS names it, or its own name if it is a mere column."""
+    """A checked expression. `name` is the name after AS, or its own name if it is only a column."""
 
     given: SqlProperty
     name: str | None

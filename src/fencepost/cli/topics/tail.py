@@ -335,7 +335,7 @@ class _Hidden:
         self._looked = time.monotonic()
 
     def tell_sometimes(self) -> None:
-        """Call `tell` if the last look is some seconds ago. Brokers that do not answer are asked again later."""
+        """Call `tell` if its last call is some seconds ago. Brokers that do not answer are asked again later."""
         if time.monotonic() - self._looked > _LOOK_SECONDS:
             with suppress(KafkaError):
                 self.tell(_LOOK_TIMEOUT_MS)

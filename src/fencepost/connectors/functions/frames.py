@@ -2,8 +2,8 @@
 
 An export follows the Arrow PyCapsule interface: https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html
 
-Arrow data go through as they are. In pandas a missing value is NaN, NaT, NA or None, and each is null here. A column of
-dtype object must have values of one type: Arrow would make texts bytes, numbers others, and dates of datetimes.
+Arrow data are not changed. In pandas a missing value is NaN, NaT, NA or None, and each is null here. A column of dtype
+object must have values of one type: Arrow would make texts bytes, numbers others, and dates of datetimes.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def is_frame(value: object) -> bool:
 def as_table(frame: Any, where: str) -> pa.Table:
     """Return a frame as a table whose columns are in one piece.
 
-    `where` names the frame in messages. Raises DataError, with the column, for what has no form in Arrow, and for values
-    that another type would change.
+    `where` names the frame in messages. Raises DataError, with the column, for types without a form in Arrow, and for
+    values that a conversion would change.
     """
     table = _of_pandas(frame, where) if _is_pandas(frame) else _exported(frame, where)
     for field in table.schema:

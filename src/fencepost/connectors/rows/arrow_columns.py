@@ -158,7 +158,7 @@ def _unchecked(kind: pa.DataType) -> pa.DataType:
 
 
 class _UnsupportedError(Exception):
-    """What is wrong with a type, and the place of its column."""
+    """The error of a type, with the path to its column."""
 
 
 def _spark(kind: pa.DataType, place: str) -> t.DataType:

@@ -128,7 +128,7 @@ def canonical_form(schema: Avro) -> Avro:  # noqa: PLR0911 - one case for each t
 
 
 def scrubbed(name: str) -> str:
-    """Return a name with the characters that Avro allows: others URL-encoded, with `_` for what remains."""
+    """Return a name with the characters that Avro allows: others are URL-encoded, and remaining ones become `_`."""
     return ".".join(scrubbed_part(part) for part in name.split("."))
 
 

@@ -58,7 +58,7 @@ def json_schema(connect: Connect | None, options: JsonSchemaOptions) -> dict[str
 
 
 def schema_text(schema: Mapping[str, Any]) -> str:
-    """Return a schema as the registry gets it."""
+    """Return a schema as text for the registry."""
     return json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
 
 

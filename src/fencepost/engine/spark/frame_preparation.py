@@ -22,7 +22,7 @@ Running = Callable[[], AbstractContextManager[None]]
 def prepare_batch(session: SparkSession, batch: SourceBatch, pipeline: Pipeline, running: Running, mark: str) -> None:
     """Prepare the converters for the rows of a SourceBatch, whose jobs run in a context that `running` gives.
 
-    Raises as `prepare_topics`, and what `running` makes of errors. Errors of the transforms are left to the write.
+    Raises as `prepare_topics`, and the errors that `running` converts. Errors of the transforms are left to the write.
     """
     frame = batch.dataframe
     if batch.reader is not None:

@@ -141,7 +141,7 @@ def coalesces_in_order(frame: DataFrame, count: int) -> bool:
     It joins neighbours, unless Spark knows a preferred location of a partition, for example where it is cached: then it
     joins the partitions of one location, starting at any of them. For an adaptive plan that is known once it has run.
     """
-    # A frame keeps its first plan, which does not know what was cached later.
+    # A frame keeps its first plan, which does not know later caching.
     execution = frame.select("*")._jdf.queryExecution()  # noqa: SLF001 - pyspark shows no plan
     if execution.executedPlan().nodeName() == "AdaptiveSparkPlan":
         return False

@@ -117,7 +117,7 @@ class LocalPlan:
     def rows(self, batch: pa.RecordBatch) -> pa.Table:
         """Return the selection from a batch.
 
-        Raises what Spark raises for a row that an expression refuses, also for one that the filter drops.
+        Raises Spark's error for a row that an expression refuses, even if the filter drops it.
         """
         _set_active(self.session)
         batch = pa.RecordBatch.from_arrays(batch.columns, schema=self.given)

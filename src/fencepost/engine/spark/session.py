@@ -90,7 +90,7 @@ REQUIRED: Final[Mapping[str, Required]] = {
 _LAUNCH: Final = threading.Lock()
 
 _STARTING_SECONDS: Final = 2.0
-"""How long a stop waits for a start that is under way."""
+"""How long a stop waits for a start in progress."""
 
 _VECTOR_MODULE: Final = "--add-modules=jdk.incubator.vector"
 _SECURITY_ACTION: Final = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"

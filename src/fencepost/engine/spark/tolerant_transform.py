@@ -32,7 +32,7 @@ from fencepost.engine.spark.transform import transform_frame
 _NUMBER: Final = "__fencepost_number"
 
 _PARTITION_BITS: Final = 33
-"""Spark numbers the rows of each partition from the partition's index, shifted by so many bits."""
+"""Spark numbers the rows of each partition from the partition's index, shifted by this many bits."""
 
 Running = Callable[[], AbstractContextManager[None]]
 Keep = Callable[[DataFrame], DataFrame]

@@ -113,7 +113,7 @@ def _by_catalyst(
 def _by_known_plan(
     session: SparkSession, group: RecordGroup, steps: tuple[Step, ...], plans: GroupPlans, *, final: bool
 ) -> tuple[list[pa.RecordBatch], ColumnTypes] | None:
-    """Apply the transforms as they were planned for an earlier group, if there is such a plan. Raises nothing."""
+    """Apply the transforms with the plan of an earlier group, if there is such a plan. Raises nothing."""
     given = group.columns
 
     def make() -> tuple[LocalPlan, _Selection] | None:

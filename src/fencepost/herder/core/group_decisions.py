@@ -4,7 +4,7 @@
     ConfigChanged              ──┼──> decide ──> GroupState, and commands: PlanUnits, RestartFenced, ConfigureTasks,
     TaskFenced                 ──┘               DeleteStatuses, ForgetStatuses, Rejoin
 
-If the connectors and tasks differ from those of the last assignment, the worker requests a rebalance.
+If the connectors and tasks differ from the last assignment's, the worker requests a rebalance.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class EndWorker:
 
 Command = PlanUnits | FollowConfig | RestartFenced | ConfigureTasks | DeleteStatuses | ForgetStatuses | Rejoin
 HerderCommand = ConfigureTasks | Rejoin | EndWorker
-"""What the parts of a herder cannot do by themselves: the herder carries it out."""
+"""Commands that the parts of a herder cannot carry out themselves: the herder does."""
 Decision = tuple[GroupState, tuple[Command, ...]]
 
 

@@ -116,7 +116,7 @@ class HerderParts(Protocol):
         """Wait until a connector or a task may start or stop, and let others wait meanwhile."""
 
     def on_loop(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine on the event loop and wait for it on another thread. Raises what it raises."""
+        """Run a coroutine on the event loop and wait for it on another thread. Raises its errors."""
 
     async def read_config_topic(self) -> None:
         """Read everything that was committed to the config topic before this call.

@@ -162,8 +162,9 @@ class Admin:
         """Make sure that an internal topic exists and is compacted. True if it was created.
 
         Without a `replication_factor` it is 1 in a cluster of one broker, else 3. `configs` are further topic settings;
-        `cleanup.policy` is always `compact`. Without `create` a missing topic is an error, ConfigError. Raises ConfigError if the topic exists with another policy, which would
-        lose state over time, or is diskless, and what `create_topics` raises. If the topic exists, only the right DESCRIBE is needed.
+        `cleanup.policy` is always `compact`. Without `create` a missing topic is an error, ConfigError. Raises
+        ConfigError if the topic exists with another policy, which would lose state over time, or is diskless, and the
+        errors of `create_topics`. If the topic exists, only the right DESCRIBE is needed.
         """
         if self.exists_compacted(name):
             return False

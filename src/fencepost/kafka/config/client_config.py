@@ -131,7 +131,7 @@ class ProducerConfig:
                     f"acks={values['acks']} cannot be exactly-once: remove it, or set acks=all", name="acks"
                 )
             size = values["max.request.size"]
-            # Java's reads 0 as 'do not batch'; a batch of one record is what our smallest batch size makes.
+            # Java's reads 0 as 'do not batch'; our smallest batch size makes batches of one record.
             batch_size = max(1, values["batch.size"]) if "batch.size" in properties else size
             compression = _compression(values["compression.type"])
             return cls(

@@ -60,7 +60,7 @@ class LastRecordReader(TopicReader):
     def read_last(self, key: bytes, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> ConsumedRecord | None:
         """Return the last committed record of a key, None if there is none.
 
-        An open transaction is waited for only if it has written the key. Raises what `read_to_end` does.
+        An open transaction is waited for only if it has written the key. Raises the errors of `read_to_end`.
         """
         deadline = Deadline.after(timeout_ms)
         while True:

@@ -1,7 +1,7 @@
 """A worker's membership in the group of workers that share its `group.id`.
 
 A member has one thread, which drives kafka-python's event loop and everything on it. It notifies a listener on an
-asyncio loop of what to run; the states are in `membership`.
+asyncio loop of its assignments; the states are in `membership`.
 
 kafka-python treats a disconnected member as stable for the whole request time-out. This module tracks itself when the
 coordinator last answered: work stops when it may have been assigned to others.

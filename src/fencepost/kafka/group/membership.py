@@ -53,7 +53,8 @@ class GroupSettings:
     """The settings with which a member joins. `url` is where other workers reach this one; times are in milliseconds.
 
     `support` is its `exactly.once.source.support`, which the leader sends to all; `topics` are its internal topics,
-    which the leader compares to its own; `files` are what its connectors may read, which the leader sends to all.
+    which the leader compares to its own; `files` are the files that its connectors may read, which the leader sends to
+    all.
     """
 
     group_id: str
@@ -111,7 +112,7 @@ class GroupObserver(Protocol):
 
 
 class GroupListener(Protocol):
-    """Is notified of what to run, on the asyncio loop.
+    """Is notified of assignments, on the asyncio loop.
 
     The member waits for `on_revoked` and `on_lost` before it calls anything else, but at most the rebalance time-out.
     """

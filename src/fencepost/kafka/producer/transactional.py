@@ -224,8 +224,8 @@ class TransactionalProducer:
     def abandon(self) -> None:
         """Abort the open transaction from another thread, because the thread that uses this producer hangs.
 
-        Brokers refuse what that thread still sends. A newer owner of the transactional id is not affected. Never raises,
-        and stops trying if no coordinator answers quickly. A wait of the hanging thread for brokers ends.
+        Brokers refuse that thread's later requests. A newer owner of the transactional id is not affected. Never
+        raises, and stops trying if no coordinator answers quickly. A wait of the hanging thread for brokers ends.
         """
         # Before the abort: a thread that adds a partition after it finds the mark when it commits.
         self._abandoned = True

@@ -52,7 +52,7 @@ TRANSIENT: Final = (UnansweredError, PassingError)
 
 
 def answered(code: int, detail: str | None = None) -> AnsweredError:
-    """Return an error code as what can be raised."""
+    """Return an error code as an exception."""
     return (PassingError if is_retriable(code) else AnsweredError)(code, detail)
 
 
@@ -80,7 +80,7 @@ class BrokerClient:
         self.close()
 
     def run(self, procedure: Callable[..., T], *args: Any, doing: str) -> T:
-        """Run a procedure that uses this client, and return what it returns.
+        """Run a procedure that uses this client, and return its result.
 
         `doing` is for messages: `"creating topic orders"`. Raises KafkaError (BrokerUnavailableError,
         AuthenticationError, ...), and IllegalStateError once the client is closed.

@@ -212,7 +212,7 @@ class Cluster:
     def settle(
         self, request: Any, deadline: Deadline, *, at_most: int | None = None, code_of: Callable[[Any], int], what: str
     ) -> Any:
-        """Ask any broker until the code of its answer is not a passing one; `what` is for messages.
+        """Ask any broker until its answer has a final code; `what` is for messages.
 
         Raises as `call`, and BrokerUnavailableError if no other code arrives in time.
         """
@@ -370,7 +370,7 @@ def _split(servers: Iterable[str]) -> Iterable[tuple[str, str, str]]:
     return (server.rpartition(":") for server in servers)
 
 
-# Each connector may have a configuration of its own, and connectors come and go.
+# Connectors may differ in their configurations, and they come and go.
 _CLUSTERS: weakref.WeakValueDictionary[ClientConfig, Cluster] = weakref.WeakValueDictionary()
 _RECENT: deque[Cluster] = deque(maxlen=8)
 _CLUSTERS_LOCK = threading.Lock()

@@ -91,9 +91,9 @@ class TaskMetrics:
     def new_plugin_metrics(
         self, task: str, counts: PluginCounts | None = None, labels: Mapping[str, str] | None = None
     ) -> WorkerPluginMetrics:
-        """Return what a run of the task, or a plugin of it with its `labels`, adds its own metrics with.
+        """Return the object with which a run of the task, or a plugin of it with its `labels`, adds metrics.
 
-        `counts` brings what is counted on Spark's executors.
+        `counts` collects counts from Spark's executors.
         """
         plugin = "".join(f", {label} {text}" for label, text in (labels or {}).items())
         metrics = WorkerPluginMetrics(f"task {task}{plugin}", self._kinds, labels=labels, counts=counts)

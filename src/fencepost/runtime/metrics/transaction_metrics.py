@@ -106,7 +106,7 @@ class TransactionMetrics:
 
     @property
     def age(self) -> float:
-        """For how many seconds a transaction has been open, 0.0 if none is."""
+        """Return how long a transaction has been open, in seconds, 0.0 without one."""
         return 0.0 if self.open is None or self._opened is None else self._clock() - self._opened
 
     def polled(self) -> None:

@@ -21,7 +21,7 @@ _OF_A_START: Final = 2
 """The descriptors that are kept for each task that is starting: most tasks have a single connection in the end."""
 
 _RESERVES: Final = 2
-"""The connections of a worker itself also leave the reserve alone, so tasks leave room for them beside it."""
+"""A worker's own connections also leave the reserve alone, so tasks leave room for them as well."""
 
 
 class Admission:

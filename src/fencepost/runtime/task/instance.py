@@ -28,7 +28,7 @@ class TaskInstance:
     """
 
     def __init__(self, task_id: ConnectorTaskId, new_task: Callable[[], SourceTask]) -> None:
-        """Create the task. Raises what its constructor raises."""
+        """Create the task. Raises the errors of its constructor."""
         self.id = task_id
         self._task = call_plugin(f"The constructor of task {task_id}", new_task)
         self._stopping = threading.Lock()

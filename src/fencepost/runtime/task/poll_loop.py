@@ -101,7 +101,7 @@ class PollLoop:
         return returned
 
     def _write(self, piece: Batch) -> Settled:
-        """Write a part of a batch, and wait for what its converters need, unless a transaction would wait with it."""
+        """Write a part of a batch, and wait until its converters are ready, unless a transaction would wait with it."""
         while True:
             try:
                 settled = self._writes.write(piece)

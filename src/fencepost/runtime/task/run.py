@@ -205,7 +205,7 @@ class TaskRun:
 
 
 def _author(delivery: Delivery, reader: ConnectorOffsetReader) -> Callable[[], CommitAuthor | None]:
-    """Return what names this run in its commits.
+    """Return the name of this run in its commits.
 
     No other run has this producer id with the epoch of its ownership.
     """

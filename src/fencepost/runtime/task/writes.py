@@ -5,7 +5,7 @@
     TaskWrites      TaskTransaction      AcknowledgedWrites
 
 A TaskTransaction has the task's batches, and their source offsets, which are written at the commit. acknowledged_writes
-has what writes without transactions.
+does the same without transactions.
 
 The source offsets of records that a transform dropped, or that were skipped because of an error, are committed as well.
 A transaction with nothing else would be one more request for each poll of a source whose records are all dropped. So
@@ -180,7 +180,7 @@ class Delivery(ABC):
     """The means of one run of a task to write: from its start to its end, or until it is abandoned."""
 
     def own(self) -> None:  # noqa: B027 - not every kind owns something
-        """Take over the transactional id, if there is one. Raises what that raises."""
+        """Take over the transactional id, if there is one. Raises its errors."""
 
     @property
     def producer(self) -> TransactionalProducer | None:

@@ -1,4 +1,4 @@
-"""What Spark knows of the micro-batch that the function of `foreachBatch` is called with."""
+"""The micro-batch for which the function of `foreachBatch` is called, as Spark knows it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNTOLD: Final = (Py4JError, AttributeError, TypeError, ValueError)
 class StreamingBatch:
     """A micro-batch. `query` is the checkpoint's id, `run` the id of the query's run.
 
-    `timestamp_ms` is when the batch was planned, which is in the checkpoint; None if Spark does not tell.
+    `timestamp_ms` is the planning time of the batch, which is in the checkpoint; None if unknown.
     """
 
     query: str
@@ -45,17 +45,17 @@ class StreamingBatch:
 
     @property
     def progress(self) -> Progress:
-        """What a sink has committed with this batch."""
+        """The progress of a sink with this batch."""
         return Progress(self.query, self.batch, self.timestamp_ms)
 
 
 def is_running(frame: DataFrame, batch: StreamingBatch) -> bool:
-    """Whether the run that a batch is of goes on in this application; False if Spark does not tell."""
+    """Whether the run of a batch is still active in this application; False if that is unknown."""
     return _run(frame, batch.query) == batch.run
 
 
 def _run(frame: DataFrame, query: str) -> str | None:
-    """The id of a query's present run, None if Spark does not tell. It is its job group, too, unless the user sets one."""
+    """The id of a query's present run, None if unknown. It is its job group, too, unless the user sets one."""
     try:
         return str(execution_of(frame, query).runId().toString())
     except UNTOLD:
@@ -63,7 +63,7 @@ def _run(frame: DataFrame, query: str) -> str | None:
 
 
 def _timestamp_ms(frame: DataFrame, query: str) -> int | None:
-    """The time in the offset log's entry; None if Spark does not tell."""
+    """The time in the offset log's entry; None if unknown."""
     try:
         return int(execution_of(frame, query).lastExecution().offsetSeqMetadata().batchTimestampMs())
     except UNTOLD:

@@ -68,7 +68,7 @@ class TransactionalLeaderWriter:
         self._producer: TransactionalProducer | None = None
 
     def claim(self) -> None:
-        """Take over the transactional id: a previous leader is fenced. Raises what initializing it raises."""
+        """Take over the transactional id: a previous leader is fenced. Raises the errors of initializing it."""
         self._drop()
         producer = self._new_producer()
         try:
@@ -144,7 +144,7 @@ def write_in_transaction(producer: TransactionalProducer, topic: str, rows: Sequ
     """Write rows in one transaction and return the offset after the last, nothing if it is unknown.
 
     `producer` is initialized under the id of the group's leader, which excludes all others. Raises ProducerFencedError
-    if another producer took over the id, and what writing and committing raise.
+    if another producer took over the id, and the errors of writing and committing.
     """
     producer.begin_transaction()
     try:

@@ -54,7 +54,7 @@ _NOTHING: Final[Mapping[int, Config]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class ConnectorState:
-    """Everything known under a connector's name, also what outlives the connector.
+    """Everything known under a connector's name, including records that outlive the connector.
 
     `target_state` is None if there is no record of it. `tasks_generation` counts the commits with task configurations,
     from 0, as far as this process has read them; `generations` has the generation of each task. `committed` is the

@@ -117,8 +117,8 @@ class ConfigBackingStore:
     def start(self, admin: ClientConfig) -> Future[ClusterConfigState]:
         """Create the topic if it is missing, read it to its end, and follow it from then on.
 
-        The future holds ConfigError for a topic that has several partitions or is not compacted, and what creating and
-        reading a topic raises. The listener is not notified of records that are read before it is done.
+        The future holds ConfigError for a topic that has several partitions or is not compacted, and the errors of
+        creating and reading a topic. The listener is not notified of records that are read before it is done.
         """
         return self._run(self._reading, self._start, admin)
 

@@ -18,8 +18,8 @@ commit the same source partition at the same time are a mistake of the connector
 `fencepost.copied.from` marks a copy, and names the topic that holds the commit itself: `topic`, or `cluster/topic`
 if that is on another Kafka cluster than the worker's topics.
 
-`fencepost.former.topics` names former offsets topics of the connector, if the newest commit of one of its source
-partitions was only there when the task read its offsets. The copies that named these topics may be replaced by commits of
+`fencepost.former.topics` names earlier offsets topics of the connector, if only they had the newest commit of one of
+its source partitions when the task read its offsets. The copies that named these topics may be replaced by commits of
 other source partitions, and a task that starts later must find them all the same.
 """
 
@@ -216,7 +216,7 @@ class CommitAuthor:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Return what `str` of a run made, None for any other text."""
+        """Parse the text of a run, None for any other text."""
         run, separator, task = text.partition(" ")
         return cls(task, run) if separator else None
 

@@ -203,7 +203,7 @@ class ConnectorOffsetStore:
 class ConnectorOffsetReader:
     """Reads one connector's committed offsets; an `OffsetReader` of the author's API.
 
-    Each call reads the topics to their ends first, so it sees what any worker committed before.
+    Each call reads the topics to their ends first, so it sees all earlier commits of any worker.
     """
 
     def __init__(self, store: ConnectorOffsetStore, timeout_ms: float, *, mends_copies: bool = False) -> None:

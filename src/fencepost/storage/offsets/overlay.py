@@ -90,7 +90,7 @@ class OffsetView:
     def uncopied(
         self, partitions: Iterable[SourcePartition | None], shared: OffsetTable, origin: Origin
     ) -> list[CommittedOffset]:
-        """Return what `shared` is missing for these source partitions: the newest offset, or that `origin` holds it.
+        """Return the offsets missing in `shared`: the newest offset, or that `origin` holds it.
 
         Raises DataError if the newest offset is malformed.
         """

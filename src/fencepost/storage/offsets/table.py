@@ -66,7 +66,7 @@ class OffsetTable:
         self._lock = threading.Lock()
 
     def apply(self, record: ConsumedRecord) -> bool:
-        """Add a record of the topic. Returns False if its key is not that of an offset record."""
+        """Add a record of the topic. Returns False if its key is not an offset record's."""
         key = record.key
         if key is None:
             return False

@@ -61,7 +61,7 @@ class OffsetStore:
     def ensure_topic(self) -> bool:
         """Create the topic, compacted, if it does not exist. True if it was created.
 
-        Raises what `Admin.ensure_compacted_topic` does.
+        Raises the errors of `Admin.ensure_compacted_topic`.
         """
         with self._clients.admin(self._admin) as admin:
             created = admin.ensure_compacted_topic(
@@ -78,8 +78,8 @@ class OffsetStore:
         """Read everything that was committed before this call, waiting for open transactions.
 
         Takes a few milliseconds if nothing is new. A deleted topic is created again (unless `create` is False), and the
-        offsets that were read from it stay valid. Raises what `TopicReader.read_to_end` does, and what creating a topic
-        raises.
+        offsets that were read from it stay valid. Raises the errors of `TopicReader.read_to_end`, and of creating a
+        topic.
         """
         deadline = Deadline.after(timeout_ms)
         if not self._reading.acquire(timeout=timeout_ms / 1000):

@@ -34,9 +34,9 @@ class OffsetRecords:
     ) -> None:
         """`on_commit` is called with the committed offsets; it must not wait or raise.
 
-        `known_time` returns the commit time of a source partition's newest offset, as read from all relevant topics; 0 if
-        there is none. Without it, `table` is used. `author` returns the committing run of the task, None if it must not be
-        compared with other tasks. `former` returns the former topics that the commits must name.
+        `known_time` returns the commit time of a source partition's newest offset, as read from all relevant topics; 0
+        if there is none. Without it, `table` is used. `author` returns the committing run of the task, None if it must
+        not be compared with other tasks. `former` returns the earlier topics that the commits must name.
         """
         self._connector = connector
         self._table = table

@@ -106,7 +106,7 @@ class StatusBackingStore:
     def start(self, admin: ClientConfig) -> Future[None]:
         """Create the topic if it is missing, read it to its end, and follow it from then on.
 
-        The future holds ConfigError for a topic that is not compacted, and what creating and reading a topic raises.
+        The future holds ConfigError for a topic that is not compacted, and the errors of creating and reading a topic.
         """
         return self._reading.submit(self._start, admin)
 

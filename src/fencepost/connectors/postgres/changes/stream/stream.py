@@ -45,13 +45,13 @@ _BACKLOG_BYTES: Final = 1 << 18
 _FULL: Final = 0.75
 # The server ends a connection that is silent for wal_sender_timeout, a minute by default.
 _REPLY_S: Final = 10.0
-# How long a connection may take to begin to stream: the server loads the slot first.
+# The maximum time until a connection starts streaming: the server loads the slot first.
 _ANSWER_S: Final = 60.0
 # Logical messages came to pgoutput with version 14.
 _WITH_MESSAGES: Final = 140_000
-# Classes of SQLSTATE after which a start is tried again: connection, resources, operator intervention; 55006: the slot is
-# in use, by an earlier task whose connection the server has not missed yet; 42704: the slot was dropped a moment ago,
-# which the checks before the next attempt tell with what to do.
+# Classes of SQLSTATE after which a start is retried: connection, resources, operator intervention; 55006: the slot is
+# in use by an earlier task whose disconnection the server has not noticed yet; 42704: the slot was just dropped, which
+# the checks before the next attempt report with advice.
 _TEMPORARY: Final = ("08", "53", "57", "55006", "42704")
 
 
@@ -96,7 +96,7 @@ class ReplicationStream:
         if not end:
             return Decoded()
         decoded = self._decoder.decode(self._data, starts)
-        # The arrays that were decoded are copies; the rest of the block is what the next read begins with.
+        # The decoded arrays are copies; the next read starts with the rest of the block.
         self._data[: self._filled - end] = bytes(self._data[end : self._filled])
         self._filled -= end
         if decoded.reply:
@@ -276,7 +276,7 @@ def _ended_by_libpq(connection: PGconn) -> FencepostError:
 
 @contextmanager
 def _broken_is_retriable() -> Iterator[None]:
-    """Raise RetriableError for what libpq says of a connection that broke."""
+    """Raise RetriableError with libpq's message for a broken connection."""
     try:
         yield
     except driver_error() as error:
