@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from fencepost.connectors.postgres.changes.snapshot.key_order import KeyColumn, KeyOrder
+
+PLAIN = KeyOrder([KeyColumn("id", "integer"), KeyColumn('odd "name"', "text")])
+CITEXT = KeyColumn(
+    "name", "citext", {">": "OPERATOR(public.>)", ">=": "OPERATOR(public.>=)", "<=": "OPERATOR(public.<=)"}
+)
+
+
+def test_columns_are_sorted_in_both_directions() -> None:
+    assert PLAIN.names() == '"id", "odd ""name"""'
+    assert PLAIN.names(descending=True) == '"id" DESC, "odd ""name""" DESC'
+
+
+def test_keys_of_postgresqls_own_types_are_compared_as_rows() -> None:
+    assert PLAIN.after(["5", "a'b\\"]) == '("id", "odd ""name""") > (E\'5\'::integer, E\'a\'\'b\\\\\'::text)'
+    assert PLAIN.up_to(["5", "x"]) == '("id", "odd ""name""") <= (E\'5\'::integer, E\'x\'::text)'
+
+
+def test_operators_of_an_extension_are_named_with_their_schema() -> None:
+    assert KeyOrder([CITEXT]).after(["a"]) == "(\"name\" OPERATOR(public.>) E'a'::citext)"
+    assert KeyOrder([KeyColumn("id", "integer"), CITEXT]).up_to(["5", "a"]) == (
+        "(\"id\" <= E'5'::integer AND (\"id\" < E'5'::integer OR \"name\" OPERATOR(public.<=) E'a'::citext))"
+    )
