@@ -187,7 +187,7 @@ def applied_frame(rows: FunctionRows, records: DataFrame) -> DataFrame:
 
 def _as_form(rows: pa.RecordBatch, form: str) -> Any:
     if form == "pandas":
-        import pandas as pd  # type: ignore[import-untyped]  # noqa: PLC0415 - only functions that want it need it
+        import pandas as pd  # noqa: PLC0415 - only functions that want it need it
 
         # Arrow's types: numpy's would turn numbers beside a null into fractions.
         frame = rows.drop_columns([ROW_INDEX]).to_pandas(types_mapper=pd.ArrowDtype)

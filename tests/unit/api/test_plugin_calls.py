@@ -45,7 +45,7 @@ def _exceptions_that_run_code() -> dict[str, type[BaseException]]:
 
     class Kind(Exception):  # noqa: N818
         @property
-        def __class__(self) -> type:  # type: ignore[override]
+        def __class__(self) -> type:
             raise SystemExit(4)
 
     class OfMeta(Exception, metaclass=Meta):  # noqa: N818

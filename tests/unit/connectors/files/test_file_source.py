@@ -13,8 +13,9 @@ from fencepost import ConfigError, DataError, SourceBatch
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.ddl import parse_columns
 from fencepost.api.source import SourceTask
-from fencepost.connectors.files.connector import FileSourceConnector, FileSourceTask
+from fencepost.connectors.files.connector import FileSourceConnector
 from fencepost.connectors.files.stream_source import FileStreamSourceConnector
+from fencepost.connectors.files.task import FileSourceTask
 from tests.unit.connectors.support import CommittedOffsets, errors_in, read, read_to_end, start, start_connector
 
 

@@ -19,7 +19,7 @@ import pytest
 from pyarrow import parquet
 
 from fencepost import DataError
-from fencepost.connectors.files.connector import FileSourceTask
+from fencepost.connectors.files.task import FileSourceTask
 from tests.unit.connectors.files.test_bad_rows import read_tolerant
 from tests.unit.connectors.files.test_file_source import config, errors_of, rows_of, tasks
 from tests.unit.connectors.support import read_to_end, start

@@ -14,8 +14,9 @@ import pytest
 
 from fencepost import ConfigError, DataError, SourceBatch
 from fencepost.connectors.files.config import TASK_SCHEMA
-from fencepost.connectors.files.connector import FileSourceConnector, FileSourceTask
+from fencepost.connectors.files.connector import FileSourceConnector
 from fencepost.connectors.files.content import growing as growing_file
+from fencepost.connectors.files.task import FileSourceTask
 from tests.unit.connectors.files.test_file_source import config
 from tests.unit.connectors.support import ConnectorContext, errors_in, read, read_to_end, start
 

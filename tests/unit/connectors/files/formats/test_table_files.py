@@ -19,7 +19,7 @@ from fencepost import ConfigError, DataError, RefusedRow, SourceBatch
 from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.api.ddl import parse_columns
 from fencepost.api.source import SourceTask
-from fencepost.connectors.files.connector import FileSourceConnector, FileSourceTask
+from fencepost.connectors.files.connector import FileSourceConnector
 from fencepost.connectors.files.content import growing as growing_file
 from fencepost.connectors.files.content.compressed import TRUNCATED_SECONDS
 from fencepost.connectors.files.content.origin import FileOrigin
@@ -27,6 +27,7 @@ from fencepost.connectors.files.formats.tables import avro_table
 from fencepost.connectors.files.formats.tables.table import TableFormat
 from fencepost.connectors.files.formats.tables.table_file import TableFile, TablePosition
 from fencepost.connectors.files.formats.tables.table_reader import open_table
+from fencepost.connectors.files.task import FileSourceTask
 from tests.support.table_files import WRITE, avro_file
 from tests.unit.connectors.files.test_file_source import config, errors_of
 from tests.unit.connectors.support import errors_in, read, read_to_end, start, start_connector

@@ -17,11 +17,12 @@ from pyarrow import orc, parquet
 from fencepost import ConfigError, DataError, RetriableError, SourceBatch
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.source import SourceTask
-from fencepost.connectors.files.connector import FileSourceConnector, FileSourceTask
+from fencepost.connectors.files.connector import FileSourceConnector
 from fencepost.connectors.files.content import restart_point
 from fencepost.connectors.files.discovery.find import Discovery
 from fencepost.connectors.files.stores import arrow as arrow_stores
 from fencepost.connectors.files.stores import hadoop as hadoop_store
+from fencepost.connectors.files.task import FileSourceTask
 from tests.support.azure_store import ACCOUNT, Azurite
 from tests.support.hadoop_store import Hdfs
 from tests.support.object_store import BUCKET, GoogleStore, ObjectStore, Seaweed
