@@ -10,7 +10,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class MetricName:
-    """A metric of a plugin. `tags` are shown as labels, next to those of the worker, such as `connector` and `task`."""
+    """A metric of a plugin. `tags` are shown as labels, next to the worker's, such as `connector` and `task`."""
 
     name: str
     description: str

@@ -174,7 +174,7 @@ class _Lookup:
 
 
 def resolve_worker_properties(properties: Mapping[str, str], *, where: str) -> dict[str, str]:
-    """Return a worker's properties with their placeholders replaced, except in those of the providers themselves.
+    """Return a worker's properties with their placeholders replaced, except the providers' own properties.
 
     Raises ConfigError with `where` for a provider that cannot be set up, and for placeholders without a value. Puts the
     worker's `plugin.path` on the import path, where providers may be.

@@ -45,7 +45,7 @@ def working_directory(own: OwnFiles) -> AllowedPaths:
 
 
 def own_files(properties: Mapping[str, str], named: Iterable[str]) -> OwnFiles:
-    """Return the worker's own files: the `named` ones, those in its properties, and those of its config providers.
+    """Return the worker's own files: the `named` ones, its properties' ones, and its config providers' ones.
 
     A config provider's directory is left out if the allowed directory of connectors is the same, or within it.
     """

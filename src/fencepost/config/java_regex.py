@@ -110,8 +110,8 @@ _MOST_REPETITIONS: Final = 2**31 - 1
 class JavaRegex:
     """A regular expression of Java's. Raises ValueError with the error and its position.
 
-    `groups` is their number, `names` are those of the named ones. `whole` is an expression that matches a whole text if
-    this one matches it.
+    `groups` is their number, `names` are the names of the named ones. `whole` is an expression that matches a whole
+    text if this one matches it.
     """
 
     def __init__(self, text: str) -> None:

@@ -26,7 +26,7 @@ _GROUPS: Final = "fencepost."
 
 @dataclass(frozen=True, slots=True)
 class PluginSources:
-    """The modules that plugins are imported from, besides those of distributions that declare plugins.
+    """The modules that plugins are imported from, besides distributions that declare plugins.
 
     `directories` are the ones of `plugin.path`. `modules` are names, which include their submodules; `*` stands for all
     modules. `remedy` is the advice in messages about a missing plugin.

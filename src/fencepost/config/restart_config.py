@@ -65,7 +65,7 @@ class RestartConfig:
 
     @classmethod
     def of(cls, worker: Mapping[str, str], connector: Mapping[str, str]) -> RestartConfig:
-        """Read a connector's properties, over those of its worker. Raises ConfigError."""
+        """Read a connector's properties, over its worker's. Raises ConfigError."""
         values = _DEFINITIONS.parse({**worker, **connector})
         return cls(
             TaskRestartPolicy(values["task.restart.policy"].lower()),

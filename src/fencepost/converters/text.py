@@ -227,7 +227,7 @@ def valid_only(text: pa.Array, like: pa.Array) -> pa.Array:
 
 
 def _special(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Mark quotes, backslashes and control characters. Comparisons are far cheaper than a look-up by byte."""
+    """Mark quotes, backslashes and control characters. Comparisons are far cheaper than looking up each byte."""
     return np.flatnonzero((data < ord(" ")) | (data == ord('"')) | (data == ord("\\")))
 
 

@@ -155,7 +155,7 @@ def with_followed(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def column_types(schema: t.StructType, *, where: str, batch: bool = True) -> ColumnTypes:
-    """Check the columns of rows, by default against those of a SourceBatch.
+    """Check the columns of rows, by default against a SourceBatch's.
 
     Raises DataError that names an invalid column.
     """

@@ -100,7 +100,7 @@ class WriteResult:
         *,
         dead: Sequence[Ack] = (),
     ) -> WriteResult:
-        """Add up the acknowledgements; `dead` are those of dead letters."""
+        """Add up the acknowledgements; `dead` are the dead letters'."""
         return cls(
             written=sum(ack.count for ack in acks),
             bytes=sum(ack.size for ack in acks),
@@ -247,7 +247,7 @@ class _BatchWrite:
     def records(
         self, converted: Sequence[Converted], spec: WriteSpec, polled: int
     ) -> tuple[list[Ack], Sequence[RecordMetadata | None]]:
-        """Write `polled` records from the worker, those of a topic partition in the order of the poll."""
+        """Write `polled` records from the worker, in the order of the poll within each topic partition."""
         metadata = PolledMetadata(polled)
         spec.topic_gate.admit({part.topic for part in converted})
         with closing(self.producer.writer()) as writer:

@@ -5,7 +5,7 @@
                       └── PluginCounts <── accumulator <───────┘
 
 An accumulator of Spark carries the counts. It passes on the counts of a task that ended well, before the task's job
-ends, and drops those of a task that failed. One accumulator serves all plugins of a worker: pyspark never forgets one.
+ends, and drops a failed task's counts. One accumulator serves all plugins of a worker: pyspark never forgets one.
 """
 
 from __future__ import annotations

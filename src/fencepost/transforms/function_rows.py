@@ -214,7 +214,7 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _joined(made: pa.Array, left_out: pa.Array) -> pa.Array:
-    """The function's values, followed by those of records that were left out, which are null or of the same type."""
+    """The function's values, then the values of records that were left out, which are null or of the same type."""
     if left_out.null_count == len(left_out):
         left_out = pa.nulls(len(left_out), made.type)
     return pa.concat_arrays([made, left_out.cast(made.type)])

@@ -26,8 +26,8 @@ _CUT: Final = "\ufffd+$"
 class EnforceRecordSize(EventSideTransformation):
     """Shortens long texts and bytes of before and after, in proportion to their sizes, so that an event is not too large.
 
-    The size is that of key and value as JSON without a schema, in bytes. An event whose long columns hold less than the
-    excess stays too large.
+    The size is key and value as JSON without a schema, in bytes. An event whose long columns hold less than the excess
+    stays too large.
     """
 
     definitions = (

@@ -36,9 +36,9 @@ def _target(name: str, value: Any) -> None:
 class TimestampConverter(PartTransformation):
     """Converts between texts, numbers, DATE, TIME and TIMESTAMP, in UTC and to the millisecond.
 
-    `format` is a datetime pattern of Spark's, whose usual letters equal those of Java's SimpleDateFormat; its letters
-    for week years, weeks and numbers of weekdays (Y, w, W, u) are refused. A text that does not match it completely
-    fails the task. A text without an offset is in UTC. TIME needs `spark.sql.timeType.enabled=true`.
+    `format` is a datetime pattern of Spark's, whose usual letters equal Java's SimpleDateFormat's; its letters for week
+    years, weeks and numbers of weekdays (Y, w, W, u) are refused. A text that does not match it completely fails the
+    task. A text without an offset is in UTC. TIME needs `spark.sql.timeType.enabled=true`.
     """
 
     definitions = define_syntax(define_null_default(

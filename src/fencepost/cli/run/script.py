@@ -275,7 +275,7 @@ def _text(name: str, value: Any) -> str:
 
 
 def _split(properties: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the properties of the worker, and those of the connector."""
+    """Return the worker's and the connector's properties."""
     own = worker_config_def(WorkerMode.STANDALONE).keys().keys() - connector_config_def().keys().keys()
     worker: dict[str, str] = {}
     connector: dict[str, str] = {}

@@ -8,7 +8,7 @@ Float-, Double-, BooleanConverter
 ByteArrayConverter               `{"base64": ...}`
 AvroConverter                    by the schema whose id is before the data, or in a header
 auto                             the same if there is a registry, JSON if it is valid JSON, else text, else bytes.
-                                 Bytes that numbers are made of are valid text, too: what has a NUL is no text
+                                 Bytes that numbers are made of are valid text, too: with a NUL they are not text
 """
 
 from __future__ import annotations

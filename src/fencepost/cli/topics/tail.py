@@ -281,7 +281,7 @@ class _Printer:
         self._advise("value", self._value, record.value)
 
     def _advise(self, part: str, used: RecordDecoder, data: bytes | None) -> None:
-        """Say once on stderr which converter to give, if none was given and the bytes are no text."""
+        """Say once on stderr which converter to give, if none was given and the bytes are not text."""
         if data is None or not used.guesses or part in self._advised:
             return
         told = advice(data, part)

@@ -111,7 +111,7 @@ class SourceFile:
         self.finished = True
 
     def lines(self, *, newline: str | None = None, errors: str = "strict") -> Iterator[str]:
-        """Yield the lines with their ends; `newline` and `errors` are those of `open`. Raises DataError."""
+        """Yield the lines with their ends; `newline` and `errors` are as for `open`. Raises DataError."""
         try:
             with (
                 self.path.open("rb") as raw,

@@ -11,7 +11,7 @@
 | struct | nested message |
 | no name | ConnectDefault1, ConnectDefault2 ... in the order of visit |
 | optional | the plain field; `optional` or a wrapper message if the options say so |
-| a whole value that is no struct | the wrapper message of its type |
+| a whole value that is not a struct | the wrapper message of its type |
 
 Fields are numbered in their order. Connect's schemas are given in the JSON form of JsonConverter. Pure.
 """

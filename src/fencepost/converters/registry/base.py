@@ -117,7 +117,7 @@ class RegistryConverter(BuiltinConverter):
         """Return values as `binary`, each with `prefix` before it; a null stays null. Raises DataError."""
 
     def config(self) -> ConfigDef:
-        """Return the definitions of the registry's properties; subclasses add those of their language."""
+        """Return the definitions of the registry's properties; subclasses add their language's."""
         return define_registry(ConfigDef())
 
     def configure(self, configs: Mapping[str, str], *, is_key: bool | None = None) -> None:

@@ -4,7 +4,7 @@
     ├── RegistryRefusedError       it refused a schema (409, 422 and other answers of 4xx)
     ├── RegistryAccessError        it refused the login (401) or the right to do this (403)
     ├── RegistryMissingError       it has no such subject, version or schema (404)
-    └── RegistryAnswerError        its answer is not that of a registry
+    └── RegistryAnswerError        its answer does not come from a registry
     RegistryUnavailableError       a RetriableError: it does not answer, or is busy (408, 429, 5xx)
 
 None of them is an error of a record: `errors.tolerance` does not apply.

@@ -45,8 +45,8 @@ def passing_rows(
 ) -> Iterator[Transformed | None]:
     """Yield the transformed rows of a batch, computed and cached until the context ends; None if none passes.
 
-    Raises RecordRefusedError for a refused row unless that is tolerated, and other failures, including those of the
-    batch's own DataFrame, as `running` converts them.
+    Raises RecordRefusedError for a refused row unless that is tolerated, and other failures, including the errors of
+    the batch's own DataFrame, as `running` converts them.
     """
     with kept_frames() as keep:
         try:

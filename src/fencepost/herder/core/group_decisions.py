@@ -137,7 +137,7 @@ class ForgetStatuses:
     """Delete the statuses of deleted connectors and tasks.
 
     This has to wait for the rebalance without them: until then Apache's workers report them as UNASSIGNED when they
-    revoke them, and they show every status, even that of a deleted task.
+    revoke them, and they show every status, even a deleted task's.
     """
 
 

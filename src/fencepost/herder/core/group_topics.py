@@ -25,7 +25,7 @@ _HARMLESS: Final = "status"
 
 @dataclass(frozen=True, slots=True)
 class GroupTopics:
-    """The internal topics of a worker, and those of the leader and of other members that differ from the leader's.
+    """The internal topics of a worker, of the leader, and of other members that differ from the leader.
 
     `leader` is unknown if the leader did not announce its topics; it may be an earlier leader, see the module's
     diagram.

@@ -2,7 +2,7 @@
 
     asked ──> read the config topic ──> fence the transactional ids of the former count ──> read the config topic
               (fenced already: done)    (not where one task follows one,                       │
-                         │               nor those of tasks that are unchanged)                │
+                         │               nor of tasks that are unchanged)                      │
                          │ for the first tasks                                                 v
                          └───────────────────────────> write the new count (newer task configurations: 409)
 

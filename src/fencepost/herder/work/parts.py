@@ -46,7 +46,7 @@ class StatusStore(TopicStatuses, Protocol):
     """Stores the states of connectors and tasks."""
 
     def delete_connector(self, connector: str) -> None:
-        """Remove a connector's status, and those of its tasks and topics."""
+        """Remove a connector's status, and the statuses of its tasks and topics."""
 
     def delete_task(self, task: ConnectorTaskId) -> None:
         """Remove a task's status."""

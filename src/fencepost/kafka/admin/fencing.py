@@ -60,7 +60,7 @@ class FencingTimeoutError(KafkaError):
 
 
 class FenceProducersResult:
-    """The outcome for each transactional id; the names are those of Kafka's admin client."""
+    """The outcome for each transactional id, under the names of Kafka's admin client."""
 
     def __init__(self, outcomes: Mapping[str, FencedProducer | KafkaError]) -> None:
         self._outcomes = outcomes

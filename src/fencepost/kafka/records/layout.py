@@ -204,7 +204,7 @@ class Columns:
         )
 
     def body_lengths(self, deltas: Lengths) -> NDArray[np.int64]:
-        """The lengths in the records, given those of their two deltas; one element where all are equal."""
+        """The lengths in the records, given the lengths of their two deltas; one element where all are equal."""
         attributes = 1
         key = 1 if self.key is None else self.key.encoded_lengths()
         headers = 1 if self.headers is None else self.headers.encoded_lengths()

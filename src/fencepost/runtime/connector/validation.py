@@ -1,8 +1,9 @@
 """Validates a connector's configuration: every property that it has or could have, with its errors.
 
-In addition to the common properties and the connector's own, a configuration can set those of its converters, transforms
-and predicates, under prefixes; each has its definitions here. Nothing is started and no broker is asked; plugins are
-imported, and the connector's code runs. A converter asks its schema registry, unless the configuration was accepted before.
+In addition to the common properties and the connector's own, a configuration can set properties of its converters,
+transforms and predicates, under prefixes; each has its definitions here. Nothing is started and no broker is asked;
+plugins are imported, and the connector's code runs. A converter asks its schema registry, unless the configuration was
+accepted before.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class TaskMetrics:
             metrics.close()
 
     def plugin_samples(self) -> list[PluginSample]:
-        """Return the values of the task's own metrics, and of those of its plugins."""
+        """Return the values of the task's own metrics, and of its plugins'."""
         with self._lock:
             shown = list(self._plugin_metrics)
         return [sample for metrics in shown for sample in metrics.samples()]

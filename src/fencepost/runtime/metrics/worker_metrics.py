@@ -106,7 +106,7 @@ class WorkerMetrics(Collector):
         self.registry.register(self)
 
     def add(self, task: ConnectorTaskId) -> TaskMetrics:
-        """Return the metrics of a starting task; those of an earlier start are dropped."""
+        """Return the metrics of a starting task; metrics of an earlier start are dropped."""
         metrics = TaskMetrics(on_start=self._task_startups.record, kinds=self.kinds)
         with self._lock:
             self._tasks[task] = metrics

@@ -103,7 +103,7 @@ class ClusterConfigState:
     """The content of the config topic up to `offset`, the offset of the last read record plus 1; -1 before any.
 
     Unlike a consumer's position, it does not count transaction markers: workers compare it, and must agree, also with
-    those of Kafka Connect, and also for a topic without records.
+    Kafka Connect's workers, and also for a topic without records.
     """
 
     offset: int = -1

@@ -136,7 +136,7 @@ class ConfigBackingStore:
         """
         return self._run(self._leading, self._leader.claim)
 
-    # -- privileged writes: futures hold ConfigWriteError, or those of LeaderWriter.write ------------
+    # -- privileged writes: futures hold ConfigWriteError, or the errors of LeaderWriter.write ------------
 
     def put_connector(self, connector: str, config: Config, target_state: TargetState | None = None) -> Future[None]:
         """Write a connector's configuration together with its target state.

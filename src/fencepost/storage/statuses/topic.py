@@ -125,7 +125,7 @@ class StatusBackingStore:
             self._own.pop(subject, None)
 
     def delete_connector(self, connector: str) -> None:
-        """Remove a connector's status, and those of its tasks and topics."""
+        """Remove a connector's status, and the statuses of its tasks and topics."""
         subjects: list[Subject] = [connector, *self.table.tasks(connector)]
         subjects += [ActiveTopic(connector, status.topic) for status in self.table.topics(connector)]
         for subject in subjects:

@@ -84,15 +84,15 @@ class TableFile:
         self._clock = clock
         self._grew_at = clock()
         self.seen: Stamp | None = None
-        """What the last look at the file saw."""
+        """The state of the file when last checked."""
         self._incomplete: str | None = None
         self._left: int | None = None
         self.columns = StructType()
-        """The columns at the last look."""
+        """The columns when last checked."""
         self.looked_at_size = -1
-        """The size at the last look, -1 before the first."""
+        """The size when last checked, -1 before that."""
         self.finished = False
-        """Whether no row is left after the position, and the file was whole at the last look."""
+        """Whether no row is left after the position, and the file was complete when last checked."""
 
     @property
     def lag(self) -> int:
