@@ -1,7 +1,7 @@
 """Makes records of rows of plain Python values, which have no schema, by the columns that name their parts.
 
 The columns that properties name become Arrow columns, one for the values of each type, and RecordColumns makes the
-parts of them. All other columns stay unchanged.
+parts of them. All other columns stay as they are.
 """
 
 from __future__ import annotations

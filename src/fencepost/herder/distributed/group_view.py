@@ -16,7 +16,7 @@ from fencepost.kafka.group.protocol import WorkerFiles, WorkerTopics
 
 @dataclass(slots=True)
 class GroupView:
-    """The members of the group, as known since its last generation. `url` is this worker's advertised address."""
+    """What is known of the members since the last generation of the group. `url` is this worker's advertised address."""
 
     url: str
     files: WorkerFiles

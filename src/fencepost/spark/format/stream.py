@@ -1,8 +1,8 @@
 """A streaming query that writes by `format("fencepost")`: each micro-batch is one transaction.
 
 Spark makes a new writer for each micro-batch, in a process of the driver. Another process commits or aborts it, which
-gets the options and the messages of tasks, and nothing of the writer. So the messages contain everything for a commit,
-and an abort without any message finds the transaction in the ledger.
+gets the options and the messages of tasks, and nothing of the writer. So the messages contain what a commit needs, and
+an abort without any message finds the transaction in the ledger.
 
 The checkpoint has the batch and its planning time when the writer is made. So this process decides, like the function
 of `foreachBatch`, whether the batch is written, is already in Kafka, or is refused. Spark names the batch at the

@@ -33,7 +33,7 @@ from fencepost.connectors.files.content.ranges import PADDING, FileRange, count_
 from fencepost.connectors.files.content.restart_point import RestartPoint, RestartPoints, opened, usable
 
 TRUNCATED_SECONDS: Final = 60.0
-"""A truncated file that has not grown for this time is an error: before that it may still be copied."""
+"""How long a truncated file may not have grown before it is an error: it may still be copied."""
 
 
 class _State(Enum):
@@ -80,7 +80,7 @@ class ContentFile:
         self.looked_at_size = 0
         """The size of the compressed file when it was opened last."""
         self.seen: Stamp | None = None
-        """The state of the file when last checked."""
+        """What the last look at the file saw."""
         self._grew_at = clock()
 
     @property

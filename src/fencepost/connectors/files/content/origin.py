@@ -1,8 +1,8 @@
-"""The place of a file's bytes: a file system, where it may grow, or a store of objects.
+"""Where the bytes of a file are: in a file system, where it may grow, or in a store of objects.
 
-An object is whole when it is there, and does not grow. Its identity is its size and ETag: it is compared before
-anything that was read of it is returned, and is in the source offset of text: `{"position": ..., "object": "..."}`.
-When the server does not answer, RetriableError is raised, and a later read continues at the same position.
+An object is whole when it is there, and does not grow. Its identity is its size and ETag: it is compared before anything
+that was read of it is returned, and is in the source offset of text: `{"position": ..., "object": "..."}`. When the server
+does not answer, RetriableError is raised, and a later read goes on from the same position.
 """
 
 from __future__ import annotations
@@ -22,24 +22,21 @@ OBJECT_FIELD: Final = "object"
 
 
 class ContentOrigin(Protocol):
-    """The place of one file's bytes. `whole` is whether it is always complete, so that it cannot grow."""
+    """Where the bytes of one file are. `whole` is whether it is always complete, so that it cannot grow."""
 
     whole: ClassVar[bool]
     path: str
 
     def is_missing(self, *, whole: bool = False) -> bool:
-        """Return whether the file does not exist yet.
-
-        Raises DataError if nothing is waited for, because it is `whole`.
-        """
+        """Return whether there is no file yet. Raises DataError if nothing is waited for, because it is `whole`."""
 
     def stamp(self) -> Stamp | None:
-        """Return a value that changes with the file, None if it does not exist. Raises DataError and RetriableError."""
+        """Return what tells that the file changed, None if there is no file. Raises DataError and RetriableError."""
 
     def check(self, position: int, opened: str | None = None) -> None:
         """Raise DataError if the file is another one than the one that was read up to the position.
 
-        `opened` is the identity of the opened file; without it, the present file is compared.
+        `opened` is the identity of the file as it was opened; without it, the file that is there now is compared.
         """
 
     @property
@@ -48,7 +45,7 @@ class ContentOrigin(Protocol):
 
 
 class FileOrigin(Awaited):
-    """A file of a file system. `FileTrack` follows the identity of the file separately."""
+    """A file of a file system. Which file it is, is followed beside it (`FileTrack`)."""
 
     whole: ClassVar[bool] = False
 
@@ -71,7 +68,7 @@ class FileOrigin(Awaited):
 
 
 class ObjectOrigin:
-    """An object of a store. `identity` belongs to the object that was read, None before the first read."""
+    """An object of a store. `identity` is that of the object that was read, None if nothing was read yet."""
 
     whole: ClassVar[bool] = True
 
@@ -85,7 +82,7 @@ class ObjectOrigin:
         return False
 
     def stamp(self) -> Stamp:
-        """Return 0, the time of the last change, and the size. Raises DataError if the object does not exist."""
+        """Return 0, the time of the last change, and the size. Raises DataError if there is no object."""
         status = size_and_time(self.path)
         if status is None:
             raise DataError(

@@ -95,10 +95,7 @@ class RestartPoints:
             self._begun.append((position, place, stream.fingerprint(place)))
 
     def move(self, returned: HeldRange, following: bytes) -> None:
-        """Move to the last part that begins within the returned records, or right after them.
-
-        `following` is the next byte.
-        """
+        """Restart from the last part that begins in what is returned, or right after it. `following` is the next byte."""
         while self._begun and self._begun[0][0] <= returned.end:
             position, place, fingerprint = self._begun.popleft()
             if position < returned.start:

@@ -3,8 +3,8 @@
 The host of a URL is a name node with its port, a name service, or empty for the one of `fs.defaultFS`. Name services
 and everything else come from core-site.xml and hdfs-site.xml in HADOOP_CONF_DIR, or in etc/hadoop of HADOOP_HOME.
 
-While a file is being written, its readers see only whole blocks, or nothing, and the bytes that its writer has flushed.
-The client does not show whether a file is closed, so a file that may still be written is waited for.
+While a file is being written, its readers see only whole blocks, or nothing, and what its writer has flushed. The
+client does not show whether a file is closed, so a file that may still be written is waited for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Decides where the Kafka transaction of a task may end, and with which source offset.
+"""Where the Kafka transaction of a task may end, and what the source offset says there.
 
 A transaction of the database is not divided, unless `transaction.split.after` says so. With a backlog, and while chunks of
 tables are read, several transactions of the database make one of Kafka. A quiet slot commits its position from time to time.

@@ -1,4 +1,4 @@
-"""The published tables while a task streams, and the user-made types of their columns, for the source offset."""
+"""What is published while a task streams, and the user-made types of its columns, as the source offset keeps them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Publication:
         self._seen_types: SeenTypes | None = None
         """The types that the catalog had, until the stream is past them."""
         self._new_table = False
-        """Whether the stream described a table since the last call of `look`."""
+        """Whether the stream described a table since the last look."""
 
     def note_table(self) -> None:
         """Note that the stream describes a table."""
         self._new_table = True
 
     def look(self, state: SourceState) -> SourceState:
-        """Return the state with the present publication, and the types of its columns."""
+        """Return the state with what is published now, and with the types of its columns."""
         parts = self._database.published_parts(state)
         self._seen_types = seen = self._database.user_types()
         # Changes that are still to be read may have types that are dropped.

@@ -165,7 +165,7 @@ class Streaming:
         progress = self._snapshots.read(self._state.incremental, self._position)
         self._state = replace(self._state, incremental=progress)
         if self._snapshots.waiting:
-            # Without changes, only the answer shows how far the stream is.
+            # Without changes, only the answer tells how far the stream is.
             stream.ping()
 
     def _batches(self, decoded: Decoded) -> tuple[list[SourceBatch], PartialTransaction | None]:
@@ -187,7 +187,7 @@ class Streaming:
         return [*batches, boundaries] if boundaries is not None else batches, told.after
 
     def _follow(self, changes: Sequence[Changes], transaction: PartialTransaction | None) -> SourceBatch | None:
-        """Move the position after the changes. Return the rows of a chunk to write there."""
+        """Move the position after the changes. Return the rows of a chunk that are to be written there."""
         position = self._decoder.position
         progress, rows = self._snapshots.follow(self._state, changes, position, now_ms())
         self._position = position

@@ -87,7 +87,7 @@ def user_types(connection: psycopg.Connection[Any], captures: Callable[[str], bo
         [FIRST_USER_OID],
     )
     known = type_infos(connection, {oid for table, oid in rows if captures(table)}, {})
-    # After the types were read. Commits are visible before they are flushed, if the server does not wait for that.
+    # After the types were looked at. Commits are visible before they are flushed, if the server does not wait for that.
     ((lsn,),) = query(connection, "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
     return SeenTypes({oid: info for oid, info in known.items() if oid >= FIRST_USER_OID}, int(lsn))
 
