@@ -80,7 +80,7 @@ class ContentFile:
         self.looked_at_size = 0
         """The size of the compressed file when it was opened last."""
         self.seen: Stamp | None = None
-        """What the last look at the file saw."""
+        """The state of the file when last checked."""
         self._grew_at = clock()
 
     @property

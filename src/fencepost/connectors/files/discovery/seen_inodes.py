@@ -17,7 +17,7 @@ from fencepost.api.errors import DataError
 from fencepost.connectors.files.content.identity import FileTrack, Stamp, inode_at
 
 NUMBERING_WAIT_SECONDS: Final = 30.0
-"""The minimum time for the connector to report other inodes; then those of its machine are assumed to differ."""
+"""The minimum time for the connector to report other inodes; then its machine's are assumed to differ."""
 
 _log: Final = logging.getLogger(__name__)
 

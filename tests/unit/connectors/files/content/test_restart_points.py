@@ -19,7 +19,7 @@ import pytest
 from fencepost import DataError, SourceBatch
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.source import SourceTask
-from fencepost.connectors.files.connector import FileSourceConnector, FileSourceTask
+from fencepost.connectors.files.connector import FileSourceConnector
 from fencepost.connectors.files.content import restart_point
 from fencepost.connectors.files.content.codecs.bzip2_blocks import Bzip2Blocks
 from fencepost.connectors.files.content.codecs.compressed_parts import BEGIN, Place

@@ -17,7 +17,7 @@ from pyarrow import orc, parquet
 from fencepost import ConfigError, DataError, RetriableError, SourceBatch
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.source import SourceTask
-from fencepost.connectors.files.connector import FileSourceConnector, FileSourceTask
+from fencepost.connectors.files.connector import FileSourceConnector
 from fencepost.connectors.files.content import restart_point
 from fencepost.connectors.files.discovery.find import Discovery
 from fencepost.connectors.files.stores import arrow as arrow_stores
