@@ -157,7 +157,7 @@ class WriteStage:
 
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run as a Spark partition."""
-        yield _report(lambda context: self._write_partition(of_first_attempt(given, context), context))
+        yield from _reports(lambda context: self._write_partition(of_first_attempt(given, context), context))
 
     def write_runs(self, runs: Iterable[int]) -> Iterator[str]:
         """Run as a partition of an RDD of the runs of splits to read; yield the texts of its report."""
@@ -211,7 +211,7 @@ class RefusedStage:
                 pass
             return Report(tally=errors.tally, letters=errors.letters)
 
-        yield _report(read)
+        yield from _reports(read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +268,7 @@ class WriteTargeted:
 
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run as a Spark partition."""
-        yield _report(lambda context: self._write(of_first_attempt(given, context)))
+        yield from _reports(lambda context: self._write(of_first_attempt(given, context)))
 
     def _write(self, given: Iterator[pa.RecordBatch]) -> Report:
         converting: list[Report] = []
@@ -299,8 +299,10 @@ def targeted_records(batch: pa.RecordBatch) -> Iterator[Routed]:
         yield from split(topic, records, rows["partition"].to_numpy())
 
 
-def _report(write: Callable[[TaskContext], Report]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"report": pa.array(_report_texts(write), pa.string())})
+def _reports(write: Callable[[TaskContext], Report]) -> Iterator[pa.RecordBatch]:
+    """Yield the texts of a report, each in a batch of its own: the texts of a batch have a limit together."""
+    for text in _report_texts(write):
+        yield pa.RecordBatch.from_pydict({"report": pa.array([text], pa.string())})
 
 
 def _report_texts(write: Callable[[TaskContext], Report]) -> list[str]:
