@@ -180,12 +180,27 @@ class WriteStage:
         check: Callable[[], None] = lambda: None,
     ) -> Report:
         """Write all rows with `writer`, and return when the brokers have them. `check` may raise to stop it."""
+        return self.write_parts(((batch, self.types) for batch in batches), writer, ownership, errors, check)
+
+    def write_parts(
+        self,
+        parts: Iterable[tuple[pa.RecordBatch, ColumnTypes]],
+        writer: RecordWriter,
+        ownership: Ownership,
+        errors: ErrorHandler,
+        check: Callable[[], None] = lambda: None,
+    ) -> Report:
+        """Write rows as `write`, of which each part has types of its own.
+
+        A transaction has one writer at a time: a second one would give its batches the numbers of the first one's, and
+        brokers would take them for the same.
+        """
         spec = self.spec
         counts = PartitionCounts(spec.partitions, writer.partitions, writer.grown_partitions)
         router = Router(counts, counts.beyond, ownership, run_bytes=spec.config.batch_size, start=spec.start)
-        for batch in batches:
+        for batch, types in parts:
             check()
-            for converted in convert(batch, self.types, spec.pipeline, errors):
+            for converted in convert(batch, types, spec.pipeline, errors):
                 spec.topic_gate.admit({converted.topic})
                 for routed in router.route(converted):
                     writer.write(routed.topic, routed.partition, routed.records)
