@@ -12,7 +12,7 @@ PIP = $(BIN)/python -m pip install --disable-pip-version-check $$(test -t 2 || e
 # Spark, about 2 GB.
 JOBS ?= 3
 
-.PHONY: install demo demo-cdc demo-outbox docs docs-check test mutations sim chaos chaos-spark hostile fuzz lint screenshots dashboards bench dist clean
+.PHONY: install demo demo-cdc demo-outbox docs docs-check test mutations sim chaos chaos-spark hostile fuzz lint screenshots dashboards bench coverage dist clean
 
 install: $(STAMP)
 
@@ -52,6 +52,10 @@ lint: install
 # The first tests run beside what writes the archive of Spark's classes for those that follow, and for further runs.
 test: install
 	$(BIN)/python -m tests.support.spark_classes & $(PYTEST) -n $(JOBS) --dist loadfile
+
+# Which lines of the package the unit tests run. The other tests run it in processes of its own, which are not measured.
+coverage: install
+	$(PYTEST) -n $(JOBS) --dist loadfile tests/unit --cov=fencepost --cov-report=term:skip-covered --cov-report=html:build/coverage
 
 # Each guard of the guarantee taken out of a copy of the package, which a test must notice. Those of a file, or with a
 # word in their name: make mutations K=jdbc
@@ -109,4 +113,4 @@ dist: install
 	rm -rf $(SBOM_VENV)
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist

@@ -30,12 +30,12 @@ _FILES = (
 _STANDBYS = (
     "broker/connectors/postgres/test_postgres_task.py::test_a_promoted_standby_is_gone_on_with_if_it_has_the_slot",
     "broker/connectors/postgres/test_postgres_surroundings.py::test_a_standby_is_refused_before_anything_is_read",
-    "broker/connectors/jdbc/test_jdbc_server.py::test_a_failover_goes_on_only_where_nothing_was_lost",
+    "broker/connectors/jdbc/test_jdbc_server.py::test_a_failover_continues_only_if_nothing_was_lost",
 )
 # Tests by the first version that has what they are about: lists of columns, numbers with a scale that is negative or
 # greater than the precision, publish_generated_columns, and idle_replication_slot_timeout.
 _NEEDS = (
-    (15, "broker/connectors/postgres/test_postgres_incremental.py::test_chunks_need_no_more_than_a_user_who_may_read"),
+    (15, "broker/connectors/postgres/test_postgres_incremental.py::test_a_user_with_read_rights_is_enough_for_chunks"),
     (15, "broker/connectors/jdbc/test_jdbc_types.py::test_values_are_those_that_psycopg_reads[numeric(3,-2)]"),
     (15, "broker/connectors/jdbc/test_jdbc_types.py::test_values_are_those_that_psycopg_reads[numeric(2,4)]"),
     (

@@ -32,14 +32,15 @@ class FailPoint(StrEnum):
     BEFORE_CALLBACKS = "before-callbacks"
 
 
-# A worker's own transaction, which records how many tasks may start, goes through these before its tasks do.
+# A worker's own transaction, which records how many tasks may start, passes these before its tasks do.
 _SHARED: Final = frozenset({FailPoint.MID_SEND, FailPoint.AFTER_END_TXN_SENT})
 
 
 def of_task(point: FailPoint, number: int = 1) -> dict[str, str]:
     """The environment in which a standalone worker of one connector dies when a task is at a point for the n-th time.
 
-    A worker that dies in the middle of its own transaction is another thing: the next one waits until that expires.
+    This is different from a worker that dies in the middle of its own transaction: the next one waits until that
+    expires.
     """
     return {VARIABLE: f"{point.value}:{number + (point in _SHARED)}"}
 
@@ -85,5 +86,5 @@ _POINTS: Final = _points()
 
 
 def reach(point: FailPoint, sink: str | None = None) -> None:
-    """Die or stay here if a test asked for it. Without a `sink` it is that of the thread's last step."""
+    """Die or stay here if a test requested it. Without a `sink` it is the sink of the thread's last step."""
     _POINTS.reach(point, sink)

@@ -245,7 +245,7 @@ def test_rows_reach_a_secured_broker_from_executors_and_from_the_driver(
     assert found() == expected
 
 
-def test_a_driver_whose_jvm_was_killed_in_mid_write_fails_and_the_next_goes_on(drivers: Drivers):
+def test_a_driver_whose_jvm_was_killed_in_mid_write_fails_and_the_next_continues(drivers: Drivers):
     drivers.add(wait=True)
     drivers.add()
     with drivers.start() as driver:

@@ -1,4 +1,4 @@
-"""F1: a worker that is killed at each step of a transaction, again and again, loses nothing and doubles nothing.
+"""A worker that is killed at each step of a transaction, again and again, loses nothing and doubles nothing.
 
 `make chaos` kills 20 times at each step.
 """

@@ -17,7 +17,7 @@ def faults(seen: list[Seen], table: list[Row], promise: Promise = Promise.EACH, 
     return [fault.split(",")[0] for fault in row_faults("t", seen, table, promise, snapshots=snapshots)]
 
 
-def test_what_happened_to_a_table_has_no_faults() -> None:
+def test_a_sound_history_of_a_table_has_no_faults() -> None:
     seen = [
         Seen("a", row(1), snapshot=True),
         Seen("b", row(1, version=2, batch=8)),
@@ -46,7 +46,7 @@ def test_each_fault_is_named(seen: list[Seen], table: list[Row], fault: str) -> 
     assert faults(seen, table) == [f"t: {fault}"]
 
 
-def test_a_source_of_latest_versions_may_leave_out_former_ones_and_not_go_back() -> None:
+def test_a_source_of_latest_versions_may_skip_but_not_go_back() -> None:
     table = [row(1, version=3)]
 
     assert faults([Seen("a", row(1, version=3))], table, Promise.LATEST) == []

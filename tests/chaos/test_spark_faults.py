@@ -1,4 +1,4 @@
-"""F2: what Spark does to a batch when its Python worker dies, and that a write is never run a second time."""
+"""What Spark does to a batch when its Python worker dies, and that a write is never run a second time."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ class FrozenReader:
 
 
 @pytest.mark.parametrize(("end", "next_is"), [("cancelled", "not begun"), ("lost", "open")])
-def test_what_a_frozen_writer_sends_after_the_abort_is_not_committed(
+def test_records_of_a_frozen_writer_after_the_abort_are_not_committed(
     engine: SparkEngine, proxied: tuple[str, FaultProxy], tmp_path: Path, *, end: str, next_is: str
 ):
     servers, proxy = proxied

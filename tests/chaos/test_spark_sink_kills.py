@@ -33,7 +33,7 @@ _ROUNDS = math.ceil(SPARK_SEEDS / _CHAINS)
 
 @pytest.mark.timeout((1 + _ROUNDS) * 2 * PATIENCE)
 @pytest.mark.parametrize("chance", range(_CHAINS), indirect=True, ids=lambda number: f"chain {number}")
-def test_drivers_killed_at_steps_of_what_they_write(
+def test_drivers_killed_at_each_step_of_a_write(
     chance: random.Random,
     broker_of_a_version: EmbeddedBroker,
     tmp_path: Path,

@@ -85,7 +85,7 @@ def test_the_outcome_of_an_unknown_commit_is_read_from_the_offsets(
 def test_single_lost_requests_and_answers_are_retried_silently(
     stubborn: TaskRunner, fault_proxy: FaultProxy, broker: EmbeddedBroker, topic: str, fault: tuple[ApiKey, Act]
 ):
-    """T19: what passes by itself is tried again within the same transaction."""
+    """What passes by itself is tried again within the same transaction."""
     api_key, act = fault
     name = unique("connector")
     task, seen = stubborn.started(name, topic, {"messages.per.poll": BATCH})
@@ -152,7 +152,7 @@ def test_a_failed_task_leaves_no_transaction_open(broker: EmbeddedBroker, topic:
                 raise RuntimeError("the source is gone")
             return records
 
-        seen.on_poll = fail  # type: ignore[assignment] - any records will do
+        seen.on_poll = fail  # any records will do
         task.start()
         assert failing.wait(120)
         assert task.join(120)

@@ -134,7 +134,7 @@ def test_a_fixed_topic_is_written_to_under_another_name(cluster: Cluster, creati
     wait_for(cluster.unchanged, what="the topics as they were")
 
 
-def test_what_a_transform_routes_is_compared_and_written_elsewhere(cluster: Cluster) -> None:
+def test_routed_records_are_compared_and_written_elsewhere(cluster: Cluster) -> None:
     """Spark's executors write it."""
     topic = cluster.own_topic(unique("routed"))
     router = {

@@ -75,7 +75,7 @@ def errors(worker: WorkerApi, config: dict[str, str]) -> dict[str, list[str]]:
         ("broken", "there is no database"),
     ],
 )
-def test_k2_required_relies_on_the_connectors_declaration(worker: WorkerApi, name: str, answer: str, said: str) -> None:
+def test_required_relies_on_the_connectors_declaration(worker: WorkerApi, name: str, answer: str, said: str) -> None:
     found = errors(worker, answering(name, answer, **{SUPPORT: "required"}))
 
     assert list(found) == [SUPPORT]
@@ -84,7 +84,7 @@ def test_k2_required_relies_on_the_connectors_declaration(worker: WorkerApi, nam
     assert errors(worker, answering(name, answer)) == {}, "requested takes any connector"
 
 
-def test_k2_required_is_refused_by_workers_that_are_not_enabled(group: Group, broker: Any, name: str) -> None:
+def test_required_is_refused_by_workers_that_are_not_enabled(group: Group, broker: Any, name: str) -> None:
     for support in ("disabled", "preparing"):
         other = Group(group.folder, broker.bootstrap_servers, exactly_once_source_support=support)
         with LocalWorkers(other) as workers:
@@ -94,13 +94,13 @@ def test_k2_required_is_refused_by_workers_that_are_not_enabled(group: Group, br
 
 
 @pytest.mark.parametrize("answer", ["silent", "no", "broken"])
-def test_k3_boundaries_of_the_connector_need_its_declaration(worker: WorkerApi, name: str, answer: str) -> None:
+def test_boundaries_of_the_connector_need_its_declaration(worker: WorkerApi, name: str, answer: str) -> None:
     assert list(errors(worker, answering(name, answer, **{BOUNDARY: "connector"}))) == [BOUNDARY]
     assert errors(worker, answering(name, "yes", **{BOUNDARY: "connector"})) == {}
     assert errors(worker, answering(name, answer, **{BOUNDARY: "poll"})) == {}
 
 
-def test_k6_every_request_that_sets_a_configuration_checks_it(worker: WorkerApi, name: str) -> None:
+def test_every_request_that_sets_a_configuration_checks_it(worker: WorkerApi, name: str) -> None:
     good = answering(name, limit=0)
     bad = {SUPPORT: "must", BOUNDARY: "now", INTERVAL: "-1", "offsets.storage.topic": " "}
     assert sorted(errors(worker, good | bad)) == sorted(bad)
@@ -119,7 +119,7 @@ def test_k6_every_request_that_sets_a_configuration_checks_it(worker: WorkerApi,
     assert worker.request("PATCH", f"/connectors/{name}/config", {INTERVAL: "0"}).status == 200
 
 
-def test_k7_k8_settings_that_would_break_a_transaction_are_not_taken(
+def test_settings_that_would_break_a_transaction_are_not_taken(
     worker: WorkerApi, group: Group, name: str, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     bootstrap_servers = group.settings["bootstrap.servers"]

@@ -94,7 +94,6 @@ def name(pair: Pair) -> Iterator[str]:
 
 
 def test_all_tasks_of_a_generation_on_all_workers_share_one_round(pair: Pair, name: str, topic: str) -> None:
-    """C3."""
     config = pair.create(name, topic, **{"tasks.max": 12})
     before = pair.leader.metric(ROUNDS)
     assert before is not None
@@ -113,7 +112,6 @@ def test_all_tasks_of_a_generation_on_all_workers_share_one_round(pair: Pair, na
 def test_only_tasks_that_change_are_fenced_where_partitions_follow_configurations(
     pair: Pair, name: str, topic: str
 ) -> None:
-    """N4."""
 
     def wait_until_all_is_committed(tasks: int) -> None:
         def done() -> bool:
@@ -206,7 +204,7 @@ def test_a_new_file_restarts_only_tasks_of_a_file_source_that_change(
 def test_a_round_is_cancelled_by_newer_task_configurations(
     pair: Pair, name: str, topic: str, fault_proxy: FaultProxy
 ) -> None:
-    """C3: whoever waits for it is answered 409, and nothing is recorded for tasks that must not run."""
+    """Whoever waits for it is answered 409, and nothing is recorded for tasks that must not run."""
     config = pair.create(name, topic)
     # Paused tasks ask for no round, so that the one under way is known to be this test's.
     assert pair.leader.request("PUT", f"/connectors/{name}/pause").status == 202
@@ -232,7 +230,7 @@ def test_a_round_is_cancelled_by_newer_task_configurations(
 def test_a_task_fails_with_the_reason_when_the_leader_cannot_write_its_task_count(
     pair: Pair, name: str, topic: str, fault_proxy: FaultProxy
 ) -> None:
-    """F5: another one takes over writing as the leader, while this one fences."""
+    """Another one takes over writing as the leader, while this one fences."""
     config = pair.create(name, topic, **{"task.restart.policy": "never"})
     trap = fault_proxy.on_request(ApiKey.INIT_PRODUCER_ID, Act.HOLD)
     pair.group.put_task_configs(pair.leader, config, 1, limit="20")
@@ -256,7 +254,6 @@ def test_a_task_fails_with_the_reason_when_the_leader_cannot_write_its_task_coun
 def test_a_fenced_leader_answers_that_a_retry_may_help_and_reclaims_leadership(
     pair: Pair, name: str, topic: str
 ) -> None:
-    """C4."""
     config = pair.create(name, topic)
     with pair.stranger_as_leader():
         changed = config | {"limit": "20"}
@@ -276,7 +273,7 @@ def test_a_fenced_leader_answers_that_a_retry_may_help_and_reclaims_leadership(
 def test_a_round_that_fails_for_a_retriable_reason_is_retried(
     pair: Pair, name: str, topic: str, fault_proxy: FaultProxy
 ) -> None:
-    """C3, F5: as above, but nobody does anything about it."""
+    """As above, but nobody does anything about it."""
     config = pair.create(name, topic)
     before = pair.leader.metric(FAILURES)
     assert before is not None
@@ -293,7 +290,7 @@ def test_a_round_that_fails_for_a_retriable_reason_is_retried(
 def test_the_requester_of_a_failed_round_gets_the_reason_and_retries(
     pair: Pair, name: str, topic: str, fault_proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """C3: the former tasks are not fenced in time, then another one takes over writing as the leader."""
+    """The former tasks are not fenced in time, then another one takes over writing as the leader."""
     config = pair.create(name, topic)
     # Paused tasks ask for no round, so that each is this test's.
     assert pair.leader.request("PUT", f"/connectors/{name}/pause").status == 202

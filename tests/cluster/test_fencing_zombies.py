@@ -127,10 +127,10 @@ def task_of(worker: WorkerApi, connector: str) -> int:
     return next(int(task["id"]) for task in status["tasks"] if task["worker_id"] == worker.id)
 
 
-def test_every_former_task_is_fenced_however_many_there_were_and_will_be(
+def test_all_earlier_tasks_are_fenced_for_any_old_and_new_number(
     pair: tuple[Group, WorkerApi, WorkerApi], tasks: Tasks
 ) -> None:
-    """F7: 3, 5, 1, 5 and 3 tasks, and 2 of another connector under the same name."""
+    """3, 5, 1, 5 and 3 tasks, and 2 of another connector under the same name."""
     _, leader, follower = pair
     path = f"/connectors/{tasks.name}"
     tasks.create(follower, 3)
@@ -163,7 +163,6 @@ def test_every_former_task_is_fenced_however_many_there_were_and_will_be(
 def test_a_slow_task_overtaken_by_a_reconfiguration_does_not_run(
     pair: tuple[Group, WorkerApi, WorkerApi], tasks: Tasks, topics: Topics, fault_proxy: FaultProxy
 ) -> None:
-    """F4, C1."""
     _, leader, follower = pair
     tasks.create(leader, 2)
     tasks.wait_until_sending(leader, 2)
@@ -196,7 +195,6 @@ def test_a_slow_task_overtaken_by_a_reconfiguration_does_not_run(
 def test_a_worker_that_cannot_read_the_config_topic_restarts_no_task(
     pair: tuple[Group, WorkerApi, WorkerApi], tasks: Tasks, fault_proxy: FaultProxy
 ) -> None:
-    """C8."""
     group, leader, follower = pair
     path = f"/connectors/{tasks.name}"
     tasks.create(leader, 2)
@@ -221,7 +219,7 @@ def test_a_worker_that_cannot_read_the_config_topic_restarts_no_task(
 def test_all_writes_of_a_leader_suspended_past_its_session_are_refused(
     tmp_path: Path, bootstrap_servers: str, topic: str
 ) -> None:
-    """F3, C4: a process that is stopped amid the transactions of its tasks, replaced, and continued."""
+    """A process that is stopped amid the transactions of its tasks, replaced, and continued."""
     group = Group(tmp_path, bootstrap_servers)
     tasks = Tasks(group, unique("connector"), topic)
     long = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": 600_000}

@@ -1,4 +1,4 @@
-"""K1, C7: workers of one group with different settings of `exactly.once.source.support`, rolled under load."""
+"""Workers of one group with different settings of `exactly.once.source.support`, rolled under load."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class _Rolling:
 
 
 def test_tasks_wait_during_a_roll_while_a_member_breaks_the_guarantee(tmp_path: Path, bootstrap_servers: str) -> None:
-    """K1, C7: nothing is lost; exactly-once tasks do not begin beside a worker that is disabled."""
+    """Nothing is lost; exactly-once tasks do not begin beside a worker that is disabled."""
     group = Group(tmp_path, bootstrap_servers)
     tasks = RunningTasks(group, bootstrap_servers, count=_WORKERS)
     with ExitStack() as stack:
@@ -114,7 +114,7 @@ def test_tasks_wait_during_a_roll_while_a_member_breaks_the_guarantee(tmp_path: 
 def test_a_group_is_rolled_up_and_down_in_two_steps_with_no_task_that_waits(
     tmp_path: Path, bootstrap_servers: str
 ) -> None:
-    """C7: nothing is lost, nothing is doubled while all workers are enabled, and nobody ever breaks the guarantee."""
+    """Nothing is lost, nothing is doubled while all workers are enabled, and nobody ever breaks the guarantee."""
     group = Group(tmp_path, bootstrap_servers)
     tasks = RunningTasks(group, bootstrap_servers, count=_WORKERS)
     with ExitStack() as stack:

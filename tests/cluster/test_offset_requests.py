@@ -1,4 +1,4 @@
-"""E9: somebody's transaction in the offsets topic of connectors, for which all who read it wait."""
+"""Somebody's transaction in the offsets topic of connectors, for which all who read it wait."""
 
 from __future__ import annotations
 

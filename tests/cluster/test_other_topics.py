@@ -1,4 +1,4 @@
-"""K1: workers of one group with different internal topics: none starts what would begin without its offsets."""
+"""Workers of one group with different internal topics: none starts what would begin without its offsets."""
 
 from __future__ import annotations
 

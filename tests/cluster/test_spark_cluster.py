@@ -1,4 +1,4 @@
-"""F2: one Kafka transaction over the executors of a Spark cluster, and an executor that is killed in the middle of it."""
+"""One Kafka transaction over the executors of a Spark cluster, and an executor that is killed in the middle of it."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_users_dataframe_whose_executor_was_killed_is_written_once(
     assert sorted(int(r.value or b"") for r in read_topic(bootstrap_servers, topic)) == list(range(COUNT))
 
 
-def test_a_streaming_query_whose_executor_was_killed_goes_on(
+def test_a_streaming_query_whose_executor_was_killed_continues(
     cluster: SparkCluster, engine: SparkEngine, bootstrap_servers: str, topics: Topics, tmp_path: Path
 ):
     name = topics.create(partitions=2)
@@ -145,7 +145,7 @@ def test_a_streaming_query_whose_executor_was_killed_goes_on(
     assert texts(bootstrap_servers, name) == sorted(numbered(0, COUNT + 5))
 
 
-def test_a_stream_of_the_format_whose_executor_was_killed_goes_on(
+def test_a_stream_of_the_format_whose_executor_was_killed_continues(
     cluster: SparkCluster, engine: SparkEngine, bootstrap_servers: str, topics: Topics, tmp_path: Path
 ):
     name = topics.create(partitions=2)

@@ -34,7 +34,7 @@ def test_records_are_on_all_nodes_and_a_killed_one_is_not_missed(three_node_brok
     assert values(read_topic(servers, topic)) == [b"before", b"after"] * 3
 
 
-def test_a_partition_without_enough_replicas_is_told_when_it_holds_up_the_next(
+def test_a_partition_without_enough_replicas_is_reported_when_it_holds_up_the_next(
     three_node_broker: EmbeddedBroker,
 ) -> None:
     """The marker of an aborted transaction needs min.insync.replicas too: until then no other one can begin."""

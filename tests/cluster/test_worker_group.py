@@ -140,10 +140,9 @@ def test_a_level_of_a_log_is_set_on_all_workers_at_once(pair: tuple[Worker, Work
     assert follower.get(path)["level"] == "WARN"
 
 
-def test_any_worker_shows_what_the_tasks_of_all_have_open_and_last_committed(
+def test_any_worker_shows_open_transactions_and_commits_of_all_tasks(
     pair: tuple[Worker, Worker], group: Group, name: str, topic: str
 ) -> None:
-    """N5."""
     leader, follower = pair
     open_for_long = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": 400_000}
     config = properties(name, topic, {"tasks.max": 2, "limit": 30, "messages.per.poll": 5, **open_for_long})
@@ -180,7 +179,7 @@ def test_any_worker_shows_what_the_tasks_of_all_have_open_and_last_committed(
     assert leader.request("GET", "/connectors/no-such/transactions").status == 404
 
 
-def test_other_tasks_are_started_after_those_of_all_workers_were_fenced(
+def test_tasks_start_after_the_tasks_of_all_workers_were_fenced(
     pair: tuple[Worker, Worker], name: str, topic: str, bootstrap_servers: str
 ) -> None:
     _, follower = pair
@@ -205,10 +204,9 @@ def wait_for_task_counts(bootstrap_servers: str, group: Group, name: str, *count
     wait_for(lambda: task_counts(bootstrap_servers, group, name) == list(counts), what=f"the task counts are {counts}")
 
 
-def test_former_tasks_are_fenced_when_a_connector_changes_its_guarantee(
+def test_earlier_tasks_are_fenced_when_a_connector_changes_its_guarantee(
     pair: tuple[Worker, Worker], group: Group, bootstrap_servers: str
 ) -> None:
-    """N3."""
     leader, follower = pair
     tasks = RunningTasks(group, bootstrap_servers, count=2)
     tasks.create(leader)

@@ -164,7 +164,7 @@ def test_they_share_work_in_the_older_protocols_as_well(
 def test_java_workers_take_over_a_group_whose_worker_died_in_a_commit(
     tmp_path: Path, bootstrap_servers: str, topics: Topics
 ) -> None:
-    """C7, D7: connectors go on where they were, also one whose own offsets topic is unknown over there."""
+    """Connectors go on where they were, also one whose own offsets topic is unknown over there."""
     group = Group(tmp_path, bootstrap_servers)
     own, common = unique("own"), unique("common")
     files = {name: tmp_path / f"{name}.txt" for name in (own, common)}

@@ -114,7 +114,7 @@ def test_a_create_whose_leader_is_killed_is_done_or_not_done(
 def test_a_fencing_round_whose_leader_is_killed_is_completed_by_the_next(
     leaderless: LeaderlessGroup, fault_proxy: FaultProxy, topics: Topics, bootstrap_servers: str
 ) -> None:
-    """F5: the former tasks are fenced, and that is not written yet."""
+    """The former tasks are fenced, and that is not written yet."""
     name, topic = unique("connector"), topics.create()
     config = properties(name, topic, {"tasks.max": TASKS, "limit": LIMIT})
     leader = leaderless.leader()

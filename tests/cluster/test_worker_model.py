@@ -188,9 +188,7 @@ def model() -> Iterator[Api]:
         yield apis.serve(ModelHerder())
 
 
-def test_answers_and_states_are_those_of_a_model(
-    tmp_path: Path, bootstrap_servers: str, topics: Topics, model: Api
-) -> None:
+def test_answers_and_states_match_a_model(tmp_path: Path, bootstrap_servers: str, topics: Topics, model: Api) -> None:
     with ExitStack() as stack:
         both = GroupAndModel(Group(tmp_path, bootstrap_servers), model, stack, random.Random(random.random()))
         requests = Requests(tmp_path, topics)

@@ -142,7 +142,7 @@ def test_a_signature_for_one_connector_is_refused_for_another(
     assert group.internal(worker, "PUT", f"/connectors/{name}/fence").status == 204
 
 
-def test_a_copy_of_former_task_configs_is_refused(worker: Worker, group: Group, name: str, topic: str) -> None:
+def test_a_copy_of_earlier_task_configs_is_refused(worker: Worker, group: Group, name: str, topic: str) -> None:
     """Whoever sees a request between workers cannot bring former configurations back with it."""
     create_sequence(worker, name, topic)
     path, key = f"/connectors/{name}/tasks", group.session_key()

@@ -43,7 +43,7 @@ def test_a_connector_is_created_by_the_first_request_at_every_start(
             worker.process.kill()
 
 
-def test_a_status_omits_what_a_worker_ran_before_its_restart(
+def test_a_status_omits_a_workers_tasks_from_before_its_restart(
     tmp_path: Path, bootstrap_servers: str, topic: str
 ) -> None:
     group = Group(tmp_path, bootstrap_servers)

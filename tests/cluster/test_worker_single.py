@@ -89,7 +89,7 @@ def test_a_worker_whose_work_is_unchanged_logs_nothing(tmp_path: Path, bootstrap
         assert told(worker) == said
 
 
-def test_fewer_tasks_fence_the_former_ones_and_resume_from_their_positions(
+def test_fewer_tasks_fence_the_earlier_ones_and_resume_from_their_positions(
     worker: Worker, group: Group, name: str, topic: str, bootstrap_servers: str
 ) -> None:
     config = create_sequence(worker, name, topic, tasks=2)
@@ -189,10 +189,9 @@ def test_a_stopped_connector_has_no_tasks_and_its_offsets_can_be_changed(
     ]
 
 
-def test_d7_a_running_connector_that_gets_its_own_offsets_topic_reads_nothing_again(
+def test_a_running_connector_that_gets_its_own_offsets_topic_reads_nothing_again(
     worker: Worker, name: str, topic: str, bootstrap_servers: str
 ) -> None:
-    """D7."""
     config = create_sequence(worker, name, topic)
     wait_for(lambda: len(read_topic(bootstrap_servers, topic)) >= 50, what="the first offsets are committed")
     own = unique("own")
@@ -218,10 +217,10 @@ def test_an_offsets_topic_that_is_not_compacted_fails_the_connector_with_the_rem
     assert (answer.status, remedy in answer.body["message"]) == (400, True)
 
 
-def test_f8_offsets_in_another_cluster_are_changed_once_zombies_there_are_fenced(
+def test_offsets_in_another_cluster_are_changed_once_zombies_there_are_fenced(
     worker: Worker, group: Group, name: str, other_broker: EmbeddedBroker
 ) -> None:
-    """F8, D6: two tasks, each with a zombie that has written already."""
+    """Two tasks, each with a zombie that has written already."""
     there = other_broker.bootstrap_servers
     topic = Topics(there).create()
     create_sequence(worker, name, topic, tasks=2, **{"producer.override.bootstrap.servers": there})

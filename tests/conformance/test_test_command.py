@@ -32,7 +32,7 @@ def test_a_correct_connector_passes_and_each_check_is_listed(config: str) -> Non
     assert "17 passed, 1 skipped in" in result.output
 
 
-def test_a_failure_is_told_with_the_line_of_the_connector(tmp_path: Path, config: str) -> None:
+def test_a_failure_is_reported_with_the_line_of_the_connector(tmp_path: Path, config: str) -> None:
     (tmp_path / "too_far.py").write_text(
         "from tests.conformance.streams import StreamsConnector, StreamsTask\n\n"
         "class Task(StreamsTask):\n"
@@ -85,7 +85,7 @@ READ_AT = (
 )
 
 
-def test_a_field_with_the_time_of_reading_is_named_with_what_to_do(tmp_path: Path, config: str) -> None:
+def test_a_field_with_the_time_of_reading_is_named_with_advice(tmp_path: Path, config: str) -> None:
     (tmp_path / "timed.py").write_text(READ_AT)
     result = fencepost_test("timed.Connector", "--config", config, "--plugin-path", str(tmp_path), "-k", "same_again")
 
@@ -111,7 +111,7 @@ def test_an_ignored_field_that_no_record_has_is_refused(config: str) -> None:
     assert "No record has the field or header reed_at" in str(result.exception)
 
 
-def test_an_unreadable_source_skips_what_reads_it(tmp_path: Path, config: str) -> None:
+def test_an_unreadable_source_skips_the_checks_that_read_it(tmp_path: Path, config: str) -> None:
     (tmp_path / "unreadable.py").write_text(
         "from tests.conformance.streams import StreamsConnector, StreamsTask\n\n"
         "class Task(StreamsTask):\n"

@@ -51,7 +51,7 @@ def test_the_workers_topics_may_grow(site: Site) -> None:
         site.check()
 
 
-def test_compaction_leaves_what_counts(own_site: Site) -> None:
+def test_compaction_leaves_the_valid_records(own_site: Site) -> None:
     kafka = own_site.kafka
     kafka.set_broker(log_cleaner_backoff_ms="200")
     kept = {topic: len(kafka.read(topic)) for topic in own_site.topics.values()}

@@ -19,7 +19,7 @@ def _told(faults: list[str]) -> str:
     return "\n".join([_ADVICE, *faults])
 
 
-def test_each_guard_stands_once_in_the_code() -> None:
+def test_each_guard_occurs_once_in_the_code() -> None:
     faults = [
         f"{guard.name}: its code stands {guard.occurrences} times in src/fencepost/{guard.file}"
         for guard in GUARDS
@@ -29,7 +29,7 @@ def test_each_guard_stands_once_in_the_code() -> None:
     assert not faults, _told(faults)
 
 
-def test_what_is_left_without_a_guard_is_other_code_and_can_be_run() -> None:
+def test_without_a_guard_the_code_differs_and_can_be_run() -> None:
     for guard in GUARDS:
         assert guard.code != guard.without, _told([f"{guard.name}: nothing is taken out"])
         ast.parse(guard.mutated(), filename=guard.file)

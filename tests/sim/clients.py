@@ -91,7 +91,7 @@ class SimTransactionCoordinator:
             "EndTxn", lambda: broker.end_transaction(self._id, identity, version, committed=committed), deadline
         )
         self._raise_for(code)
-        return after  # type: ignore[no-any-return]
+        return after
 
     def retire(self, identity: ProducerIdentity, *, timeout_ms: int, deadline: Deadline) -> None:
         if self.describe(deadline).identity != identity:

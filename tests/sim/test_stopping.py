@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.sim.scripted import ScriptedWorld
 
 
-def test_a_stopping_worker_waits_for_what_is_already_being_stopped() -> None:
+def test_a_stopping_worker_waits_for_stops_in_progress() -> None:
     def script(world: ScriptedWorld) -> None:
         world.create()
         world.wait_for(lambda: bool(world.checker.stored()))

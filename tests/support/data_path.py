@@ -39,7 +39,7 @@ class Trace:
     @staticmethod
     def end() -> None:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type] - as the documentation has it
+        threading.setprofile(None)  # as the documentation has it
 
     @contextmanager
     def running(self) -> Iterator[None]:

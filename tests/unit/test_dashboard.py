@@ -39,7 +39,7 @@ def test_every_metric_and_label_of_the_dashboard_exists() -> None:
     assert len(asked) > 15
 
 
-def test_rates_are_those_of_counters() -> None:
+def test_rates_are_of_counters() -> None:
     for expression in _expressions():
         for name in re.findall(r"(?:rate|increase)\((\w+)", expression):
             assert _KNOWN[name.removesuffix("_bucket")].type is not MetricType.GAUGE, expression

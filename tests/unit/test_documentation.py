@@ -17,13 +17,13 @@ ROWS = {"K": 9, "A": 5, "D": 7, "C": 8, "S": 1, "F": 8, "E": 9, "L": 6, "N": 5}
 """How many promises of KIP-618 there are of each kind, with those about failures and limits."""
 
 
-def test_the_page_of_properties_is_what_the_definitions_give() -> None:
+def test_the_page_of_properties_matches_the_definitions() -> None:
     page = runpy.run_path(str(ROOT / "docs" / "generate.py"))["page"]()
 
     assert (ROOT / "docs" / "configuration.md").read_text() == page, "run: .venv/bin/python docs/generate.py"
 
 
-def test_the_page_of_metrics_is_what_the_definitions_give() -> None:
+def test_the_page_of_metrics_matches_the_definitions() -> None:
     page = runpy.run_path(str(ROOT / "docs" / "generate.py"))["metrics_page"]()
 
     assert (ROOT / "docs" / "metrics.md").read_text() == page, "run: .venv/bin/python docs/generate.py"

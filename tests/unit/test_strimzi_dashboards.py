@@ -98,7 +98,7 @@ def _samples(text: str, families: Callable[[str], Iterable[Metric]]) -> dict[str
 
 
 @pytest.mark.parametrize("asked", [_JMX, _REPORTER], ids=["rules of the JMX exporter", "metrics reporter"])
-def test_a_worker_shows_what_a_dashboard_asks_for(asked: dict[str, set[str]], answers: dict[str, str]):
+def test_a_worker_has_the_metrics_of_the_dashboards(asked: dict[str, set[str]], answers: dict[str, str]):
     shown = _samples(answers["text"], text_string_to_metric_families)
 
     missing = {name: labels - shown.get(name, {}).keys() for name, labels in asked.items()}
@@ -115,7 +115,7 @@ def test_both_formats_of_prometheus_have_the_second_names(answers: dict[str, str
     assert shown["kafka_producer_producer_metrics_outgoing_byte"] == {"client_id": "connector-producer-orders-0"}
 
 
-def test_each_name_of_the_reporter_stands_for_a_metric_that_there_is():
+def test_each_name_of_the_reporter_means_an_existing_metric():
     known = {metric.name for metric in (*definitions.DEFINITIONS, *group_metrics.DEFINITIONS)}
 
     assert REPORTER_NAMES.keys() <= known

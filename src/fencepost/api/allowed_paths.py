@@ -37,7 +37,7 @@ class PathsOfWorker:
     paths: tuple[str, ...] | None
 
     def check(self, path: str, property_name: str) -> None:
-        """Raise ConfigError unless this worker allows a path, as far as the path's text tells."""
+        """Raise ConfigError unless this worker allows a path, judging by the path's text only."""
         asked = os.path.normpath(os.path.join(self.directory, path))  # noqa: PTH118 - on another machine
         relative = not os.path.isabs(path) and self.directory != os.getcwd()  # noqa: PTH109, PTH117 - likewise
         if relative or (self.paths is not None and not any(_is_at_or_below(asked, allowed) for allowed in self.paths)):
@@ -53,8 +53,9 @@ class PathsOfWorker:
 class AllowedPaths:
     """Opens files at or below `paths`, which are absolute; None allows all paths. It can be pickled.
 
-    `property_name` is the property that set them, and `nothing` says what is allowed without paths, for messages. `own` are
-    the worker's own files, which are never opened. `others` are the workers that a path must be allowed by as well.
+    `property_name` is the property that set them, and `nothing` describes the allowed files without paths, for
+    messages. `own` are the worker's own files, which are never opened. `others` are further workers that must allow a
+    path.
     """
 
     paths: tuple[str, ...] | None = None
@@ -87,7 +88,8 @@ class AllowedPaths:
     def allows_files_of(self, directory: str, inodes: AbstractSet[int]) -> bool:
         """Return whether regular files directly in a directory may all be read; if not, each must be checked.
 
-        They have `inodes` and are no links: so they are where the directory is, and only the worker's own are not allowed.
+        They have `inodes` and are not links: so they are within the directory, and only the worker's own files are
+        refused.
         """
         try:
             self.check(directory or os.curdir)

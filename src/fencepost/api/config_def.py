@@ -94,8 +94,8 @@ class ConfigDef:
 
     ConfigDef().define("file", ConfigDef.Type.STRING, ConfigDef.NO_DEFAULT, ConfigDef.Importance.HIGH, "Which file")
 
-    With `others_allowed` there may be properties that are not defined, for somebody else: a worker warns only of those
-    whose names look like misspelt ones.
+    With `others_allowed`, undefined properties are left to other code: a worker warns only about names that look
+    misspelt.
     """
 
     Type: TypeAlias = PropertyType

@@ -1,4 +1,4 @@
-"""What the worker provides to connectors and tasks."""
+"""The interfaces that the worker provides to connectors and tasks."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class SourceTaskContext(Protocol):
 
     @property
     def allowed_paths(self) -> AllowedPaths:
-        """Where the worker lets connectors read files that a configuration names: open them with its `open`."""
+        """The worker's restriction of files that a configuration may name: open them with its `open`."""
 
     @property
     def plugin_metrics(self) -> PluginMetrics:
@@ -102,7 +102,7 @@ class SourceConnectorContext(Protocol):
 
     @property
     def allowed_paths(self) -> AllowedPaths:
-        """Where the worker lets connectors read files that a configuration names: open them with its `open`."""
+        """The worker's restriction of files that a configuration may name: open them with its `open`."""
 
     @property
     def plugin_metrics(self) -> PluginMetrics:

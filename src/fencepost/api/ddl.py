@@ -1,7 +1,7 @@
 """Parses Spark's DDL for types without a Spark session: `"id BIGINT NOT NULL, tags ARRAY<STRING>"`.
 
 Spark's own parser runs in the JVM, which a worker that only handles small polled batches never starts. The grammar is
-that of Spark's SQL data types (https://spark.apache.org/docs/latest/sql-ref-datatypes.html) without intervals.
+Spark's for SQL data types (https://spark.apache.org/docs/latest/sql-ref-datatypes.html) without intervals.
 
     schema  = columns | type
     columns = column {"," column}
@@ -48,7 +48,7 @@ _DECIMAL: Final = ("DECIMAL", "DEC", "NUMERIC")
 
 @lru_cache(maxsize=256)
 def parse_ddl(ddl: str) -> t.DataType:
-    """Return the type that `ddl` stands for: a StructType for columns, else the single type.
+    """Return the type in `ddl`: a StructType for columns, else the single type.
 
     Raises ConfigError that shows the text and the place in it, or the name that is there twice.
     """

@@ -1,6 +1,6 @@
-"""The worker's own files: its configuration, passwords, keys and trust stores. Connectors read none of them.
+"""The worker's own files: its configuration, passwords, keys and trust stores. Connectors must not read any of them.
 
-A file has many names: links, hard links, bind mounts, `/proc/self/fd/3`. So what was opened is compared by device and
+A file has many names: links, hard links, bind mounts, `/proc/self/fd/3`. So opened files are compared by device and
 inode. These are looked up by the files' paths each time, because a rotated secret is a new file under the old name.
 """
 
@@ -23,8 +23,8 @@ _PROCESSES: Final = "/proc/self"
 class OwnFiles:
     """Files that are never opened for connectors, by their absolute `paths`. It can be pickled.
 
-    A directory stands for everything below it; of its files, those directly in it are recognised by other names, too.
-    With any path, what the kernel tells of processes is refused as well: it has the worker's environment and memory.
+    A directory stands for everything below it; the files directly in it are also recognised under other names. With any
+    path, the kernel's information about processes is refused as well: it contains the worker's environment and memory.
     """
 
     paths: tuple[str, ...] = ()

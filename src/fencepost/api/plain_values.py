@@ -17,7 +17,7 @@ _NUMPY_TIMES: Final = frozenset({"datetime64", "timedelta64"})
 
 
 def instead_of(value: Any) -> str:
-    """Return what a source should give in place of a value that is not plain: an expression, or None."""
+    """Return a replacement for a value that is not plain, as an expression; None if there is none."""
     kind = type(value)
     if isinstance(value, float) or kind.__name__ in _MISSING:
         return "None"
@@ -31,9 +31,9 @@ def instead_of(value: Any) -> str:
 
 
 def why_no_json(value: Any) -> str | None:
-    """Return what in a structure has no form in JSON, under which names, and what to give in its place.
+    """Return the value in a structure that JSON cannot hold, its path, and a replacement.
 
-    None if there is nothing of the kind, or the structure is too deep.
+    Returns None if there is no such value, or the structure is too deep.
     """
     try:
         return _unfit(value, "")

@@ -40,8 +40,8 @@ class Converter(ABC):
         """Decide how values of a schema are written to a topic, for example under which id of a schema registry.
 
         It is called in the worker, or in the driver of a Spark sink, before the transaction begins that the first such
-        values are written in, and again for later batches. `from_connect_data` follows, there or on executors, which get
-        what was decided with the pickled converter. An error fails the task, whatever `errors.tolerance` says; after a
+        values are written in, and again for later batches. `from_connect_data` follows, there or on executors, which
+        get the decisions with the pickled converter. An error fails the task, whatever `errors.tolerance` says; after a
         RetriableError the task waits, and calls it again.
         """
 

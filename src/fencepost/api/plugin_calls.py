@@ -85,7 +85,7 @@ def as_failure(what: str, error: BaseException) -> Exception:
 
 
 def _call_refused(what: str, function: Callable[..., object], error: BaseException) -> PluginError | None:
-    """Return the failure for a method that does not take the arguments of its call; None for any other error.
+    """Return the failure for a method that does not accept the arguments of its call; None for any other error.
 
     Python raises it at the call, so the error has no line of the method.
     """

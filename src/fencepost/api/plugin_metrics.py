@@ -10,7 +10,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class MetricName:
-    """A metric of a plugin. `tags` are shown as labels, next to those of the worker, such as `connector` and `task`."""
+    """A metric of a plugin. `tags` are shown as labels, next to the worker's, such as `connector` and `task`."""
 
     name: str
     description: str
@@ -20,13 +20,13 @@ class MetricName:
 class PluginCounter(Protocol):
     """Counts something, from 0 on. Thread-safe.
 
-    It may be pickled to Spark's executors. What is counted there is added in the worker when a task of Spark ends well, and
-    is lost with one that fails.
+    It may be pickled to Spark's executors. Values counted there are added in the worker when a Spark task ends well,
+    and are lost with a task that fails.
     """
 
     @property
     def name(self) -> MetricName:
-        """The counter as `remove_metric` takes it."""
+        """The counter in the form that `remove_metric` takes."""
 
     def increment(self, amount: float = 1) -> None:
         """Add to the count. Raises ValueError for a negative amount."""
@@ -65,7 +65,7 @@ class Monitorable(ABC):
     def with_plugin_metrics(self, metrics: PluginMetrics) -> None:
         """Add the plugin's metrics. Called once, after `configure`.
 
-        Beside `connector` and `task` they have the label `converter` (`key`, `value` or `header`), or `transformation` with
-        the transform's alias, and those of a predicate `predicate` with its alias. Nothing is shown of a plugin that is
-        not a running task's: in a validation, in the Spark sink, in tests.
+        Beside `connector` and `task` they have the label `converter` (`key`, `value` or `header`), or `transformation`
+        with the transform's alias; a predicate's metrics also have `predicate` with its alias. Nothing is shown of a
+        plugin that is not a running task's: in a validation, in the Spark sink, in tests.
         """

@@ -86,8 +86,8 @@ class ArrowReader(Protocol):
 class RefusedRow:
     """A piece of a split that is not a row of the reader's schema.
 
-    `raw` are its bytes as they are in the source, `reason` says what is wrong with them. `place` says where it is, by
-    names such as `file`, `position` and `line`: they become headers of the dead letter, `__connect.errors.<name>`.
+    `raw` are its bytes as they are in the source, `reason` is the error. `place` describes its position, by names such
+    as `file`, `position` and `line`: they become headers of the dead letter, `__connect.errors.<name>`.
 
     A SourceRecord whose value is a RefusedRow stands for such a piece in a polled batch: it is refused, or skipped with
     `errors.tolerance=all`, and its source offset is the one after the piece.
@@ -107,7 +107,8 @@ class TolerantReader(ArrowReader, Protocol):
     def read_tolerant(self, split: Any) -> Iterator[pa.RecordBatch | Sequence[RefusedRow]]:
         """Yield the rows of one split, in order, and the pieces that are not rows.
 
-        Raises DataError for what cannot be skipped. Every byte of the split must be in a row or in a refused one.
+        Raises DataError for errors that cannot be skipped. Every byte of the split must be in a row or in a refused
+        one.
         """
 
 
@@ -115,19 +116,19 @@ class TolerantReader(ArrowReader, Protocol):
 class SourceBatch:
     """Many records at once, read lazily on Spark's executors, with the offsets after them.
 
-    Make one with `of_dataframe`, or with `of_reader`, whose splits are read and written in one step if no transform needs
-    Spark's optimizer, or with `of_columns` if the bytes of Kafka's records are there already. The columns are those of Spark's own Kafka sink: `value` (required, of any type), `key`, `topic`,
-    `partition`, `timestamp` (a TIMESTAMP or BIGINT milliseconds) and `headers` (an ARRAY of STRUCT<key: STRING, value:
-    any>). Rows without a topic go to the batch's `topic`, else to that of the connector's property. A null `key` or
-    `value` is null in Kafka, so a null value is a tombstone, whatever its type. Splits are read in the order given; rows
-    of one key and rows of one Kafka partition keep their order.
+    Make one with `of_dataframe`, or with `of_reader`, whose splits are read and written in one step if no transform
+    needs Spark's optimizer, or with `of_columns` if the bytes for Kafka are there already. The columns are the same as in Spark's own Kafka sink: `value` (required, of any type),
+    `key`, `topic`, `partition`, `timestamp` (a TIMESTAMP or BIGINT milliseconds) and `headers` (an ARRAY of STRUCT<key:
+    STRING, value: any>). Rows without a topic go to the batch's `topic`, else to the topic of the connector's property.
+    A null `key` or `value` is null in Kafka, so a null value is a tombstone, whatever its type. Splits are read in the
+    order given; rows of one key and rows of one Kafka partition keep their order.
 
-    `offsets` are `(source_partition, source_offset)` pairs: the source's position once the whole batch is committed. None
-    instead of an offset removes that of the source partition. `bytes` estimates how much a reader's splits will read: a
-    small batch is read in the worker, without a Spark job, and so are the first larger ones, before Spark has started.
-    None means unknown: such a batch is read on executors.
-    `topics` are topics that rows of this batch and of later ones will name. The worker creates those that are missing
-    together, before the transaction that the batch begins; others are created one by one, with their first rows.
+    `offsets` are `(source_partition, source_offset)` pairs: the source's position once the whole batch is committed.
+    None instead of an offset removes the source partition's offset. `bytes` estimates how much a reader's splits will
+    read: a small batch is read in the worker, without a Spark job, and so are the first larger ones, before Spark has
+    started. None means unknown: such a batch is read on executors. `topics` are topics that rows of this batch and of
+    later ones will name. The worker creates those that are missing together, before the transaction that the batch
+    begins; others are created one by one, with their first rows.
     """
 
     dataframe: DataFrame | None = None
@@ -162,7 +163,10 @@ class SourceBatch:
         topic: str | None = None,
         topics: Collection[str] = (),
     ) -> SourceBatch:
-        """Return a batch of what a reader reads of splits. Raises DataError for an argument of another type."""
+        """Return a batch of the rows that a reader reads from splits.
+
+        Raises DataError for an argument of another type.
+        """
         return cls(reader=reader, splits=splits, offsets=offsets, bytes=bytes, topic=topic, topics=topics)
 
     @classmethod
@@ -215,7 +219,7 @@ class SourceBatch:
 
 @dataclass(frozen=True, slots=True)
 class RecordMetadata:
-    """Where a record was written. `offset` is -1 if the broker did not return it; `timestamp` is in milliseconds."""
+    """The place of a written record. `offset` is -1 if the broker did not return it; `timestamp` is in milliseconds."""
 
     topic: str
     partition: int
@@ -224,7 +228,7 @@ class RecordMetadata:
 
 
 PollResult = Iterable[SourceRecord] | SourceBatch | None
-"""What `SourceTask.poll` may return. None and an empty result mean that there is nothing new.
+"""The allowed results of `SourceTask.poll`. None and an empty result mean that there are no new records.
 
 A generator runs to its end before its records are written.
 """

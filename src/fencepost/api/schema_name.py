@@ -1,10 +1,10 @@
 """The name and version of a schema, which Connect's schemas have and Spark's types do not.
 
-Those of a key or value that is a struct are in the metadata of a DataFrame's column, under `SCHEMA_METADATA`, as an
+For a key or value that is a struct they are in the metadata of a DataFrame's column, under `SCHEMA_METADATA`, as an
 object with `name` or `version` or both. Converters only get types, so they get them as a `NamedStruct`.
 
-Those of a field within a struct are in its comment, the one thing that DDL can say of a field beside its type:
-`ts: BIGINT COMMENT 'connect.name=io.debezium.time.Timestamp version=1'`. Other comments mean nothing here.
+For a field within a struct they are in its comment, the only other attribute of a field in DDL: `ts: BIGINT COMMENT
+'connect.name=io.debezium.time.Timestamp version=1'`. Other comments mean nothing here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Keeps passwords out of a worker's output: its log, its answers, and the traces in statuses.
 
-Definitions tell which properties hold passwords, or names, for properties without a definition. Values of config
+Definitions show which properties hold passwords; for properties without a definition, their names do. Values of config
 providers are known when they are looked up. SECRETS stores both, process-wide like the log, because an exception of a
 library or of a connector may have any of them in its text.
 
@@ -20,7 +20,7 @@ from urllib.parse import quote, quote_plus
 from fencepost.api.texts import LEFT_OUT, printable
 
 HIDDEN: Final = "[hidden]"
-"""Stands in place of a password."""
+"""Replaces a password."""
 
 _NAMES: Final = ("password", "sasl.jaas.config", "ssl.keystore.key", "secret")
 _JAAS_OPTION: Final = re.compile(
@@ -144,7 +144,7 @@ def _ended(value: str, text: str) -> int:
 
 
 def _spelled(secrets: Mapping[str, str]) -> dict[str, str]:
-    """The secrets in each way in which texts have them."""
+    """The secrets in each spelling that texts may have."""
     spelled = {spelling: shown for value, shown in secrets.items() for spelling in _spellings(value)}
     return {**spelled, **secrets}
 

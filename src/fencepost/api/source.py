@@ -23,7 +23,7 @@ class SourceConnector(ABC):
     context: SourceConnectorContext
 
     default_transaction_boundary: ClassVar[str] = "poll"
-    """The value of `transaction.boundary` where a configuration has none: poll, interval or connector."""
+    """The default of `transaction.boundary` for this connector: poll, interval or connector."""
 
     def version(self) -> str:
         """Return the connector's own version."""
@@ -144,7 +144,7 @@ class SourceTask(ABC):
         """Return whether the source has an end and `poll` has returned everything up to it.
 
         Only used if the worker was started to stop at the source's end. Called after a `poll` that returned nothing: a
-        source that grows all the time should return nothing once when it has come to where it ended at the start.
+        source that grows all the time should return nothing once when it has reached its end as of the start.
         """
         return False
 

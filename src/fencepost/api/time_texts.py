@@ -1,4 +1,4 @@
-"""The texts of dates and times of any year, and the plain values of Arrow's: Python and Arrow have those of some years."""
+"""The texts of dates and times of any year, and plain values of Arrow's: Python supports only some years."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def _date_text(day: int) -> str:
 def plain_value(value: pa.Scalar) -> Any:
     """Return a value as Arrow makes it for Python, at any depth.
 
-    Of those that Python cannot have, a text is its bytes, a date or time the text of it, and anything else a text.
+    For values that Python cannot represent it is the bytes of a text, the text of a date or time, and a text for
+    anything else.
     """
     try:
         return value.as_py()

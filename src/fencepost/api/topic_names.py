@@ -8,13 +8,13 @@ from typing import Any, Final
 from fencepost.api.errors import ConfigError
 
 LONGEST: Final = 249
-"""The most characters of a topic's name."""
+"""The maximum length of a topic's name."""
 
 OTHER_CHARACTERS: Final = re.compile(r"[^a-zA-Z0-9._-]")
 """Matches a character that the name of a topic cannot have."""
 
 RULE: Final = f"the name of a topic has 1 to {LONGEST} letters, digits, '.', '_' and '-', and is not '.' or '..'"
-"""What names Kafka accepts, for messages."""
+"""The rule for names of topics, for messages."""
 
 
 def is_topic_name(text: str) -> bool:
@@ -29,7 +29,7 @@ def topic_name(name: str, value: Any) -> None:
 
 
 def topic_prefix(name: str, value: Any) -> None:
-    """Allow what a topic's name can begin with, or be as a whole, and None."""
+    """Allow text that is a prefix of a topic's name, or a whole one, and None."""
     if value is not None and not is_topic_name(f"{value}-"):
         raise ConfigError(
             f"Invalid value {value!r} for the property {name}: names of topics begin with it, and {RULE}", name=name

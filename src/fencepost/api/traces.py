@@ -15,7 +15,7 @@ from fencepost.api.secrets import SECRETS
 from fencepost.api.texts import printable, shortened
 
 _EDGE: Final = "fencepost.api.plugin_calls"
-# Where a plugin is imported, Python's own frames come before those of its module.
+# Where a plugin is imported, Python's own frames come before its module's.
 _IMPORTS: Final = "importlib"
 
 # A status must fit into one record, whose default limit is 1 MB.

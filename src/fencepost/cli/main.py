@@ -56,7 +56,7 @@ _COMMANDS: Final = {
     "worker": ("fencepost.cli.run.worker:worker", "Run a worker of a group, with Kafka Connect's REST API."),
 }
 
-# What the user must correct before the command can do anything: a property, a port, a folder, the installation.
+# Errors that the user must correct before the command can do anything: a property, a port, a folder, the installation.
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _TO_CORRECT_FIRST: Final = (ConfigError, DataDirError, JavaNotFoundError, PortTakenError, PostgresMissingError)
 
@@ -127,7 +127,7 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         if error.errno not in (errno.EPIPE, *_FULL):
             raise
-        # The reader of the output has enough, as head does: this is not an error.
+        # The reader of the output has enough, as `head` does: this is not an error.
         if error.errno in _FULL:
             click.echo(f"fencepost: Cannot write {error.filename or 'the output'}: {error.strerror}", err=True)
         return ExitCode.FAILED

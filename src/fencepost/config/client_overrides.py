@@ -1,4 +1,4 @@
-"""Properties for Kafka clients: where they come from, which may be overridden, and which never."""
+"""Properties for Kafka clients: their origins, which may be overridden, and which never."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ DEFAULT_ALLOWLIST: Final = (
     "ssl.key.password", "ssl.keystore.certificate.chain", "ssl.keystore.key", "transaction.timeout.ms",
     "transactional.id",
 )  # fmt: skip
-"""What connectors may override by default: client tuning, and a separate principal.
+"""The properties that connectors may override by default: client tuning, and a separate principal.
 
 The list has no property that names a server, a trust setting, or a file of the worker's machine. A producer that
 reaches no other cluster cannot take the worker's credentials there.
@@ -104,8 +104,8 @@ def overrides(properties: Mapping[str, str], prefix: str, kind: ClientKind, *, w
 def combined(worker: Mapping[str, str], own: Mapping[str, str], kind: ClientKind, *, connector: str) -> dict[str, str]:
     """Return the properties of a connector's client: the worker's for its kind, and over them the connector's `own`.
 
-    The worker's SASL credentials are removed if the connector changes who sees them. Raises ConfigError if the client
-    then has none.
+    The worker's SASL credentials are removed if the connector changes who sees them. Raises ConfigError if this leaves
+    the client without credentials.
     """
     changed = sorted(name for name in own.keys() & _DESTINATIONS if not _within(own[name], worker.get(name)))
     if not changed or _CREDENTIALS not in worker:

@@ -41,7 +41,7 @@ class EnvVarConfigProvider(ConfigProvider):
             raise ConfigError(f"The property {_ALLOWLIST} is no regular expression: {error}", name=_ALLOWLIST) from None
 
     def get(self, path: str, keys: Collection[str]) -> Mapping[str, str]:
-        """Return the variables that are set and allowed. Raises ConfigError for a path: there are none."""
+        """Return the variables that are set and allowed. Raises ConfigError for a path, because variables have none."""
         if path:
             raise ConfigError(f"environment variables have no path, and {path!r} is given: write ${{env:NAME}}")
         return {key: os.environ[key] for key in keys if key in os.environ and self._allowed.fullmatch(key)}
@@ -87,7 +87,7 @@ class DirectoryConfigProvider(_PathConfigProvider):
         return {key: text for key, text in found.items() if text is not None}
 
     def _text(self, path: Path) -> str | None:
-        """Return a file's text, None if there is no file. A link in the directory may lead anywhere."""
+        """Return a file's text, None if it does not exist. A link in the directory may lead anywhere."""
         try:
             with self._allowed.open(str(path)) as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

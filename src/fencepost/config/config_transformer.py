@@ -1,7 +1,7 @@
 """Replaces placeholders in properties, `${provider:path:key}` and `${provider:key}`, by config providers (KIP-297).
 
 Values are looked up where they are used: when a worker, a connector or a task starts, and when a configuration is
-validated. What is stored, shown and logged keeps the placeholders.
+validated. Stored, displayed and logged properties keep the placeholders.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class TransformedConfig:
         return {name: self._restored(name, value) for name, value in task_config.items()}
 
     def hidden(self, text: str) -> str:
-        """Return a message with placeholders for the values that they stand for."""
+        """Return a message in which placeholders replace their values."""
         for placeholder, value in self._longest_first():
             text = text.replace(repr(value), repr(placeholder))
             if len(value) >= _SHORTEST_HIDDEN:
@@ -62,11 +62,11 @@ class TransformedConfig:
     def _restored(self, name: str, value: str) -> str:
         if name not in self.given or value == self.properties[name]:
             return self.given.get(name, value)
-        # A part of the connector's own, perhaps: one of its tables, or its URL with the task's database.
+        # The connector may have changed only a part: one of its tables, or its URL with the task's database.
         placeholders = {secret: placeholder for placeholder, secret in self.values[name].items() if secret}
         if not placeholders:
             return value
-        # In one go: a placeholder that was put in may hold what another one stands for.
+        # In one pass: an inserted placeholder may contain another one's value.
         secrets = sorted(placeholders, key=len, reverse=True)
         return re.sub("|".join(map(re.escape, secrets)), lambda match: placeholders[match[0]], value)
 
@@ -113,7 +113,7 @@ class ConfigTransformer:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A placeholder, and what it is made of."""
+    """A placeholder with its parts."""
 
     text: str
     provider: str
@@ -122,7 +122,7 @@ class _Place:
 
 
 class _Lookup:
-    """The values of placeholders, and why there are none for some."""
+    """The values of placeholders, and the reasons for missing ones."""
 
     def __init__(self, providers: Mapping[str, ConfigProvider], places: Collection[_Place]) -> None:
         self.values: dict[str, str] = {}
@@ -135,7 +135,7 @@ class _Lookup:
             self._look_up(provider, path, wanted)
 
     def problems(self, name: str, text: str) -> Iterator[str]:
-        """Yield what is wrong with the placeholders of a property."""
+        """Yield the errors of the placeholders in a property."""
         for place in _places(text):
             if place.text in self._reasons:
                 yield f"The property {name} holds {place.text}, which has no value: {self._reasons[place.text]}"
@@ -174,9 +174,9 @@ class _Lookup:
 
 
 def resolve_worker_properties(properties: Mapping[str, str], *, where: str) -> dict[str, str]:
-    """Return a worker's properties with their placeholders replaced, other than in those of the providers themselves.
+    """Return a worker's properties with their placeholders replaced, except the providers' own properties.
 
-    Raises ConfigError that names `where` for a provider that cannot be set up, and for what has no value. Puts the
+    Raises ConfigError with `where` for a provider that cannot be set up, and for placeholders without a value. Puts the
     worker's `plugin.path` on the import path, where providers may be.
     """
     own = {name: text for name, text in properties.items() if name.startswith(PREFIX) or name == PROVIDERS}

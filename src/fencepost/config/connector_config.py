@@ -179,7 +179,7 @@ class ConnectorConfig:
     properties: Mapping[str, str] = field(repr=False)
     """All properties, with their placeholders resolved."""
     transformed: TransformedConfig = field(repr=False)
-    """How they were resolved."""
+    """The result of resolving them."""
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> ConnectorConfig:

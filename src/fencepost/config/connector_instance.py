@@ -70,7 +70,7 @@ class ConnectorInstance:
         return values
 
     def set_context(self, context: SourceConnectorContext) -> None:
-        """Tell the connector of its surroundings."""
+        """Give the connector its context."""
         call_plugin(f"The context of connector {self._name}", setattr, self._connector, "context", context)
 
     def start(self, config: Config, context: SourceConnectorContext) -> None:

@@ -1,4 +1,4 @@
-"""How records that cannot be read, transformed or converted are handled (KIP-298, `errors.*`)."""
+"""The handling of records that cannot be read, transformed or converted (KIP-298, `errors.*`)."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class ErrorHandling:
 
 @dataclass(frozen=True, slots=True)
 class ErrorTexts:
-    """What the documentation says of the properties where connectors and sinks of Spark queries differ."""
+    """The parts of the properties' documentation that differ between connectors and sinks of Spark queries."""
 
     tolerance: str = (
         "What to do with a record that cannot be read, transformed or converted: none fails the task, all skips the "

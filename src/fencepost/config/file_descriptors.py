@@ -14,7 +14,7 @@ from typing import Final
 from fencepost.api.errors import RetriableError, describe_error
 
 _MOST: Final = 1 << 20
-"""The limit that is asked for where the hard one is higher, or infinite, as in containers."""
+"""The limit that is set if the hard one is higher, or infinite, as in containers."""
 
 _RESERVED: Final = 32
 _SHARE_RESERVED: Final = 8
@@ -28,7 +28,7 @@ _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE)
 
 
 class OutOfFileDescriptorsError(RetriableError):
-    """No file descriptor is left. `what` failed for that reason."""
+    """No file descriptor is left. `what` failed because of that."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -38,7 +38,7 @@ class OutOfFileDescriptorsError(RetriableError):
 
 
 def explained(what: str, error: Exception) -> Exception:
-    """Return an error; one that came about because no descriptor was left as the cause of an error that says so."""
+    """Return an error; if no descriptor was left, return an error that says so, with the given one as its cause."""
     if isinstance(error, OutOfFileDescriptorsError) or not is_exhaustion(error):
         return error
     explanation = OutOfFileDescriptorsError(f"{what} failed for want of file descriptors ({describe_error(error)})")
@@ -61,7 +61,7 @@ def limit() -> int:
 
 
 def reserved() -> int:
-    """Return how many descriptors tasks must leave to the REST API, the group and what else the worker has to go on with."""
+    """Return how many descriptors tasks must leave to the REST API, the group and other parts of the worker."""
     return min(_RESERVED, limit() // _SHARE_RESERVED)
 
 
@@ -71,7 +71,7 @@ def for_requests() -> int:
 
 
 def free() -> int:
-    """Return how many more descriptors this process may have now. Where the system does not tell, none is taken."""
+    """Return how many more descriptors this process may have now. Unlimited if the system does not show it."""
     with suppress(OSError):
         if count := _COUNTED.stat().st_size:
             return max(0, limit() - count)
@@ -93,7 +93,7 @@ def is_reserved(descriptor: int) -> bool:
 
 
 def is_exhaustion(error: BaseException) -> bool:
-    """Return whether an error, or one of its causes, came about because no descriptor was left."""
+    """Return whether an error, or one of its causes, occurred because no descriptor was left."""
     return any(_is_exhausted(cause) for cause in _causes(error))
 
 

@@ -1,4 +1,4 @@
-"""Which files the connectors of a worker may read: what is allowed by default, and which files are the worker's own."""
+"""The files that a worker's connectors may read: the default directories, and the worker's own files."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from fencepost.api.own_files import OwnFiles
 _OF_SYSTEM: Final = (
     "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin", "/sys",
 )  # fmt: skip
-"""Nothing there or below is a place for data."""
+"""Directories that contain no data."""
 _HOLD_OTHERS: Final = ("/", "/home", "/mnt", "/opt", "/root", "/srv", "/tmp", "/usr", "/var")  # noqa: S108 - not for us
 _HOLD_SYSTEMS: Final = (Path("/usr"), Path("/var"))
-"""They hold directories of others; in these two, each of those is one of the system's."""
+"""Both contain directories of others; each of these is a system directory."""
 
 _FILE: Final = "file://"
 _NAMING: Final = (".location", ".file")
-"""What the names of properties with a file end with; others are recognised by a value that is a path to a file."""
+"""The suffixes of properties that name files; others are recognised by a value that is a path to a file."""
 # Properties that name files for connectors, or for everyone.
 _NOT_OWN: Final = (PROPERTY, "plugin.path")
 _PROVIDER_PATHS: Final = ".param.allowed.paths"
 
 
 def paths_of(paths: Sequence[str] | None, own: OwnFiles) -> AllowedPaths:
-    """Return what the property allows; None allows everything but the worker's own files."""
+    """Return the allowed paths of the property; None allows everything except the worker's own files."""
     return AllowedPaths(own=own) if paths is None else AllowedPaths.of(paths, own=own)
 
 
 def working_directory(own: OwnFiles) -> AllowedPaths:
-    """Return what is allowed by default: the working directory, unless it is a directory of the system."""
+    """Return the default directory: the working directory, unless it is a system directory."""
     directory = Path.cwd()
     of_system = any(directory.is_relative_to(place) for place in _OF_SYSTEM) or directory.parent in _HOLD_SYSTEMS
     if of_system or str(directory) in _HOLD_OTHERS:
@@ -45,9 +45,9 @@ def working_directory(own: OwnFiles) -> AllowedPaths:
 
 
 def own_files(properties: Mapping[str, str], named: Iterable[str]) -> OwnFiles:
-    """Return the worker's own files: those `named`, those in its properties, and what its config providers may read.
+    """Return the worker's own files: the `named` ones, its properties' ones, and its config providers' ones.
 
-    A directory of a config provider is left out if what connectors are allowed to read is this directory, or in it.
+    A config provider's directory is left out if the allowed directory of connectors is the same, or within it.
     """
     return OwnFiles.of([*named, *_in_properties(properties), *_of_providers(properties)])
 

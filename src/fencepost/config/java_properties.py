@@ -1,7 +1,7 @@
 """Properties that the Java classes of the built-in plugins have, and ours do not define.
 
 A property is one of four things: defined by our class; without an effect on a source, and accepted; refused, because
-records would differ from Java's; or known to neither, which is a warning, as Java ignores it.
+records would differ from Java's; or unknown to both, which is a warning, because Java ignores it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
         "schema.name.adjustment.mode": "names of schemas stay as they are",
     },
 }
-"""Why each property of a class is refused: its own ones of today, and former ones that other guides still name."""
+"""Why each property of a class is refused: its present ones, and old ones that other guides still mention."""
 
 WITHOUT_EFFECT: Final[Mapping[str, frozenset[str]]] = {
     f"{_CONVERTERS}.base.BuiltinConverter": frozenset({"converter.type"}),
@@ -157,7 +157,7 @@ def open_prefixes(plugin: type[Any]) -> frozenset[str]:
 
 
 def takes_any_property(plugin: type[Any], defined: Iterable[str]) -> bool:
-    """Whether the properties of a plugin cannot be known: it defines none, and is not built in."""
+    """Whether any property of a plugin is accepted because it defines none and is not built in."""
     return not list(defined) and not plugin.__module__.startswith("fencepost.")
 
 

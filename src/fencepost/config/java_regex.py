@@ -1,7 +1,7 @@
 """Checks regular expressions of Java's, which Spark runs, without a JVM: `java.util.regex.Pattern`, Java 17.
 
-A worker validates a configuration without a session of Spark. Where this grammar is narrower than Java's in something
-that no topic's name needs (the flag x), it says so. Names of Unicode's scripts and blocks are not looked up.
+A worker validates a configuration without a session of Spark. Where this grammar is narrower than Java's for a rare
+feature (the flag x), the error says so. Names of Unicode's scripts and blocks are not looked up.
 """
 
 from __future__ import annotations
@@ -109,10 +109,10 @@ _MOST_REPETITIONS: Final = 2**31 - 1
 
 
 class JavaRegex:
-    """A regular expression of Java's. Raises ValueError, which says what is wrong and where.
+    """A regular expression of Java's. Raises ValueError with the error and its position.
 
-    `groups` is how many it has, `names` are those of the named ones. `whole` is an expression that matches whole texts
-    alone, those that this one matches.
+    `groups` is their number, `names` are the names of the named ones. `whole` is an expression that matches a whole
+    text if this one matches it.
     """
 
     def __init__(self, text: str) -> None:
@@ -149,7 +149,7 @@ class JavaRegex:
                 self._quantifier()
 
     def _atom(self) -> bool:
-        """Read what a quantifier may follow. False if there was nothing such."""
+        """Read an element that a quantifier may follow. False if there is none."""
         match self._next():
             case "(":
                 return self._group()
@@ -219,7 +219,7 @@ class JavaRegex:
         return True
 
     def _escape(self) -> bool:
-        """Read a backslash and what follows, outside of classes."""
+        """Read a backslash and the escape after it, outside of classes."""
         start = self._at
         self._at += 1
         if not self._next():
@@ -252,7 +252,7 @@ class JavaRegex:
         return bool(content)
 
     def _character(self, start: int) -> str | None:
-        """Read an escape that stands for one character or a set. Returns the character; None for a set."""
+        """Read an escape for one character or a set. Returns the character; None for a set."""
         if (prop := self._take(_PROPERTY)) is not None:
             name = prop[1] if prop[1] is not None else prop[2]
             category = _CATEGORY.fullmatch(name)

@@ -41,7 +41,7 @@ def in_context(function: Callable[P, T]) -> Callable[P, T]:
 
 
 class ContextFilter(logging.Filter):
-    """Gives each record `connector` and `task`, None where there is none, and both as `connector_context`."""
+    """Gives each record `connector` and `task`, None outside of one, and both as `connector_context`."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Let every record through."""

@@ -27,11 +27,11 @@ _GROUPS: Final = "fencepost."
 
 @dataclass(frozen=True, slots=True)
 class PluginSources:
-    """The modules that plugins are imported from, besides those of distributions that declare plugins.
+    """The modules that plugins are imported from, besides distributions that declare plugins.
 
-    `directories` are those of `plugin.path`. `modules` are names; their submodules are allowed as well, and `*` stands
-    for all modules. `remedy` is what messages advise for a plugin that is not there. `java` is how the JVMs of Java
-    plugins in the directories run.
+    `directories` are the ones of `plugin.path`. `modules` are names, which include their submodules; `*` stands for all
+    modules. `remedy` is the advice in messages about a missing plugin. `java` has the settings for
+    the JVMs of Java plugins.
     """
 
     directories: tuple[Path, ...] = ()

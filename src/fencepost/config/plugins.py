@@ -61,8 +61,8 @@ class PluginKind(Enum):
 def find_plugin(kind: PluginKind, name: str, *, property_name: str, sources: PluginSources) -> type[Any]:
     """Return the class of a plugin.
 
-    Raises ConfigError, which blames `property_name`, if there is no such plugin (with a list of the installed ones), if
-    `sources` do not have its module, if it fails to import, or if it is of another kind.
+    Raises ConfigError, which blames `property_name`, if the plugin does not exist (with a list of the installed ones),
+    if `sources` do not have its module, if it fails to import, or if it is of another kind.
     """
     name = name.strip()
     if kind is PluginKind.CONNECTOR:

@@ -72,9 +72,9 @@ def connector_config_from_json(loaded: Any, *, where: str) -> dict[str, str]:
 def parse_properties(text: str, *, where: str) -> dict[str, str]:
     r"""Return the properties in `text`; `where` names its origin in errors.
 
-    The format is that of java.util.Properties: comments begin with # or !, a line that ends in an odd number of
-    backslashes goes on in the next, a key ends at the first unescaped =, : or blank, `\uXXXX` is a UTF-16 code unit, and
-    the last of several equal keys wins. Raises ConfigError for a malformed `\u`.
+    The format is the one of java.util.Properties: comments begin with # or !, a line that ends in an odd number of
+    backslashes continues in the next one, a key ends at the first unescaped =, : or blank, `\uXXXX` is a UTF-16 code
+    unit, and the last of several equal keys wins. Raises ConfigError for a malformed `\u`.
     """
     properties: dict[str, str] = {}
     for number, line in _logical_lines(text):

@@ -32,7 +32,7 @@ _ORIGIN: Final = re.compile(r"https?://[^/,\s*]+")
 _METHOD: Final = re.compile(r"[A-Za-z]+")
 
 ANY: Final = "*"
-"""Stands for all hosts, or for all origins."""
+"""Stands for all hosts, or all origins."""
 
 EVERYWHERE: Final = "http://:8083"
 _LOOPBACK: Final = "http://127.0.0.1:8083"

@@ -1,4 +1,4 @@
-"""Whether and how failed tasks and connectors restart automatically: for a connector, or for all of a worker."""
+"""Settings for automatic restarts of failed tasks and connectors: for a connector, or for all of a worker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TaskRestartPolicy(StrEnum):
 
 
 def define_restarts(definitions: ConfigDef, *, whose: str, group: str | None = None) -> ConfigDef:
-    """Add the properties; `whose` says what they apply to. Returns the definitions."""
+    """Add the properties; `whose` names their scope. Returns the definitions."""
     return (
         definitions.define(
             "task.restart.policy", _T.STRING, "retriable", _I.MEDIUM,
@@ -54,7 +54,10 @@ _DEFINITIONS: Final = define_restarts(ConfigDef(), whose="")
 
 @dataclass(frozen=True, slots=True)
 class RestartConfig:
-    """How failed tasks and connectors restart. `backoff_s` is the first pause, in seconds; `most` may be UNLIMITED."""
+    """The settings for automatic restarts of tasks and connectors.
+
+    `backoff_s` is the first pause, in seconds; `most` may be UNLIMITED.
+    """
 
     policy: TaskRestartPolicy = TaskRestartPolicy.RETRIABLE
     most: int = 10
@@ -62,7 +65,7 @@ class RestartConfig:
 
     @classmethod
     def of(cls, worker: Mapping[str, str], connector: Mapping[str, str]) -> RestartConfig:
-        """Read a connector's properties, over those of its worker. Raises ConfigError."""
+        """Read a connector's properties, over its worker's. Raises ConfigError."""
         values = _DEFINITIONS.parse({**worker, **connector})
         return cls(
             TaskRestartPolicy(values["task.restart.policy"].lower()),

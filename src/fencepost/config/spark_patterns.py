@@ -55,7 +55,7 @@ def _error_of_run(character: str, count: int, *, parses: bool) -> str | None:
 
 
 def check_datetime_pattern(name: str, pattern: str, *, parses: bool = False) -> None:
-    """Raise ConfigError for a property whose value is no pattern, as `datetime_pattern_error`."""
+    """Raise ConfigError for a property whose value is not a pattern, as `datetime_pattern_error`."""
     error = datetime_pattern_error(pattern, parses=parses)
     if error is not None:
         raise ConfigError(

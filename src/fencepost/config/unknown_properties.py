@@ -14,7 +14,7 @@ def unknown_properties(
     """Return the unknown names, each with the most similar known one, or None if none is similar.
 
     Names with one of `open_prefixes` are not reported. With `only_alike`, neither are names that are similar to no
-    known one. A known name is no hint for names below it: `value.converter.x` belongs to the converter.
+    known one. A known name does not suggest names below it: `value.converter.x` belongs to the converter.
     """
     found: dict[str, str | None] = {}
     for name in names:

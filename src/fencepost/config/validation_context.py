@@ -1,4 +1,4 @@
-"""What a connector knows while its configuration is checked."""
+"""The connector's context while its configuration is validated."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def not_blank(name: str, value: Any) -> None:
 
 
 def not_empty(name: str, value: Any) -> None:
-    """Raise ConfigError for a list of names that has none, or an empty one."""
+    """Raise ConfigError for an empty list of names, or one with an empty name."""
     if not value or not all(value):
         raise ConfigError(f"The property {name} must be a list of names, none of them empty", name=name)
 
@@ -62,7 +62,7 @@ def no_control_characters(name: str, value: Any) -> None:
 def python_regex(name: str, text: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
     r"""Read a regular expression of Python's, for the value of a property. Raises ConfigError.
 
-    Connect's users know Java's: \w, \d and upper and lower case are those of ASCII, as there. Sets within sets and
+    Connect's users know Java's: there \w, \d and upper and lower case only cover ASCII, as here. Sets within sets and
     intersections, which Python would take for characters, are refused.
     """
     try:
@@ -82,7 +82,7 @@ def _has_nested_sets(text: str) -> bool:
 
 
 def connector_name(name: str, value: Any) -> None:
-    """Allow text that no_control_characters allows, but for the names that a path of a URL cannot have."""
+    """Allow text that no_control_characters allows, except names that cannot be in a URL's path."""
     no_control_characters(name, value)
     if value is not None and str(value).strip() in (".", ".."):
         raise ConfigError(
@@ -104,7 +104,7 @@ def replication_factor(name: str, value: Any) -> None:
 def blame(values: Iterable[ConfigValue], check: Callable[[], object], needed: Collection[str] = ()) -> None:
     """Note the ConfigError that a check raises with the property that it names.
 
-    The check is omitted if a property that it has `needed` is invalid by itself.
+    The check is omitted if one of the properties that it has `needed` is itself invalid.
     """
     if any(value.errors for value in values if value.name in needed):
         return

@@ -81,7 +81,7 @@ class VersionRange:
 
 
 def _range(match: re.Match[str]) -> _Range:
-    """Raises ValueError (InvalidVersion too) for what is not a range."""
+    """Raises ValueError (InvalidVersion too) for anything but a range."""
     opened, first, comma, second, closed = match.groups()
     lowest = Version(first) if first else None
     if not comma:

@@ -40,8 +40,8 @@ _I = ConfigDef.Importance
 _REQUIRED: Final = ConfigDef.NO_DEFAULT
 _CONVERTERS: Final = ("key.converter", "value.converter", "header.converter")
 _STANDALONE_GROUP: Final = "connect-standalone"
-# What the names of a standalone worker's topics end with, after the group: offsets and task counts have the names of
-# connectors only, so two groups must not share these topics by accident.
+# The suffixes of a standalone worker's topics, after the group: offsets and task counts are stored by connector name
+# only, so two groups must not share these topics by accident.
 _STORES: Final = {"offset": "offsets", "config": "configs", "status": "status"}
 AUTOMATIC_CREATION: Final = "internal.topics.automatic.creation.enable"
 """The property of KIP-1209."""
@@ -206,7 +206,7 @@ def _define_tasks(definitions: ConfigDef) -> None:
 
 
 def _define_limits(definitions: ConfigDef) -> None:
-    """Define what connectors may set, and the config providers."""
+    """Define the limits of connectors, and the config providers."""
     (
         definitions.define(
             client_overrides.POLICY, _T.STRING, "Allowlist", _I.MEDIUM,
@@ -306,7 +306,7 @@ class WorkerConfig:
     plugin_sources: PluginSources
     allowed_paths: AllowedPaths
     allowed_token_urls: tuple[str, ...] | None
-    """The token endpoints that connectors may name besides the worker's own; None for all."""
+    """The token endpoints that connectors may name besides the worker's own; None allows all."""
     properties: Mapping[str, str] = field(repr=False)
     """All given properties, and the defaults of the converters."""
 
@@ -321,7 +321,7 @@ class WorkerConfig:
     ) -> WorkerConfig:
         """Check a worker's properties. Raises ConfigError that names `where`; warns of unknown properties.
 
-        `files` are the paths of what the properties were read from: no connector may read these files.
+        `files` are the paths of the files from which the properties were read: no connector may read them.
         """
         definitions = worker_config_def(mode)
         _require_valid(definitions, properties, where)

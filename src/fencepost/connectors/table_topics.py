@@ -8,7 +8,7 @@ from fencepost.api.topic_names import OTHER_CHARACTERS
 
 
 def topic_part(table: str) -> str:
-    """Return what a topic's name has of a table: `_` for each character that it cannot have."""
+    """Return a table's part of a topic's name: `_` replaces each character that is not allowed."""
     return OTHER_CHARACTERS.sub("_", table)
 
 

@@ -1,4 +1,4 @@
-"""Bytes in text: base64, and the unscaled bytes of decimals, for whole columns at once."""
+"""Bytes as text for whole columns: base64, and the unscaled bytes of decimals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _PAIRS = np.stack([np.repeat(_ALPHABET, 64), np.tile(_ALPHABET, 64)], axis=1).co
 
 _GROUP_BITS = 24
 _TOP_GROUP = 64 - _GROUP_BITS
-# The last four characters of a text, as a little-endian number: what stays of them, and the padding, by the length modulo 3.
+# The last four characters of a text, as a little-endian number: the part to keep, and the padding, by the length modulo
+# 3.
 _KEPT = np.array([0xFFFFFFFF, 0x0000FFFF, 0x00FFFFFF], np.uint32)
 _PADDED = np.array([0, 0x3D3D0000, 0x3D000000], np.uint32)
 

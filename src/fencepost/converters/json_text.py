@@ -1,4 +1,4 @@
-"""JSON texts of Arrow columns, in the form in which Connect's JsonConverter writes payloads."""
+"""JSON texts of Arrow columns, in the form of Connect's JsonConverter."""
 
 from __future__ import annotations
 

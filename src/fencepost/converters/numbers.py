@@ -1,4 +1,4 @@
-"""Floating-point numbers in text, for whole columns at once."""
+"""Floating-point numbers as text, for whole columns."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ _PLAIN = frozenset(
 
 
 class UnsupportedTypeError(DataError):
-    """An Arrow type that the format has no form for; `path` is the column's place in the record."""
+    """An Arrow type without a form in the format; `path` is the column's place in the record."""
 
     def __init__(self, kind: Any, path: str) -> None:
         super().__init__(f"no form for the type {kind} of {path or 'the record'}")
@@ -67,7 +67,7 @@ class Renderer(ABC):
     LIST: ClassVar[tuple[str, str, str]] = ("[", ",", "]")
 
     def render(self, values: pa.Array, path: str = "") -> Text:
-        """The texts of a column. `path` says where in the record it is. Raises UnsupportedTypeError."""
+        """The texts of a column. `path` is the column's place in the record. Raises UnsupportedTypeError."""
         values = plain(values)
         kind = values.type
         write = _writer(kind)
@@ -105,7 +105,7 @@ class Renderer(ABC):
 
     @abstractmethod
     def struct(self, values: pa.Array, path: str) -> pa.Array:
-        """Write structs; what stands where one is null does not matter."""
+        """Write structs; the content of null ones does not matter."""
 
     @abstractmethod
     def map(self, keys: Text, values: Text, *, string_keys: bool) -> tuple[pa.Array, tuple[str, str, str]]:
@@ -164,7 +164,7 @@ _WRITERS: tuple[tuple[Callable[[Any], bool], _Write], ...] = (
     (lambda kind: isinstance(kind, pa.JsonType), _leaf(lambda _, values: Text(values.storage.cast(pa.string())))),
 )
 _FOUND: dict[int, _Write | None] = {}
-"""The writers of types by their number: to ask for each column would take longer than to write a few rows."""
+"""The writers of types by their number: a lookup for each column would take longer than writing a few rows."""
 
 
 def _writer(kind: Any) -> _Write | None:
@@ -229,7 +229,7 @@ def _size(values: pa.Array) -> int:
     try:
         return int(values.nbytes)
     except pa.ArrowTypeError:
-        # Some versions of Arrow cannot tell which bytes of a view a slice takes; all of them are an upper bound.
+        # Some versions of Arrow cannot tell which bytes of a view a slice uses; all of them are an upper bound.
         return int(values.get_total_buffer_size())
 
 

@@ -27,7 +27,7 @@ class SimpleHeaderConverter(HeaderConverter):
     """
 
     def config(self) -> ConfigDef:
-        """Return no definitions: there is nothing to configure."""
+        """Return no definitions: it has no properties."""
         return ConfigDef()
 
     def configure(self, configs: Mapping[str, str]) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _ENCODING = "converter.encoding"
 _AS_IN_JAVA: Final = {"utf-16": (codecs.BOM_UTF16_BE, "utf-16-be"), "utf-32": (b"", "utf-32-be")}
-"""What Java writes first, and how it goes on, for encodings that leave the order of bytes open."""
+"""The byte order mark that Java writes first, and the codec for the rest, for encodings without a fixed byte order."""
 
 
 class StringConverter(BuiltinConverter):
@@ -40,7 +40,7 @@ class StringConverter(BuiltinConverter):
         super().configure(configs, is_key=is_key)
         encoding = self.settings[_ENCODING]
         try:
-            # Python has codecs that are for bytes only, such as hex.
+            # Python has codecs that are only for bytes, such as hex.
             "".encode(encoding)
         except LookupError:
             raise ConfigError(

@@ -74,7 +74,7 @@ def join_columns(pieces: Sequence[str | Text], *, null: str = "null") -> pa.Arra
 
 
 def _with_strides(pieces: Sequence[Any]) -> list[Any]:
-    """Join neighbours that have one length in all rows.
+    """Join adjacent columns whose texts have the same length in all rows.
 
     They are copied in strides, a column at a time, which takes a third of the time of a join row by row.
     """
@@ -92,26 +92,26 @@ def _with_strides(pieces: Sequence[Any]) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Even:
-    """A column of which all texts have `width` bytes."""
+    """A column whose texts all have `width` bytes."""
 
     strings: pa.Array
     width: int
 
     @classmethod
     def of(cls, strings: pa.Array) -> _Even | None:
-        """None if the lengths differ, a text is null, or there are few."""
+        """Return None if the lengths differ, a text is null, or there are few."""
         if len(strings) < _FEWEST_IN_STRIDES or strings.null_count:
             return None
         offsets = _parts(strings)[0]
         width = int(offsets[1] - offsets[0])
-        # Of most columns the ends tell that they are not even.
+        # First and last offsets usually prove that widths differ.
         if int(offsets[-1] - offsets[0]) != len(strings) * width or (lengths_of(strings) != width).any():
             return None
         return cls(strings, width)
 
 
 def _laid_out(run: Sequence[str | _Even]) -> list[Any]:
-    """Join constants and even columns. A single piece stays as it is."""
+    """Join constants and even columns. A single piece is not copied."""
     columns = [piece.strings for piece in run if isinstance(piece, _Even)]
     if len(run) < 2 or not columns:
         return columns or list(run)
@@ -144,8 +144,8 @@ def join_lists(offsets: np.ndarray[Any, Any], items: pa.Array, separator: str, n
 class Escape:
     """Inserts `inserted` before certain characters, and replaces each of them by another character.
 
-    `characters` maps each one to what follows the inserted text; quotes, backslashes and control characters can be
-    escaped.
+    `characters` maps each one to its replacement after the inserted text; quotes, backslashes and control characters
+    can be escaped.
     """
 
     inserted: str
@@ -180,10 +180,10 @@ def bytes_of(strings: pa.Array) -> np.ndarray[Any, Any]:
 
 
 def is_constant(values: pa.Array) -> bool:
-    """Whether all of at least two values are the same text or whole number, or null.
+    """Whether at least two values are all the same text or whole number, or null.
 
-    That is worth a look, as a text that is the same for all rows costs nothing in a join. Of most columns the first and
-    the last value tell that they are not constant. False for other types.
+    This is worth checking, because a text that is the same in all rows costs nothing in a join. The first and the last
+    value usually prove that a column is not constant. False for other types.
     """
     if len(values) < 2 or values.null_count:
         return len(values) > 1 and bool(values.null_count == len(values))
@@ -227,7 +227,7 @@ def valid_only(text: pa.Array, like: pa.Array) -> pa.Array:
 
 
 def _special(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Mark quotes, backslashes and control characters. Comparisons are far cheaper than a look-up by byte."""
+    """Mark quotes, backslashes and control characters. Comparisons are far cheaper than looking up each byte."""
     return np.flatnonzero((data < ord(" ")) | (data == ord('"')) | (data == ord("\\")))
 
 

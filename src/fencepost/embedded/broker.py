@@ -30,8 +30,8 @@ logger = logging.getLogger(__name__)
 class EmbeddedBroker:
     """A Kafka cluster of `nodes` brokers with its state in `data_dir`, kept over restarts.
 
-    `port` is that of the first node, the next nodes use the next ports; None uses free ports. `listeners` replaces the
-    one plaintext listener for clients; the first of them has the port. `properties` are further settings of the server,
+    `port` is the first node's, the next nodes use the next ports; None uses free ports. `listeners` replaces the one
+    plaintext listener for clients; the first of them has the port. `properties` are further settings of the server,
     `format_arguments` are passed to `kafka-storage format` (`--feature transaction.version=1`, `--add-scram ...`) when
     the data folder is created.
     """
@@ -95,7 +95,7 @@ class EmbeddedBroker:
         self._unlock_data_dir()
 
     def kill(self) -> None:
-        """End all nodes at once, as `kill -9` does."""
+        """End all nodes immediately, as `kill -9` does."""
         for node in self.nodes:
             node.kill()
         self._unlock_data_dir()

@@ -27,7 +27,7 @@ REGISTRY_VERSION: Final = "2.6.13.Final"
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """The jars of a program: those of `artifacts`, each as organisation, name and version, and all their dependencies.
+    """The jars of a program: its `artifacts`, each as organisation, name and version, and all their dependencies.
 
     `folder` is their folder in the cache; `title` names the program in messages.
     """
@@ -65,7 +65,7 @@ def registry_jars(version: str) -> JarSet:
 
 REGISTRY: Final = registry_jars(REGISTRY_VERSION)
 
-# Where Debian and Red Hat keep the machine's trusted certificates in Java's form.
+# The machine's trusted certificates in Java's form, on Debian and Red Hat.
 _SYSTEM_TRUST_STORES: Final = (Path("/etc/ssl/certs/java/cacerts"), Path("/etc/pki/java/cacerts"))
 # 45 MB for a broker; a minute is usual on a slow line.
 _TIMEOUT_SECONDS: Final = 600

@@ -194,7 +194,7 @@ class Node:
             new.unlink()
 
     def reason_of_end(self) -> str:
-        """Return why a process that ran has ended, as far as its log tells."""
+        """Return why a process has ended, judging by its log."""
         with contextlib.suppress(OSError), self.log_file.open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - _LAST_BYTES))
             if os.strerror(errno.ENOSPC) in log.read().decode(errors="replace"):

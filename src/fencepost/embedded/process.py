@@ -37,7 +37,7 @@ if os.getppid() != parent:
 os.execv(sys.argv[4], sys.argv[4:])
 """
 
-# The kernel treats the forking thread as the parent: this thread, which lives to the end, forks all children.
+# The kernel treats the forking thread as the parent: so this thread, which lives to the end, forks all children.
 _LAUNCHER: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fencepost-launcher")
 
 _CHILDREN: Final[weakref.WeakSet[subprocess.Popen[bytes]]] = weakref.WeakSet()
@@ -97,7 +97,7 @@ def terminate(process: subprocess.Popen[bytes], grace_seconds: float) -> bool:
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """End the process at once, as kill -9 does."""
+    """End the process immediately, as kill -9 does."""
     if process.poll() is None:
         process.send_signal(signal.SIGKILL)
         process.wait()

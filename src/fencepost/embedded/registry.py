@@ -24,7 +24,7 @@ from fencepost.embedded.ports import HOST, free_ports, require_free
 from fencepost.embedded.process import kill, launch, terminate
 
 API: Final = "/apis/ccompat/v7"
-"""Where Apicurio has Confluent's API."""
+"""The path of Confluent's API in Apicurio."""
 
 # 16 s on a free machine with two cores.
 START_TIMEOUT_SECONDS: Final = 180.0

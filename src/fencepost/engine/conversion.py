@@ -1,6 +1,6 @@
 """Converts columns of Connect data to Kafka records, on Arrow arrays.
 
-The columns of a batch are those of Spark's own Kafka sink: `value`, and optionally `key`, `topic`, `partition`,
+The columns of a batch are the same as in Spark's own Kafka sink: `value`, and optionally `key`, `topic`, `partition`,
 `timestamp` and `headers`. https://spark.apache.org/docs/latest/streaming/structured-streaming-kafka-integration.html
 """
 
@@ -155,7 +155,10 @@ def with_followed(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def column_types(schema: t.StructType, *, where: str, batch: bool = True) -> ColumnTypes:
-    """Check the columns of rows, by default those of a SourceBatch. Raises DataError that names an invalid column."""
+    """Check the columns of rows, by default against a SourceBatch's.
+
+    Raises DataError that names an invalid column.
+    """
     fields = {field.name: named(field) for field in schema.fields}
     if "value" not in fields:
         raise DataError(f"{where} has the columns {', '.join(fields)} but no column 'value': name one of them so")
@@ -231,9 +234,9 @@ def convert(
 ) -> Iterator[Converted]:
     """Convert rows to records, topic by topic; rows of one topic keep their order.
 
-    `topic` is for rows that name none, else the pipeline's default topic is. Rows that a converter refuses are skipped if
-    `errors` tolerates them. Raises RecordRefusedError if it does not, and DataError for rows without a topic, or with one
-    that is no text.
+    `topic` is for rows that name none, else the pipeline's default topic is. Rows that a converter refuses are skipped
+    if `errors` tolerates them. Raises RecordRefusedError if it does not, and DataError for rows without a topic, or
+    with one that is not text.
     """
     default = topic or pipeline.default_topic
     for name, rows in _by_topic(batch, types, default):
@@ -384,7 +387,7 @@ def _checked_timestamps(topic: str, timestamps: pa.Array, *, is_number: bool) ->
 
 
 def _with_nulls(converted: pa.Array, given: pa.Array, *, keep: bool) -> pa.Array:
-    """Return converted values; to `keep` nulls, null where the given are, whatever the converter writes for them."""
+    """Return converted values; with `keep`, null where the given values are null."""
     if not keep or given.null_count == 0:
         return converted
     if isinstance(converted, pa.ChunkedArray) or converted.offset or converted.type not in _PLAIN:
@@ -439,7 +442,7 @@ def _joined(parts: Sequence[pa.Array], name: str) -> pa.Array:
 def converted_by(converter: Converter, topic: str, schema: t.DataType | None, values: pa.Array) -> pa.Array:
     """Return a converter's result for values, but nulls without a schema are Kafka's nulls in every format.
 
-    Raises what it raises, and ConverterContractError (see `_one_for_each`).
+    Raises the converter's errors, and ConverterContractError (see `_one_for_each`).
     """
     if _is_nothing(schema, values):
         return pa.nulls(len(values), pa.binary())
@@ -460,7 +463,7 @@ def header_converted_by(
 def _is_nothing(schema: t.DataType | None, values: pa.Array) -> bool:
     """Whether all values are null and have no schema.
 
-    Such a column has a type by accident, which a converter would refuse.
+    Such a column has an accidental type, which a converter would refuse.
     """
     return (schema is None or isinstance(schema, t.NullType)) and values.null_count == len(values)
 

@@ -1,7 +1,7 @@
 """Dead letters: refused records as they are written to the topic `errors.deadletterqueue.topic.name`.
 
-The headers are those of Connect's dead letter queue of sinks (KIP-298), with what a source knows of a record's origin in
-place of a topic partition and an offset. All are texts in UTF-8:
+The headers are the ones of Connect's dead letter queue for sinks (KIP-298), with a record's source partition and offset
+in place of its topic partition and offset. All are texts in UTF-8:
 
     __connect.errors.topic                    the topic that the record was for
     __connect.errors.connector.name           the connector
@@ -59,7 +59,7 @@ class DeadLetter:
     ) -> DeadLetter:
         """Return the dead letter of a record that a transform or converter refused.
 
-        `content` is a SourceRecord, or a row with the columns of a SourceBatch; `cause` is the error, and what it says.
+        `content` is a SourceRecord, or a row with the columns of a SourceBatch; `cause` is the error with its message.
         """
         reason, message = cause
         headers = _headers(stage, plugin, topic, type(reason).__name__, message)
@@ -82,7 +82,7 @@ class DeadLetter:
 
     @classmethod
     def from_json(cls, found: Any) -> DeadLetter:
-        """Return what `to_json` gave. Raises TypeError or ValueError for other data."""
+        """Parse the result of `to_json`. Raises TypeError or ValueError for other data."""
         value, key, headers = found
         pairs = tuple((name, text) for name, text in headers)
         if not all(isinstance(part, str) for pair in pairs for part in pair):

@@ -77,12 +77,13 @@ SMALL_TRANSFORMED_BATCH: Final = 2 * 1024 * 1024
 """The size up to which the worker reads a batch itself if Spark's optimizer changes its rows, in the driver without a job."""
 
 TINY_BATCH: Final = 512 * 1024
-"""The size up to which a batch is read on the task's own thread. Another one costs a millisecond, and has nothing to do
-while the only block is written."""
+"""The size up to which a batch is read on the task's own thread.
+
+Another thread costs a millisecond, and has nothing to do while the only block is written.
+"""
 
 WORTH_SPARK: Final = 256 * 1024 * 1024
-"""The size of the larger batches that the worker writes itself before it starts Spark for the following ones: what it
-writes in the time that Spark takes to start."""
+"""The size of batches that the worker writes itself, as many bytes as it writes while Spark starts."""
 
 _SLICE: Final = 10_000
 """The number of polled records that are routed together: a large batch goes to several partitions, in runs."""
@@ -92,8 +93,8 @@ _SLICE: Final = 10_000
 class WriteResult:
     """The result of a batch, without its dead letters. `bytes` is the size of its record batches as sent.
 
-    `metadata` has an entry for each polled record, None for one that a transform dropped, or that was skipped because of
-    an error; it is None for a SourceBatch. `topics` includes that of the dead letters.
+    `metadata` has an entry for each polled record, None for one that a transform dropped, or that was skipped because
+    of an error; it is None for a SourceBatch. `topics` includes the topic of the dead letters.
     """
 
     written: int
@@ -111,7 +112,7 @@ class WriteResult:
         *,
         dead: Sequence[Ack] = (),
     ) -> WriteResult:
-        """Sum up the acknowledgements; those of dead letters are `dead`."""
+        """Add up the acknowledgements; `dead` are the dead letters'."""
         return cls(
             written=sum(ack.count for ack in acks),
             bytes=sum(ack.size for ack in acks),
@@ -150,7 +151,7 @@ class SparkEngine:
         return self._session.started
 
     def warm_up(self) -> None:
-        """Start Spark in the background, for a worker that will need it, but not beside large batches of its own."""
+        """Start Spark in the background, for a worker that will need it, but not during its own large batches."""
         self._session.warm_up(self._own_writes.quiet)
 
     def stop(self) -> None:
@@ -170,12 +171,12 @@ class SparkEngine:
     ) -> WriteResult:
         """Write a batch, into `producer`'s open transaction if it has any, and return when it is acknowledged.
 
-        `task` names the task in Spark's pools and in messages. `begin` is called once all is prepared that can be, to begin
-        a transaction. The `topic_gate` checks each topic of the records, after the transforms and before the first of them
-        is sent. Records that a transform or converter refuses are handled by `pipeline.errors`. The transaction stays
-        open. Raises a FencepostError (what the gate raises, what `prepare` of a converter raises, PreparationWaitsError,
-        RecordRefusedError, DataError, KafkaError, SparkJobError), after which the transaction must be aborted; without a
-        transaction, a part of the batch may be written, and writes may continue.
+        `task` names the task in Spark's pools and in messages. `begin` is called once all is prepared that can be, to
+        begin a transaction. The `topic_gate` checks each topic of the records, after the transforms and before the
+        first of them is sent. Records that a transform or converter refuses are handled by `pipeline.errors`. The
+        transaction stays open. Raises a FencepostError (errors of the gate and of a converter's `prepare`,
+        PreparationWaitsError, RecordRefusedError, DataError, KafkaError, SparkJobError), after which the transaction
+        must be aborted; without a transaction, a part of the batch may be written, and writes may continue.
         """
         check_cancelled(task, cancelled)
         polled: Sequence[SourceRecord] = ()
@@ -265,7 +266,7 @@ class _BatchWrite:
     def records(
         self, converted: Sequence[Converted], spec: WriteSpec, polled: int
     ) -> tuple[list[Ack], Sequence[RecordMetadata | None]]:
-        """Write records that were `polled` from the worker, those of a topic partition in the order of the poll."""
+        """Write `polled` records from the worker, in the order of the poll within each topic partition."""
         metadata = PolledMetadata(polled)
         topics = {part.topic for part in converted}
         spec.topic_gate.admit(topics)
@@ -336,11 +337,11 @@ class _BatchWrite:
         return all(is_function(step) for step in self.pipeline.transforms)
 
     def source_batch(self, batch: SourceBatch, spec: WriteSpec) -> list[Ack]:
-        """Write a SourceBatch, from the worker if it needs no Spark and is small, or Spark is not there yet."""
+        """Write a SourceBatch, from the worker if it is small and needs no Spark, or if Spark has not started yet."""
         if batch.columns is not None:
             return self._columns(batch.columns, spec)
         if batch.reader is None and batch.dataframe is None:
-            # Offsets alone are no reason to start Spark, whatever the transforms are.
+            # Offsets alone do not need Spark, whatever the transforms are.
             return []
         if batch.reader is None or not self._only_functions or batch.bytes is None:
             return self._by_spark(batch, spec)

@@ -183,7 +183,7 @@ class ErrorHandler:
     def _first_refusals(self, rows: StageRows, refused: Refused) -> tuple[Sequence[int], list[int]]:
         """The refused rows to count, and the polled records that they are of.
 
-        Of several rows of one record the first counts: what is refused is the record.
+        If a record has several rows, the first error counts, because the whole record is refused.
         """
         every = range(refused.start, refused.stop)
         if not self._records:
@@ -248,7 +248,7 @@ def _place(row: RefusedRow) -> str:
 
 
 def _cause(reason: Exception) -> str:
-    """What a stage said, without what fencepost says around it where that was a job of Spark's."""
+    """Return a stage's message, without the text that fencepost adds for a Spark job."""
     if isinstance(reason, Py4JError | PySparkException):
         return JobFailure.of(reason).one_line
     if isinstance(reason, SparkDataError | RetriableJobError) and reason.__cause__ is not None:

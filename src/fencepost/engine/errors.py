@@ -1,4 +1,4 @@
-"""What can go wrong between fencepost and Spark.
+"""The errors between fencepost and Spark.
 
     SparkJobError           a batch's Spark job failed
     ├── SparkStartError     the session cannot be started

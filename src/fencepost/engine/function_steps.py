@@ -36,8 +36,8 @@ def segments(chain: Sequence[Step]) -> Iterator[tuple[bool, tuple[Step, ...]]]:
 def apply_functions(group: RecordGroup, chain: Sequence[Step]) -> RecordGroup:
     """Return records as functions make them. Their columns are all that records have.
 
-    What a function makes has the function's schema. Raises what the functions raise, and DataError and PluginError for
-    what they return.
+    The result of a function has the function's schema. Raises the errors of the functions, and DataError and
+    PluginError for their results.
     """
     columns, types = group.columns, group.types
     for rows in _functions(chain):

@@ -72,9 +72,9 @@ def group_records(
 ) -> list[RecordGroup]:
     """Group polled records. Headers are already converted, because each may have another type.
 
-    With `structured`, for transforms, schemaless mappings become structs and not JSON text; those of one group have the
-    same fields. Records that do not fit their schema, or stand for a RefusedRow, are skipped if `errors` tolerates them.
-    Raises RecordRefusedError that names the first one if it does not, and DataError for a record without a topic.
+    With `structured`, for transforms, schemaless mappings become structs instead of JSON text; all in one group have
+    the same fields. Records that do not fit their schema, or stand for a RefusedRow, are skipped if `errors` tolerates
+    them. Raises RecordRefusedError that names the first one if it does not, and DataError for a record without a topic.
     """
     forms = _Forms(structured=structured)
     groups: dict[tuple[str | None, _Form, _Form], list[int]] = {}
@@ -319,7 +319,7 @@ _LOST: Final[dict[type[t.DataType], tuple[Callable[[Any], bool], str]]] = {
     t.FloatType: (_is_beyond_float, "make it a DOUBLE"),
     t.DateType: (_is_not_midnight, "give a date, or make it a TIMESTAMP"),
 }
-"""What Arrow would make another value of: it cuts fractions and times of day, and makes large numbers infinite."""
+"""Types that Arrow would convert wrongly: it cuts fractions and times of day, and makes large numbers infinite."""
 
 
 def _member(value: Any, name: str, position: int) -> Any:

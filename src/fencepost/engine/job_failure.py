@@ -25,7 +25,7 @@ from fencepost.engine.errors import RetriableJobError, SparkDataError, SparkJobE
 PYTHON_EXCEPTION: Final = "org.apache.spark.api.python.PythonException"
 
 WITHOUT_JVM: Final = (AttributeError, AssertionError)
-"""What pyspark raises where it needs its JVM after another thread has stopped Spark."""
+"""The errors of pyspark without its JVM, after another thread has stopped Spark."""
 
 _SPARK_THROWABLE: Final = "org.apache.spark.SparkThrowable"
 # 22 is a data exception, 42 a syntax error or an unknown name, P0 an error that SQL itself raises with raise_error or
@@ -45,12 +45,12 @@ PYTHON_ADVICE: Final = (
     "Executors need a Python of the driver's version with fencepost and all that the query's functions import: set "
     "PYSPARK_PYTHON to it before Spark starts, or spark.pyspark.python where the session is built"
 )
-"""What to do about a failure that is of Python itself."""
+"""The advice for a failure of Python itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Throwable:
-    """An exception of the JVM. `sql_state` is None if it has none; `expression` is the text of SQL that raised it."""
+    """An exception of the JVM. `sql_state` is None if it has none; `expression` is the SQL text that raised it."""
 
     kind: str
     message: str
@@ -85,7 +85,7 @@ class JobFailure:
 
     @classmethod
     def of(cls, error: BaseException) -> JobFailure:
-        """Read an error of Py4J or PySpark. There are no causes if the JVM has died, or Spark was stopped."""
+        """Read an error of Py4J or PySpark. The causes are empty if the JVM has died, or Spark was stopped."""
         return cls(tuple(_causes(error)), _text(error) or type(error).__name__)
 
     @property
@@ -95,7 +95,7 @@ class JobFailure:
 
     @property
     def is_of_python(self) -> bool:
-        """Whether Python itself is at fault, not the rows: what to do is PYTHON_ADVICE."""
+        """Whether Python itself is at fault, not the rows: then PYTHON_ADVICE applies."""
         return any(cause.is_of_python for cause in self.causes)
 
     @property
@@ -110,7 +110,7 @@ class JobFailure:
 
     @property
     def is_of_full_disk(self) -> bool:
-        """Whether Spark could not write its temporary files for want of space."""
+        """Whether Spark could not write its temporary files because the disk is full."""
         full = os.strerror(errno.ENOSPC)
         return not self.is_of_data and any(full in cause.message for cause in self.causes)
 
@@ -120,11 +120,11 @@ class JobFailure:
         return any(cause.kind == _NO_MEMORY for cause in self.causes)
 
     def as_error(self, what: str, *, code: str, afterwards: str) -> FencepostError:
-        """Return the error to raise for a failed job of `what`, a task or a batch.
+        """Return the error to raise for a failed job; `what` is its task or batch.
 
-        That is a RetriableJobError where Python code raised a RetriableError, a SparkDataError for what would fail again
-        with the same rows, else a SparkJobError. `code` is what may be corrected besides the data, and `afterwards` a
-        sentence on what became of the batch.
+        This is a RetriableJobError if Python code raised a RetriableError, a SparkDataError for errors that the same
+        rows would cause again, else a SparkJobError. `code` names what could be corrected besides the data, and
+        `afterwards` is a sentence about the fate of the batch.
         """
         failed = f"The Spark job of {what} failed"
         if self.is_retriable:
@@ -199,7 +199,7 @@ def _text(error: BaseException) -> str:
     try:
         return str(error)
     except WITHOUT_JVM:
-        # pyspark asks the JVM how much to tell.
+        # pyspark asks the JVM how detailed the message should be.
         return error._desc or "" if isinstance(error, CapturedException) else ""  # noqa: SLF001 - see above
 
 
@@ -220,7 +220,7 @@ def _throwable(throwable: Any) -> Throwable:
 
 
 def _expression(throwable: Any) -> str | None:
-    """The text of SQL that an exception is about, in one line; a call of pyspark's functions has none."""
+    """The SQL text of an exception, in one line; a call of pyspark's functions has none."""
     for context in throwable.getQueryContext():
         if context.contextType().toString() == "SQL":
             return " ".join(context.fragment().split())

@@ -1,4 +1,4 @@
-"""Tells whether the worker writes large batches itself: a JVM that starts takes a core from them for some seconds."""
+"""Tracks whether the worker writes large batches itself: a starting JVM takes a core from them for some seconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Final
 
 QUIET_SECONDS: Final = 1.0
-"""How long no batch must have been written: between two batches of a task are its poll and its commit."""
+"""How long no batch must have been written: between two batches a task polls and commits."""
 
 
 class OwnWrites:
@@ -34,6 +34,6 @@ class OwnWrites:
                 self._quiet_from = self._clock() + QUIET_SECONDS
 
     def quiet(self) -> bool:
-        """Whether none is being written, and none was just before."""
+        """Whether no batch is being written now or was written just before."""
         with self._lock:
             return self._running == 0 and self._clock() >= self._quiet_from

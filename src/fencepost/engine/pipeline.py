@@ -18,9 +18,9 @@ from fencepost.transforms.chain import Step
 class Pipeline:
     """The transforms of a connector, in order, its converters, the topic for rows that name none, and its `errors.*`.
 
-    `given` is what messages call a DataFrame that passes through. `topic_prefix` is put before the names of all topics that
-    are written to: a check of a connector has topics of its own.
-    `without_transforms` is pickled to Spark's executors: the converters hold only plain data.
+    `given` is the name of the passing DataFrame in messages. `topic_prefix` is put before the names of all written
+    topics: a check of a connector has its own topics. `without_transforms` is pickled to Spark's executors: the
+    converters hold only plain data.
     """
 
     transforms: Sequence[Step]
@@ -55,7 +55,7 @@ class Pipeline:
 
     @property
     def keeps_topics(self) -> bool:
-        """Whether records go to the topics that the connector gives them, as far as the transforms' classes tell."""
+        """Whether records keep the topics that the connector gives them, judging by the transforms' classes."""
         return all(_keeps_topics(step.transform) for step in self.transforms)
 
     def of_bytes(self) -> Pipeline:

@@ -20,7 +20,7 @@ from fencepost.engine.plugin_counts import DetachedMetrics
 from fencepost.transforms.chain import Step
 
 NewPluginMetrics = Callable[[Mapping[str, str]], PluginMetrics]
-"""Returns what a plugin adds its metrics with; its argument are their labels beside the connector and the task."""
+"""Returns the object with which a plugin adds metrics; its argument are labels beside connector and task."""
 
 
 def _shown_nowhere(labels: Mapping[str, str]) -> PluginMetrics:
@@ -61,7 +61,7 @@ class PluginBuilder:
         transform = self._configured(PluginKind.TRANSFORMATION, spec.transform, f"{prefix}type", prefix, labels)
         if spec.predicate is None:
             return Step(transform)
-        # Each transform has an instance of its own of a predicate that several name.
+        # Each transform has its own instance of a predicate that several name.
         labels["predicate"] = spec.predicate_alias
         predicate = self._configured(PluginKind.PREDICATE, spec.predicate, f"{prefix}predicate", prefix, labels)
         return Step(transform, predicate, spec.negate)

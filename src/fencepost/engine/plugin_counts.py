@@ -1,11 +1,11 @@
-"""What plugins count on Spark's executors, on its way to the worker (KIP-877).
+"""Counts of plugins on Spark's executors, on their way to the worker (KIP-877).
 
     worker    WorkerPluginMetrics ── pickled ──> DetachedMetrics, DetachedCounter    executor
                       ^                                        │ increment()
                       └── PluginCounts <── accumulator <───────┘
 
-An accumulator of Spark carries the counts. It hands on those of a task that ended well, before the task's job ends, and
-drops those of a task that failed. One accumulator serves all plugins of a worker: pyspark never forgets one.
+An accumulator of Spark carries the counts. It passes on the counts of a task that ended well, before the task's job
+ends, and drops a failed task's counts. One accumulator serves all plugins of a worker: pyspark never forgets one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST: Final = 100
 """The number of metrics that a plugin may have."""
 
 Counts = dict[tuple[str, MetricName], float]
-"""What was counted, by the plugin that did and its counter."""
+"""Counted values, by plugin and counter."""
 
 _LONGEST_TEXT: Final = 200
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
@@ -38,7 +38,7 @@ _summing: Final = threading.Lock()
 
 
 class PluginCounts:
-    """Receives what the plugins of a worker count on executors. Thread-safe."""
+    """Receives the counts of a worker's plugins from executors. Thread-safe."""
 
     def __init__(self, session: Callable[[], SparkSession], *, started: Callable[[], bool]) -> None:
         """`session` returns the worker's session, and `started` whether there is one."""
@@ -57,12 +57,12 @@ class PluginCounts:
         return owner
 
     def forget(self, owner: str) -> None:
-        """Drop what is counted for a plugin from now on."""
+        """Drop later counts of a plugin."""
         with self._lock:
             self._receivers.pop(owner, None)
 
     def receive(self, counts: Counts) -> None:
-        """Hand on what was counted on executors."""
+        """Pass on counts from executors."""
         for (owner, metric), amount in counts.items():
             with self._lock:
                 receiver = self._receivers.get(owner)
@@ -70,7 +70,7 @@ class PluginCounts:
                 receiver(metric, amount)
 
     def accumulator(self) -> Accumulator[Any] | None:
-        """Return what takes counts along when it is pickled; None without Spark."""
+        """Return the accumulator that collects counts wherever it is pickled; None without Spark."""
         if not self._started():
             return None
         context = self._session().sparkContext
@@ -81,10 +81,10 @@ class PluginCounts:
 
 
 class _Summing:
-    """Implements pyspark's AccumulatorParam: the worker's value is a PluginCounts, that of an executor's task are Counts."""
+    """Implements pyspark's AccumulatorParam: a worker's value is a PluginCounts, a task's on an executor are Counts."""
 
     def zero(self, value: PluginCounts | Counts) -> Counts:
-        """Return what a task of an executor begins with."""
+        """Return the initial value of a task on an executor."""
         del value
         return {}
 
@@ -117,7 +117,7 @@ class DetachedCounter:
 class DetachedMetrics:
     """Implements `fencepost.PluginMetrics` where the metrics are not shown: on executors, and without a worker.
 
-    Counters count on to the worker whose metrics were pickled. What a measurable would return here is not shown.
+    Counters count on to the worker whose metrics were pickled. The values of measurables here are not shown.
     """
 
     def __init__(self, owner: str = "", accumulator: Accumulator[Any] | None = None) -> None:
@@ -154,7 +154,7 @@ class DetachedMetrics:
 
 
 def identity(metric: MetricName) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Return what tells the metrics of a plugin apart."""
+    """Return the identity of a plugin's metrics."""
     return metric.name, metric.tags
 
 
@@ -178,9 +178,9 @@ def checked_amount(amount: float) -> float:
 def metric_name(
     name: str, description: str, tags: Mapping[str, str] | None, labels: Mapping[str, str] | None = None
 ) -> MetricName:
-    """Return a metric as it is shown. Raises ValueError for a name or tag that cannot be.
+    """Return the displayed name of a metric. Raises ValueError for a name or tag that cannot be.
 
-    `labels` are those that the worker adds for the plugin, beside the connector and the task.
+    `labels` are the worker's labels for the plugin, beside the connector and the task.
     """
     if not _NAME.fullmatch(name):
         raise ValueError(f"The name {name!r} of a metric is invalid: use 1 to 100 letters, digits, '_', '-' and '.'")

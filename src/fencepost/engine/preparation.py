@@ -3,7 +3,7 @@
     worker, or driver of a sink   topics and types of the batch -> prepare() of each converter -> begin
     executors                     from_connect_data() of the pickled converters
 
-Which topics there are is looked up only for converters that decide anything.
+Topics are looked up only for converters that decide anything.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def has_decisions(pipeline: Pipeline) -> bool:
 
 
 def prepare_topics(pipeline: Pipeline, topics: Iterable[str], types: ColumnTypes) -> None:
-    """Prepare the converters for rows of these types. Raises what they raise, and PreparationWaitsError."""
+    """Prepare the converters for rows of these types. Raises their errors, and PreparationWaitsError."""
     for topic in topics:
         if types.has_headers and not types.raw_headers:
             _prepare(pipeline.header_converter, topic, types.header)
@@ -40,7 +40,7 @@ def prepare_topics(pipeline: Pipeline, topics: Iterable[str], types: ColumnTypes
 
 
 def prepare_columns(pipeline: Pipeline, topic: str, types: ColumnTypes, columns: Iterable[pa.RecordBatch]) -> None:
-    """Prepare the converters for rows of a topic, as `prepare_topics`, but not for columns of nothing but nulls."""
+    """Prepare the converters for rows of a topic, as `prepare_topics`, except for columns that are all null."""
     columns = list(columns)
 
     def has_any(name: str) -> bool:

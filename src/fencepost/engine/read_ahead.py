@@ -21,7 +21,7 @@ class _End:
 
 
 def read_ahead(items: Iterator[T], depth: int = DEPTH) -> Iterator[T]:
-    """Yield `items`, of which up to `depth` are read in advance. Raises what their iterator raises."""
+    """Yield `items`, of which up to `depth` are read in advance. Raises the errors of their iterator."""
     ready: queue.Queue[T | _End] = queue.Queue(depth)
     abandoned = threading.Event()
 

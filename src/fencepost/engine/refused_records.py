@@ -22,8 +22,8 @@ class Stage(StrEnum):
 class RefusedRecord:
     """A refused record, as text.
 
-    `topic` is None if unknown; `origin` has the source partition and offset, if known; `content` shows the record, if it
-    may be shown.
+    `topic` is None if unknown; `origin` has the source partition and offset, if known; `content` shows the record, if
+    that is allowed.
     """
 
     stage: Stage

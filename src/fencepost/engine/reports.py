@@ -148,7 +148,7 @@ class CarriedFailureError(Exception):
 
 
 def carried_failure(error: BaseException, mark: str) -> FencepostError | None:
-    """The failure that an executor sent in a Spark error, None if there is none after `mark`."""
+    """Return the failure that an executor sent in a Spark error, None if nothing follows `mark`."""
     match = re.search(rf"fencepost-failure:{mark}:([A-Za-z0-9+/=]+):", str(error))
     if match is None:
         return None

@@ -75,8 +75,8 @@ class PartitionCounts:
     """The numbers of partitions of topics, the same for all parts of a batch.
 
     Each process learns of a topic's growth at its own time, and a key's partition depends on the number. So the worker
-    tells the numbers that it knows; others are asked for by `ask`, and kept in `asked` for the worker to compare. So are
-    those of a topic that has fewer partitions than a record names: `ask_again` tells its number now.
+    passes on the numbers that it knows; `ask` requests others, and keeps them in `asked` for the worker to compare. The
+    same applies to a topic that has fewer partitions than a record names: `ask_again` requests its present number.
     """
 
     def __init__(
@@ -88,14 +88,14 @@ class PartitionCounts:
         self._ask_again = ask_again
 
     def __call__(self, topic: str) -> int:
-        """Return the number of a topic's partitions. Raises what `ask` raises."""
+        """Return the number of a topic's partitions. Raises the errors of `ask`."""
         count = self.asked.get(topic, self._known.get(topic))
         if count is None:
             count = self.asked[topic] = self._ask(topic)
         return count
 
     def beyond(self, topic: str, partition: int) -> int:
-        """Return the number for a partition that the topic seems not to have. Raises what `ask_again` raises."""
+        """Return the number for a partition that the topic seems not to have. Raises the errors of `ask_again`."""
         count = self.asked[topic] = self._ask_again(topic, partition)
         return count
 
@@ -116,10 +116,10 @@ def agreed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 class Router:
     """Routes the records of one batch. Tracks the current run of records without key and partition.
 
-    `partition_count` tells how many partitions a topic has, and `beyond` the same where a record names one that it does
-    not have by that: it may have grown. `run_bytes` is the size of a run; `start` shifts the
-    partition of the first run, so that small batches do not all go to the same one. A topic may grow meanwhile, but not
-    between records with keys: `route` and `targets` raise TransactionAbortableError then, as `agreed` does.
+    `partition_count` returns the number of a topic's partitions, and `beyond` the same if a record names a higher one:
+    the topic may have grown. `run_bytes` is the size of a run; `start` shifts the partition of the first run, so that
+    small batches do not all go to the same one. A topic may grow meanwhile, but not between records with keys: `route`
+    and `targets` raise TransactionAbortableError then, as `agreed` does.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Router:
         self._keyed_among: dict[str, int] = {}
 
     def route(self, converted: Converted) -> Iterator[Routed]:
-        """Split records by topic partition; those of one partition keep their order.
+        """Split records by topic partition; the order within a partition is kept.
 
         Raises DataError for a partition that the topic does not have, TransactionAbortableError where the topic lost
         all partitions that the writer owns.

@@ -14,7 +14,7 @@ _OF_BROKERS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__
 
 @dataclass(frozen=True, slots=True)
 class RefusedTopic:
-    """Why records for a topic are refused and what to do, and the property that names the topic."""
+    """Why records for a topic are refused, with advice, and the property that names the topic."""
 
     reason: str
     property_name: str

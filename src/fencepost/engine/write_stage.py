@@ -69,7 +69,7 @@ class StageSource(Protocol):
     """The origin of a stage's rows: batches from Spark, or splits that it reads itself."""
 
     def batches(self, given: Iterator[pa.RecordBatch], errors: ErrorHandler) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, from the batches that Spark passes to this task; `errors` gets what is not a row."""
+        """Yield the rows from the batches that Spark passes to this task; `errors` gets items that are not rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class GivenRows:
 class SplitRows:
     """Splits that are read where they are processed, in `runs` parts of neighbours.
 
-    A `tolerant` reader goes on after what is not a row. `topic` is for rows that name none.
+    A `tolerant` reader continues after items that are not rows. `topic` is for rows that name none.
 
     Spark passes the numbers of the runs to read, in a column `id`. The number of a task is not enough: if Spark joins
     partitions, one task reads several.
@@ -117,7 +117,7 @@ class SplitRows:
             raise DataError(f"read() of {type(self.reader).__name__} failed: {describe_error(error)}") from error
 
     def read(self, runs: Sequence[int], errors: ErrorHandler, *, ahead: bool = True) -> Iterator[pa.RecordBatch]:
-        """Read some of the runs, by default ahead of their consumption. `errors` gets what is not a row."""
+        """Read some of the runs, by default ahead of their consumption. `errors` gets items that are not rows."""
         positions = chain.from_iterable(contiguous_run(len(self.splits), run, self.runs) for run in runs)
         parts = (part for position in positions for part in self._read_split(self.splits[position]))
         for part in read_ahead(parts) if ahead else parts:
@@ -209,9 +209,9 @@ class WriteStage:
 
 @dataclass(frozen=True, slots=True)
 class RefusedStage:
-    """Read splits only for what is not a row, and report that.
+    """Read splits only for items that are not rows, and report them.
 
-    For a batch whose rows go through Spark's optimizer, which takes rows only.
+    For a batch whose rows go through Spark's optimizer, which accepts only rows.
     """
 
     pipeline: Pipeline

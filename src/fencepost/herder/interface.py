@@ -159,7 +159,7 @@ class ConfigInfo:
 class ConfigInfos:
     """The result of validating a connector's configuration. `error_count` counts properties that have errors.
 
-    `unknown` are undefined properties, which are no errors, each with the most similar defined one, if any.
+    `unknown` are undefined properties, which are not errors, each with the most similar defined one, if any.
     """
 
     name: str

@@ -60,7 +60,7 @@ class KafkaClients:
         return TopicReader(config, topic, only=only)
 
     def last_record_reader(self, config: ClientConfig, topic: str, partition: int) -> LastRecordReader:
-        """Return a reader of the last committed record of a key, which waits for no other writer's transaction."""
+        """Return a reader of the last committed record of a key, without waiting for other writers' transactions."""
         return LastRecordReader(config, topic, partition)
 
     def topic_log(
@@ -84,7 +84,7 @@ class KafkaClients:
         observer: GroupObserver,
         loop: asyncio.AbstractEventLoop,
     ) -> GroupMember:
-        """Return a worker's membership in its group, not joined yet. The arguments are those of GroupMember."""
+        """Return a worker's membership in its group, not joined yet. The arguments are the ones of GroupMember."""
         return GroupMember(
             config,
             settings,

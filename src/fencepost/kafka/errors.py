@@ -123,7 +123,10 @@ class TopicNotFoundError(KafkaError):
 
 
 class PartitionGoneError(KafkaError):
-    """A topic has a partition no more for which records are sent. Kafka removes none: the topic is another one."""
+    """Records were sent for a partition that its topic does not have any more.
+
+    Kafka removes none: the topic is another one.
+    """
 
     def __init__(self, topic: str, partition: int) -> None:
         super().__init__(
@@ -145,7 +148,7 @@ class TopicCreationError(KafkaError):
 
 
 class DisklessTopicError(KafkaError):
-    """A topic is diskless (KIP-1150), so that brokers take no transactional records for it."""
+    """A topic is diskless (KIP-1150), so brokers do not accept transactional records for it."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(
@@ -235,7 +238,7 @@ class TransactionExpiredError(KafkaError):
 class TransactionAbortableError(KafkaError):
     """The transaction must be aborted; the same records may then be sent in a new one.
 
-    Outside of transactions: what was written stays, and the same records may be sent again.
+    Outside of transactions: records that were written stay, and the same records may be sent again.
     """
 
 

@@ -1,6 +1,6 @@
 """Lets the heartbeat of a worker's group go first, when it is due.
 
-All threads of a process share one interpreter, which knows no priorities. The thread with the heartbeat needs it a dozen
+All threads of a process share one interpreter, which has no priorities. The thread with the heartbeat needs it a dozen
 times for one, and each time waits behind every task that has something to do. On a busy machine with many tasks that
 would take longer than the session time-out. So threads of tasks, and threads that send requests to brokers, wait while
 the heartbeat is due and not answered.
@@ -13,7 +13,7 @@ import time
 from typing import Final
 
 LONGEST_SECONDS: Final = 2.0
-"""How long threads wait for one heartbeat: a coordinator that does not answer must not hold up tasks."""
+"""How long threads wait for one heartbeat: a coordinator that does not answer must not delay tasks."""
 
 _NEVER: Final = float("inf")
 
@@ -27,7 +27,10 @@ class Precedence:
         self._due_at = _NEVER
 
     def announce(self, due_at: float | None) -> None:
-        """Say when the next urgent thing is due, on the monotonic clock; None if none is. Former ones are done."""
+        """Announce when the next urgent request is due, on the monotonic clock; None if none is.
+
+        Earlier ones are done.
+        """
         with self._changed:
             self._due_at = _NEVER if due_at is None else due_at
             self._changed.notify_all()

@@ -1,9 +1,9 @@
 """The REST application: its routes, and the middleware between requests and a herder.
 
-Each path has its spelling with a trailing slash, and OPTIONS. Requests of pages of other sites are refused. Requests pass basic authentication, if there are users.
-Requests between workers that change something are signed instead, as in Kafka Connect, and a worker's health needs no
-authentication. Requests that only read need a user even if they are signed: a worker that asks another on behalf of a
-user forwards the user's credentials.
+Each path has its spelling with a trailing slash, and OPTIONS. Requests of pages of other sites are refused. Requests
+pass basic authentication, if there are users. Requests between workers that change something are signed instead, as in
+Kafka Connect, and a worker's health needs no authentication. Requests that only read need a user even if they are
+signed: a worker that asks another on behalf of a user forwards the user's credentials.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def names(header: str, content_type: str) -> bool:
 
 
 def accepting(content_type: str, handler: Handler) -> Handler:
-    """Return the handler for clients that accept what it answers; others get 406."""
+    """Return the handler for clients that accept its content type; others get 406."""
 
     async def checked(request: web.Request) -> web.StreamResponse:
         header = request.headers.get(hdrs.ACCEPT, "").strip()
@@ -217,7 +217,7 @@ def _forwarding(gate: Gate) -> Middleware:
 
 
 def _authenticate(request: web.Request, credentials: Mapping[str, str]) -> None:
-    """Raise 401 unless a request names one of the users, by name and password, or needs none."""
+    """Raise 401 unless a request has the name and password of a user, or needs none."""
     if any(request.method == method and path.fullmatch(request.rel_url.raw_path) for method, path in _OPEN):
         return
     if not _known(request.headers.get(hdrs.AUTHORIZATION, ""), credentials):

@@ -1,12 +1,12 @@
-"""Accepts the connections of clients, and bounds how many there are.
+"""Accepts the connections of clients, and limits their number.
 
-A connection needs a file descriptor for as long as its client likes. Where there are too many, the one that has waited
+A connection occupies a file descriptor for as long as its client likes. If there are too many, the one that has waited
 longest for its client is closed:
 
     accept -> TLS handshake (waits) -> request (waits until it is there as a whole) -> handler -> answer (waits for a
     client that does not read it) -> the next request (waits) ...
 
-Until there is such a connection, or one ends, no other is accepted: the next ones wait in the system's queue.
+Until such a connection exists, or one ends, no other is accepted: the next ones wait in the system's queue.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ class Connections:
 
     def __init__(self) -> None:
         self._spare = SpareDescriptors()
-        # Since when they are open, or have waited for the next request: in the order of these times.
+        # Since when they are open, or have waited for the next request; ordered by these times.
         self._open: dict[Opening | HttpProtocol, float] = {}
         self._changed = asyncio.Event()
         self._accepting: list[asyncio.Task[None]] = []
 
     def accept(self, listening: socket.socket, tls: ssl.SSLContext | None, make: MakeProtocol) -> None:
-        """Accept connections at a listening socket from now on, each with a protocol of its own."""
+        """Accept connections at a listening socket from now on, each with its own protocol."""
         listening.setblocking(False)
         self._accepting.append(asyncio.create_task(self._accept(listening, tls, make)))
 
     async def stop(self) -> None:
-        """Accept no more connections, and end those without a protocol. The others are aiohttp's to end."""
+        """Stop accepting connections, and end those without a protocol. aiohttp ends the others."""
         ending = [*self._accepting, *(each for each in self._open if isinstance(each, asyncio.Task))]
         for task in ending:
             task.cancel()
@@ -60,12 +60,12 @@ class Connections:
         self._spare.release()
 
     def opened(self, protocol: HttpProtocol) -> None:
-        """Count a connection, or note that it has just begun to wait for its client's next request."""
+        """Count a connection, or record that it starts waiting for its client's next request."""
         self.closed(protocol)
         self._open[protocol] = asyncio.get_running_loop().time()
 
     def closed(self, connection: HttpProtocol | Opening) -> None:
-        """Count a connection no more. Some other may be closed now in favour of a new one, too."""
+        """Stop counting a connection. This may allow another one to be closed in favour of a new one."""
         self._open.pop(connection, None)
         self._changed.set()
 
@@ -102,7 +102,10 @@ class Connections:
                         await self._changed.wait()
 
     def _close_one(self) -> bool:
-        """Close the connection that has waited longest for its client. A new one has a while to send its request."""
+        """Close the connection that has waited longest for its client.
+
+        A new connection has some time to send its request.
+        """
         latest = asyncio.get_running_loop().time() - _GRACE_SECONDS
         for connection, since in self._open.items():
             if since <= latest and (isinstance(connection, asyncio.Task) or connection.waits_for_client()):

@@ -31,7 +31,7 @@ class ConnectorsResource:
         self._connectors = connectors
 
     def routes(self) -> list[Route]:
-        """Return what answers to which request."""
+        """Return the routes with their handlers."""
         return [
             Route("GET", "/connectors", self._list),
             Route("POST", "/connectors", self._create),
@@ -113,7 +113,7 @@ class LifecycleResource:
         self._connectors = connectors
 
     def routes(self) -> list[Route]:
-        """Return what answers to which request."""
+        """Return the routes with their handlers."""
         return [
             Route("PUT", f"{CONNECTOR}/pause", self._pause),
             Route("PUT", f"{CONNECTOR}/resume", self._resume),

@@ -1,10 +1,11 @@
-"""Refuses requests that pages of other sites send, and those under a name that is not the worker's.
+"""Refuses requests from pages of other sites, and those under a host name that is not the worker's.
 
-A browser sends requests to any address that it reaches, on behalf of any page: so a page of another site could restart
-connectors. The browser names the page's origin in such a request, in the header Origin. A page whose own host name leads
-to the loopback address (DNS rebinding) would be of the same origin, so the name in the header Host counts there.
+A browser sends requests to any reachable address on behalf of any page, so a page of another site could restart
+connectors. The browser names the page's origin in such a request, in the header Origin. A page whose own host name
+resolves to the loopback address (DNS rebinding) would have the same origin, so there the name in the header Host is
+checked.
 
-Other programs send no Origin, and the host that they were given: nothing changes for them.
+Other programs send no Origin, and the host that they were given, so they are not affected.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def access(config: CrossOrigin, own: OwnAddresses) -> Middleware:
 
 
 def allow_reading(config: CrossOrigin) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
-    """Return what lets pages of the allowed origins read a response, before it is sent."""
+    """Allow pages of the allowed origins to read a response, before it is sent."""
 
     async def allow(request: web.Request, response: web.StreamResponse) -> None:
         origin = request.headers.get(hdrs.ORIGIN)
@@ -103,7 +104,7 @@ def is_known_host(header: str, config: CrossOrigin, own: OwnAddresses) -> bool:
 
 
 def is_own(origin: str, host: str, own: OwnAddresses) -> bool:
-    """Return whether an origin is the worker's own: what the client took from it (`host`), or its advertised address.
+    """Return whether an origin is the worker's own: the client's address for it (`host`), or its advertised address.
 
     The scheme does not count, because a proxy may have ended TLS.
     """
@@ -143,7 +144,7 @@ def _came_to(request: web.Request) -> Address | None:
 
 
 def _check_origin(request: web.Request, origin: str, own: OwnAddresses) -> None:
-    # Browsers alone set it, whatever a proxy does to the header Host.
+    # Only browsers set it, whatever a proxy does to the header Host.
     if request.headers.getall(_FETCH_SITE, []) == [_OWN_SITE]:
         return
     if not is_own(origin, request.headers.get(hdrs.HOST, ""), own):

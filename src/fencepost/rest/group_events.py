@@ -1,6 +1,6 @@
 """Rebalances and fencing rounds as the page at /ui shows them, from the metrics of this worker's membership.
 
-Each worker sees all rebalances of its group. Fencing rounds are those of the leader, and only it sees them.
+Each worker sees all rebalances of its group. Only the leader runs fencing rounds and sees them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from fencepost.herder.core.observation import Json
 
 _PREFIX: Final = "kafka_connect_worker_rebalance_"
 _KEPT: Final = 50
-# A look at the metrics of hundreds of tasks takes a while: it must not take more than a fiftieth of the time.
+# Collecting the metrics of hundreds of tasks takes a while: it must not take more than a fiftieth of the time.
 _SHARE: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
 class GroupCounters:
-    """What a worker has counted since its start; times are in seconds. `last` is how long the last rebalance is ago."""
+    """The counters of a worker since its start; times are in seconds. `last` is the time since the last rebalance."""
 
     leader: str | None = None
     generation: int = 0
@@ -64,9 +64,9 @@ def counters(metrics: Iterable[Metric]) -> GroupCounters | None:
 
 
 def events(before: GroupCounters | None, now: GroupCounters, now_ms: int) -> Iterator[Json]:
-    """Yield what happened between two looks: at most one event of each kind, with how many there were.
+    """Yield the events between two readings: at most one of each kind, with the count.
 
-    `at` is a time in milliseconds, None for fencing rounds before the first look; `seconds` is how long all took.
+    `at` is a time in milliseconds, None for fencing rounds before the first reading; `seconds` is their total duration.
     """
     known = before or GroupCounters()
     if (count := now.rounds - known.rounds) > 0:
@@ -82,7 +82,7 @@ def events(before: GroupCounters | None, now: GroupCounters, now_ms: int) -> Ite
 
 
 class GroupEvents:
-    """Remembers the last events. Looks when it is asked, but not all the time."""
+    """Remembers the last events. Reads the counters on request, but not too often."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry

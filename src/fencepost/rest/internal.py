@@ -20,7 +20,7 @@ class InternalResource:
         self._peers = peers
 
     def routes(self) -> list[Route]:
-        """Return what answers to which request."""
+        """Return the routes with their handlers."""
         return [
             Route("PUT", f"{CONNECTOR}/fence", self._fence),
             Route("POST", f"{CONNECTOR}/tasks", self._put_task_configs),

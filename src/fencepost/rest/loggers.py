@@ -22,7 +22,7 @@ class LoggersResource:
         self._loggers = loggers
 
     def routes(self) -> list[Route]:
-        """Return what answers to which request."""
+        """Return the routes with their handlers."""
         return [
             Route("GET", "/admin/loggers", self._list),
             Route("GET", _LOGGER, self._get),

@@ -19,7 +19,7 @@ _LARGEST_PAGE: Final = 10_000
 
 
 class OffsetsResource:
-    """Shows offsets, and changes those of stopped connectors.
+    """Shows offsets, and changes a stopped connector's.
 
     `?limit=N` shows a page of at most so many, with `next` if there are more; `&after=` that text shows the next page.
     Connect has no pages.
@@ -29,7 +29,7 @@ class OffsetsResource:
         self._offsets = offsets
 
     def routes(self) -> list[Route]:
-        """Return what answers to which request."""
+        """Return the routes with their handlers."""
         path = f"{CONNECTOR}/offsets"
         return [
             Route("GET", path, self._get),

@@ -1,7 +1,7 @@
 """The page at /ui: its files, and the answers that only it needs, below /ui/api.
 
-The files are those of the folder `ui`: modules that browsers load as they are. Nothing is loaded from anywhere else: the
-content security policy allows no inline script and no other server.
+The files are in the folder `ui`: modules that browsers load unchanged. Nothing is loaded from elsewhere: the content
+security policy allows no inline script and no other server.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _TYPES: Final = {
 }
 _INDEX: Final = "index.html"
 _LOOK_SECONDS: Final = 2.0
-# Several browsers share what was just collected.
+# Several browsers share the same answer for this time.
 _FRESH_SECONDS: Final = 1.0
-# A request has a time limit. A browser connects again by itself.
+# A request has a time limit. A browser reconnects by itself.
 _STREAM_SECONDS: Final = 60.0
 _AGAIN_MS: Final = 1_000
 
@@ -58,7 +58,7 @@ class _File:
 
 
 class PageResource:
-    """Serves the page, and what it shows. `close` ends the streams of events."""
+    """Serves the page, and its data. `close` ends the streams of events."""
 
     def __init__(self, herder: Herder, registry: CollectorRegistry) -> None:
         self._herder = herder
@@ -69,7 +69,7 @@ class PageResource:
         self._collected: tuple[float, Json] | None = None
 
     def routes(self) -> list[Route]:
-        """Return what answers to which request."""
+        """Return the routes with their handlers."""
         return [
             Route("GET", "/ui", self._index, produces=None),
             Route("GET", "/ui/{file:[a-z]+\\.[a-z]+}", self._file, produces=None),
@@ -100,7 +100,7 @@ class PageResource:
 
     @staticmethod
     def _answer(request: web.Request, file: _File) -> web.Response:
-        # Asked for at each visit: another version of the worker may serve the page by then.
+        # Checked at each visit: another version of the worker may serve the page by then.
         headers = {**SECURITY_HEADERS, hdrs.CACHE_CONTROL: "no-cache", hdrs.ETAG: f'"{file.tag}"'}
         if any(each.value == file.tag for each in request.if_none_match or ()):
             return web.Response(status=304, headers=headers)
@@ -131,7 +131,7 @@ class PageResource:
         }
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        """Send all rows, then those that change, for a while."""
+        """Send all rows, then the changed ones, for a while."""
         headers = {hdrs.CONTENT_TYPE: "text/event-stream", hdrs.CACHE_CONTROL: "no-store"}
         response = web.StreamResponse(headers=headers)
         await response.prepare(request)

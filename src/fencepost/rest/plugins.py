@@ -24,7 +24,7 @@ class PluginsResource:
         self._plugins = plugins
 
     def routes(self) -> list[Route]:
-        """Return what answers to which request."""
+        """Return the routes with their handlers."""
         return [
             Route("GET", "/connector-plugins", self._list),
             Route("GET", f"{_PLUGIN}/config", self._config),

@@ -25,7 +25,7 @@ MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 """The limit of a request's body: several times the record limit of a Kafka topic, for the configurations of hundreds of tasks."""
 
 HEAD_TIMEOUT_SECONDS: Final = 30.0
-"""How long a connection may wait for the next request, until its head is there as a whole. Jetty's, in Connect, also has 30 s."""
+"""How long a connection may wait for the complete head of the next request. Jetty's, in Connect, also has 30 s."""
 
 ANSWER_TIMEOUT_SECONDS: Final = 30.0
 """How long a client may take to read an answer before its connection may be closed in favour of another one."""
@@ -57,7 +57,7 @@ class HttpProtocol(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Send what is left of an answer, and begin to wait for the next request."""
+        """Send the rest of an answer, and begin to wait for the next request."""
         self._answering_since = self._loop.time()
         try:
             return await super().finish_response(request, resp, start_time)
@@ -74,7 +74,7 @@ class HttpProtocol(web.RequestHandler):
         return not self._request_in_progress or self._loop.time() > self._answering_since + ANSWER_TIMEOUT_SECONDS
 
     def abort(self) -> None:
-        """Close the connection, whatever is still to be sent."""
+        """Close the connection, without sending the rest."""
         if isinstance(self.transport, asyncio.Transport):
             self.transport.abort()
 
@@ -96,7 +96,7 @@ class HttpProtocol(web.RequestHandler):
         """Answer bytes that are not a request; the connection is closed."""
         if status >= 500 or request.writer.output_size > 0:
             return super().handle_error(request, status, exc, message)
-        _log.debug("%s sent what is no HTTP request", request.remote, exc_info=exc)
+        _log.debug("%s sent bytes that are not an HTTP request", request.remote, exc_info=exc)
         said = SECRETS.excerpt(" ".join((message or "").split()), _SHOWN)
         response = error_response(status, f"This cannot be read as an HTTP request: {said}")
         response.force_close()

@@ -1,8 +1,9 @@
 """Metrics under a second name: those that Strimzi's Metrics Reporter gives to Kafka Connect's own.
 
 Strimzi has a dashboard for Kafka Connect twice: for the names of its rules for the JMX exporter, which the metrics of a
-worker have, and for the names of its reporter. Those that the second asks for are added here: `kafka_connect_`, the group
-of Connect's metric with its `_metrics`, and the metric without `_total`; a text is a metric of the type info.
+worker have, and for the names of its reporter. The ones that the second dashboard requests are added here:
+`kafka_connect_`, the group of Connect's metric with its `_metrics`, and the metric without `_total`; a text is a metric
+of the type info.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reads the bodies of requests, and parses them and queries.
 
-The parsers are pure functions. They raise BadRequestError that says what is wrong with a body.
+The parsers are pure functions. They raise BadRequestError with the error of a body.
 """
 
 from __future__ import annotations

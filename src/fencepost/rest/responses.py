@@ -187,7 +187,10 @@ def config_key(info: ConfigKeyInfo) -> Json:
 
 
 def config_infos(infos: ConfigInfos) -> Json:
-    """The result of validating a configuration. Connect's has no `unknown`: it is there if it says something."""
+    """The result of validating a configuration.
+
+    Connect's result has no `unknown`: it is included only if it is not empty.
+    """
     body = {
         "name": infos.name,
         "error_count": infos.error_count,

@@ -40,7 +40,7 @@ class RootResource:
         self._metrics_shown = WithReporterNames(registry)
 
     def routes(self) -> list[Route]:
-        """Return what answers to which request."""
+        """Return the routes with their handlers."""
         return [
             Route("GET", "/", self._root, produces=None),
             Route("GET", "/health", self._health),

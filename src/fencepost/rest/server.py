@@ -1,7 +1,7 @@
 """Listens for requests, and determines the address at which the other workers of the group reach this one.
 
-The ports are open before most of the worker is imported: requests wait until there is a herder. So what answers them is
-imported by `start`.
+The ports are open before most of the worker is imported: requests wait until there is a herder. So `start` imports the
+code that answers them.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class _Endpoint:
         self._successor: asyncio.Future[RequestHandler] | None = None
 
     async def announce(self, connections: Connections) -> None:
-        """Accept requests, which wait for the application that will answer them."""
+        """Accept requests, which wait for `start`; `GET /` answers 503 immediately, because a herder takes a while."""
         successor: asyncio.Future[RequestHandler] = asyncio.get_running_loop().create_future()
         await self.answer(_starting_app(successor), connections)
         self._successor = successor

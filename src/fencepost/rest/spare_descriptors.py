@@ -1,4 +1,4 @@
-"""Lets the REST API go on where connectors have opened all files that the process may have."""
+"""Keeps the REST API working when connectors have opened all files that the process may have."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SpareDescriptors:
         self._refill()
 
     def use(self) -> None:
-        """Release the descriptors, because there are no others, until there are enough again."""
+        """Release the descriptors, because all others are used, until enough are free again."""
         self._close()
         if self._refilling is None:
             self._refilling = self._loop.call_later(_REFILL_SECONDS, self._refill)
@@ -47,7 +47,7 @@ class SpareDescriptors:
         self._kept = []
 
     def _refill(self) -> None:
-        """Keep descriptors again, once there are enough."""
+        """Keep descriptors again, once enough are free."""
         self._refilling = None
         if file_descriptors.free() > file_descriptors.reserved():
             self._kept = [os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) for _ in range(_KEPT)]

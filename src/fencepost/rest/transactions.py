@@ -17,7 +17,7 @@ class TransactionsResource:
         self._transactions = transactions
 
     def routes(self) -> list[Route]:
-        """Return what answers to which request."""
+        """Return the routes with their handlers."""
         return [
             Route("GET", f"{CONNECTOR}/transactions", self._everywhere),
         ]

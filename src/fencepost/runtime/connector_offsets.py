@@ -20,7 +20,10 @@ READING_MS: Final = 40_000
 
 
 def committed_offsets(worker: Worker, config: ConnectorConfig) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
-    """Return a connector's source partitions with their offsets. Raises what opening and reading its topics raises."""
+    """Return a connector's source partitions with their offsets.
+
+    Raises the errors of opening and reading its topics.
+    """
     return worker.offsets(config).offsets(timeout_ms=READING_MS)
 
 
@@ -39,12 +42,12 @@ def alter_offsets(
     """Set offsets in one transaction, None removes one; of duplicate partitions the last one counts.
 
     If the connector has its own offsets topic, the worker's topic gets a copy of each: removals before the commit, the
-    rest after. An offset to remove that the own topic does not have is committed there first, in a transaction of its
-    own: it stays valid if the second one is not committed. None of the connector's tasks may run: `confirm` raises if
-    that is not true any more. It is called with all records written, before they are committed: a task that is started
-    after that reads the offsets topic past them, and so waits for the end of the transaction. Returns whether the
-    connector itself processed the offsets. Raises the connector's error if it refuses them, DataError for values that
-    cannot be stored, and what `confirm` and writing raise.
+    rest after. An offset to remove that is missing in the own topic is committed there first, in a separate
+    transaction: it stays valid if the second one is not committed. None of the connector's tasks may run: `confirm`
+    raises if that is not true any more. It is called with all records written, before they are committed: a task that
+    is started after that reads the offsets topic past them, and so waits for the end of the transaction. Returns
+    whether the connector itself processed the offsets. Raises the connector's error if it refuses them, DataError for
+    values that cannot be stored, and the errors of `confirm` and of writing.
     """
     store = worker.offsets(config)
     store.refresh(READING_MS)

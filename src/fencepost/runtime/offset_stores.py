@@ -34,8 +34,8 @@ from fencepost.storage.offsets.topic import OffsetStore
 class OffsetStores:
     """Opens each offsets topic once, for all readers with the same client properties. Thread-safe.
 
-    A store is open as long as the result of `open` is referenced: the worker's own until `close`, that of a connector
-    until its last task or request is done with it. A connector may change its client properties any number of times.
+    A store is open as long as the result of `open` is referenced: the worker's own until `close`, a connector's until
+    its last task or request is done with it. A connector may change its client properties any number of times.
     """
 
     def __init__(self, worker: WorkerConfig, clients: KafkaClients) -> None:
@@ -55,7 +55,7 @@ class OffsetStores:
     def open_global(self) -> OffsetStore:
         """Return the store of the worker's offsets topic, which is created if it is missing.
 
-        Raises what creating a topic raises.
+        Raises the errors of creating a topic.
         """
         store = self._opened(self._worker.offset_storage.name, self._global_config, None)
         with self._lock:
@@ -66,7 +66,7 @@ class OffsetStores:
         """Return the store of a connector's offsets; its topic is created if it is missing.
 
         The topic is on the cluster that the connector's producer writes to. Raises ConfigError if the connector's
-        consumer or admin client is configured for another one, and what creating a topic raises.
+        consumer or admin client is configured for another one, and the errors of creating a topic.
         """
         config = reading_config(self._worker, connector)
         self._check_clusters(connector, config)
@@ -100,7 +100,7 @@ class OffsetStores:
             self._global = None
 
     def _open_former(self, connector: ConnectorConfig, config: ClientConfig, origin: Origin) -> OffsetStore | None:
-        """Open a former offsets topic of a connector; None if it was deleted, or its cluster is unreachable."""
+        """Open an earlier offsets topic of a connector; None if it was deleted, or its cluster is unreachable."""
         if origin.cluster_id is not None:
             if origin.cluster_id != self._cluster_id(config):
                 return None

@@ -36,7 +36,7 @@ Sample = tuple[Mapping[str, str], "PluginSample"]
 
 
 class PluginMetricType(StrEnum):
-    """What a value is: the current one, or a count that only rises."""
+    """The kind of a value: the current one, or a count that only rises."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -75,7 +75,7 @@ class _Counter:
     """Implements `fencepost.PluginCounter`. Pickled, it counts on an executor."""
 
     def __init__(self, name: MetricName, way_back: Callable[[], tuple[Any, ...]]) -> None:
-        """`way_back` returns what brings counts back from an executor, to be pickled."""
+        """`way_back` returns the object that brings counts back from an executor, to be pickled."""
         self.name = name
         self.value = 0.0
         self._way_back = way_back
@@ -130,7 +130,7 @@ class WorkerPluginMetrics:
         return added
 
     def add_counter(self, name: str, description: str, *, tags: Mapping[str, str] | None = None) -> _Counter:
-        """Add a counter. One that was added on executors goes on."""
+        """Add a counter. A counter that was added on executors continues."""
         added = self._name(name, description, tags)
         with self._lock:
             known = self._counter(added)
@@ -152,7 +152,7 @@ class WorkerPluginMetrics:
             self._counts.forget(self._token)
 
     def samples(self) -> list[PluginSample]:
-        """Return all values. Those that their plugin does not tell in time are NaN."""
+        """Return all values. Metrics that their plugin does not report in time are NaN."""
         with self._lock:
             measurables = dict(self._measurables)
             samples = [
@@ -193,7 +193,7 @@ class WorkerPluginMetrics:
         return counter
 
     def _count(self, metric: MetricName, amount: float) -> None:
-        """Add what was counted on an executor. Raises nothing: it is called by Spark."""
+        """Add a count from an executor. Raises nothing: it is called by Spark."""
         try:
             with self._lock:
                 counter = self._counter(metric)

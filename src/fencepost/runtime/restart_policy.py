@@ -32,7 +32,7 @@ def is_worth_a_restart(error: Exception) -> bool:
 
 
 def patience(config: RestartConfig) -> float | None:
-    """Return the seconds that all restarts in a row pause together, None if their number has no limit."""
+    """Return the total seconds that consecutive restarts pause, None if their number has no limit."""
     if config.policy is TaskRestartPolicy.NEVER:
         return 0.0
     if config.most == UNLIMITED:
@@ -43,7 +43,7 @@ def patience(config: RestartConfig) -> float | None:
 
 
 def _pause(config: RestartConfig, restarts: int) -> float:
-    """Return the seconds to wait after so many restarts in a row."""
+    """Return the seconds to wait after a number of consecutive restarts."""
     first = config.backoff_s
     return min(first * 2.0 ** min(restarts, _MOST_DOUBLINGS), max(first, LONGEST_DELAY_S))
 
@@ -62,7 +62,7 @@ class RestartPolicy:
     def failed(self, error: Exception) -> float | None:
         """Return the seconds to wait before the next start; None for no restart.
 
-        The number of restarts for want of file descriptors has no limit: others have to release some.
+        Restarts because of missing file descriptors have no limit: others have to release some.
         """
         waits = isinstance(error, OutOfFileDescriptorsError)
         if not self._is_covered(error) or (not waits and self._restarts >= self.config.most != UNLIMITED):

@@ -13,7 +13,7 @@ A task:
                                        └──> STOPPED     a stop request, or the source's end
 
 A task stays RUNNING while its poll() raises RetriableError; after several in a row it is reported with that error, and
-without one when poll() works again. One that is to end with its source does not wait for ever: it becomes FAILED.
+without one when poll() works again. A task that ends with its source does not wait forever: it becomes FAILED.
 
 UNASSIGNED lasts until the task owns its transactional id and its start() returned, or until it is found to be paused.
 FAILED and STOPPED are final: a restart creates another task. A connector has the same states; its herder decides how a
@@ -59,7 +59,7 @@ class ReplacedError(FencepostError):
 
 
 class EndNotReachedError(FencepostError):
-    """A task that is to end where its source does waited in vain for the source. It is not restarted automatically."""
+    """A task that should end at its source's end waited in vain for the source. It is not restarted automatically."""
 
 
 class OnState(Protocol):

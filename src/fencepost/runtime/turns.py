@@ -1,11 +1,11 @@
-"""Turns: how many starts and stops of one kind are in progress at once.
+"""Turns limit how many starts and stops of one kind are in progress at once.
 
     ask ──> waiting ──a turn ends, or hangs──> held ──end──> over
                └───────────────end────────────────────────────^
 
 Starts and stops compete for one interpreter, and the group's heartbeat with them. Slow ones keep their turns: a worker
 that is short of CPU must not begin more of them for that. But connectors' code may never return. So as long as turns
-end, however slowly, there are no more than `at_once`. Once none has ended for `patience_s` seconds, all that are held
+end, however slowly, at most `at_once` are in progress. Once none has ended for `patience_s` seconds, all that are held
 count as hanging, and as many are given out again.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 AT_ONCE: Final = 8
-"""More starts at once need no less time, as they compute most of the time, and let the group's heartbeat wait longer."""
+"""More concurrent starts are not faster, because they mostly compute, and delay the group's heartbeat."""
 
 PATIENCE_SECONDS: Final = 2.0
 
@@ -32,15 +32,15 @@ class Turn:
         """Whether it may go on."""
 
     def end(self) -> None:
-        """End it, or wait no longer. Does nothing the second time."""
+        """End the turn, or stop waiting for it. Does nothing the second time."""
         self._turns.end(self)
 
 
 class Turns:
-    """Gives out turns, in the order in which they are asked for. Thread-safe.
+    """Gives out turns in the order of the requests. Thread-safe.
 
-    While turns are waited for, a thread of its own looks whether those that are held hang: if each waiting thread did,
-    they would take the CPU from those that they wait for.
+    While turns are waited for, a separate thread checks whether the active ones hang: if each waiting thread did so,
+    they would take the CPU from the active ones.
     """
 
     def __init__(self, at_once: int = AT_ONCE, patience_s: float = PATIENCE_SECONDS) -> None:
@@ -54,7 +54,7 @@ class Turns:
         self._watching = False
 
     def ask(self, on_given: Callable[[], None]) -> Turn:
-        """Return a turn, which may be given at once. `on_given` is called on any thread, and must not block."""
+        """Request a turn, which may begin at once. `on_given` is called on any thread, and must not block."""
         turn = Turn(self, on_given)
         with self._changed:
             self._waiting[turn] = None

@@ -1,7 +1,7 @@
 """The worker: creates connectors and tasks from configurations, and holds their shared parts.
 
-A herder decides what runs: it listens to states, asks connectors for task configurations and starts, pauses and stops
-tasks.
+A herder decides which connectors and tasks run: it listens to states, asks connectors for task configurations and
+starts, pauses and stops tasks.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Worker:
     def checked(self, properties: Mapping[str, str], *, warn: bool = False, accepted: bool = False) -> ConnectorConfig:
         """Return a connector's configuration. Raises one ConfigError with an error of each invalid property.
 
-        `warn` logs unknown properties; `accepted` is that of `validate`.
+        `warn` logs unknown properties; `accepted` is as for `validate`.
         """
         validation = self.validate(properties, accepted=accepted)
         if warn:
@@ -153,7 +153,7 @@ class Worker:
         return ConnectorConfig.from_transformed(transformed, defaults)
 
     def new_connector(self, config: ConnectorConfig, listener: ConnectorListener) -> WorkerConnector:
-        """Return a connector, not started. Raises what opening its offsets topic raises.
+        """Return a connector, not started. Raises the errors of opening its offsets topic.
 
         UnsupportedBrokerError if its own brokers lack what exactly-once delivery needs.
         """
@@ -203,7 +203,7 @@ class Worker:
         return RestartConfig.of(self.config.properties, config.properties)
 
     def offsets(self, config: ConnectorConfig) -> ConnectorOffsetStore:
-        """Return the store of a connector's offsets. Raises what opening its offsets topics raises."""
+        """Return the store of a connector's offsets. Raises the errors of opening its offsets topics."""
         return self._offsets.open(config)
 
     def offset_producer(self, config: ConnectorConfig) -> TransactionalProducer:
@@ -321,13 +321,13 @@ def connector_version(worker: WorkerConfig, properties: Mapping[str, str]) -> st
 
 
 def partitions_follow_task_configs(worker: WorkerConfig, config: ConnectorConfig) -> bool:
-    """Ask a connector's class whether tasks may keep running when others change. Raises what the call raises."""
+    """Ask a connector's class whether tasks may keep running when others change. Raises the errors of the call."""
     return new_connector_instance(worker, config).partitions_follow_task_configs(dict(config.properties))
 
 
 def new_connector_instance(worker: WorkerConfig, config: ConnectorConfig) -> ConnectorInstance:
     """Return an instance of a connector's class, which is not started.
 
-    Raises ConfigError if there is none, and what its constructor raises.
+    Raises ConfigError if the class does not exist, and the errors of its constructor.
     """
     return ConnectorInstance.of(connector_class(worker, config.properties), config.name)

@@ -1,4 +1,4 @@
-"""Runs a connector on a whole worker, in the test's own process, and reads what it wrote.
+"""Runs a connector on a whole worker, in the test's own process, and reads its records.
 
     with run_connector(NumbersConnector, {"topic": "numbers"}, broker.bootstrap_servers) as running:
         records = running.wait_for_records("numbers", 10)
@@ -82,7 +82,7 @@ class RunningConnector:
         self.stop()
 
     def start(self) -> None:
-        """Start the connector and its tasks. Raises ConfigError, and what the connector raises."""
+        """Start the connector and its tasks. Raises ConfigError, and the errors of the connector."""
         self._worker.start()
         checked = self._worker.checked(self._properties)
         listener = _Listener()
@@ -123,13 +123,13 @@ class RunningConnector:
         self._raise_failure()
 
     def records(self, topic: str) -> list[ConsumedRecord]:
-        """Return the records of a topic at this moment; none if there is no such topic."""
+        """Return the present records of a topic, empty if it does not exist."""
         with topic_reader(self._bootstrap_servers, topic) as reader:
             records = read_new(reader)
         return sorted(records, key=lambda record: (record.partition, record.offset))
 
     def stop(self) -> None:
-        """Commit what was polled, and stop. Does nothing a second time."""
+        """Commit polled records, and stop. Later calls do nothing."""
         tasks, self._tasks = self._tasks, []
         self._worker.stop_tasks(tasks)
         connector, self._connector = self._connector, None
@@ -164,7 +164,7 @@ def run_connector(
     name: str | None = None,
     stop_at_end: bool = False,
 ) -> RunningConnector:
-    """Return a connector on a worker of its own, exactly once. Use it with `with`: the block starts and stops it.
+    """Return a connector on its own worker, exactly once. Use it with `with`: the block starts and stops it.
 
     `config` is the connector's configuration; `connector.class` may be left out. The connector must be importable by its
     name, because the worker imports it. Two runs with the same `name` share their offsets, so the second one resumes;

@@ -53,7 +53,7 @@ class ConnectorContext:
 
 
 class StartedConnector:
-    """A connector that was validated and started. Raises what its methods raise."""
+    """A connector that was validated and started. Raises the errors of its methods."""
 
     def __init__(
         self, connector: type[SourceConnector], config: Mapping[str, str], offsets: SourceOffsets | None = None

@@ -12,8 +12,8 @@ from fencepost.storage.offsets.codec import decode_key, decode_value, encode_key
 class SourceOffsets:
     """The committed offsets of one connector. Implements `fencepost.OffsetReader`.
 
-    Partitions and offsets are kept as the JSON that a worker writes, so a task gets back what a worker would give it,
-    and what cannot be stored is refused in the same way.
+    Partitions and offsets are kept as the JSON that a worker writes, so a task gets the same values as from a worker,
+    and unstorable values are refused in the same way.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class SourceOffsets:
         return [self.offset(partition) for partition in partitions]
 
     def commit(self, offsets: Iterable[tuple[SourcePartition, SourceOffset | None]]) -> None:
-        """Store `(source_partition, source_offset)` pairs; None removes what is stored.
+        """Store `(source_partition, source_offset)` pairs; None removes an offset.
 
         Raises DataError for one that a worker could not write: only text, numbers, booleans and None can be stored.
         """

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 def spark_session() -> SparkSession:
     """Return a local session with a worker's settings, which lasts until the process ends.
 
-    A session that the process has already is used instead. Raises SparkStartError, or JavaNotFoundError without a Java.
+    An existing session of the process is used instead. Raises SparkStartError, or JavaNotFoundError without a Java.
     """
     return _START.session()
 
 
 def seconds_since_start() -> float:
-    """Return for how long the session has been there: 0 while it starts, infinity if none was asked for."""
+    """Return the age of the session: 0 while it starts, infinity if none was requested."""
     return _START.seconds_since()
 
 

@@ -8,7 +8,7 @@ The test decides when the task is polled and when its offsets are committed:
     with run_task(NumbersConnector, {"topic": "numbers"}, offsets=task.offsets) as again:
         assert again.poll().values[0] == polled.values[-1] + 1
 
-Leaving the first block without `commit` is what a worker that was killed leaves behind.
+Leaving the first block without `commit` simulates a killed worker.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 POLL_TIMEOUT_S = 60.0
-"""How long `RunningTask.poll` waits for something to be polled."""
+"""How long `RunningTask.poll` waits for records."""
 
 _RETRY_S = 0.05
 
@@ -56,9 +56,9 @@ _RETRY_S = 0.05
 class Polled:
     """The result of a poll.
 
-    `records` are the records with their topics, for a SourceBatch a record for each row. `offsets` are `(source_partition, source_offset)`
-    pairs: the position after all of them, one pair for each source partition, None where it is removed. `is_batch`: they
-    are a SourceBatch's rows.
+    `records` are the records with their topics, for a SourceBatch a record for each row. `offsets` are
+    `(source_partition, source_offset)` pairs: the position after all of the records, one pair for each source
+    partition, None for a removed offset. `is_batch`: they are a SourceBatch's rows.
     """
 
     records: Sequence[SourceRecord]
@@ -75,7 +75,7 @@ class Polled:
 
 
 class RunningTask:
-    """A started task. For one thread, but for `stop`. `offsets` are the committed ones."""
+    """A started task. For one thread, except `stop`. `offsets` are the committed ones."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class RunningTask:
         on_exit: Callable[[], None] = lambda: None,
         session: Callable[[], SparkSession] = spark_session,
     ) -> None:
-        """Create and start the task. Raises what its constructor and its `start` raise.
+        """Create and start the task. Raises the errors of its constructor and its `start`.
 
         `on_exit` is called at the end of a `with` block.
         """
@@ -120,10 +120,10 @@ class RunningTask:
         self._on_exit()
 
     def poll(self, timeout_s: float = POLL_TIMEOUT_S) -> Polled:
-        """Poll until there is something, and return it. Offsets are not committed.
+        """Poll until there are records, and return them. Offsets are not committed.
 
-        A RetriableError lets the task be polled again. Raises TimeoutError if there is nothing for `timeout_s`, what the
-        task raises, PluginError for an invalid return value, and DataError for the first RefusedRow.
+        A RetriableError lets the task be polled again. Raises TimeoutError without records for `timeout_s`, the errors
+        of the task, PluginError for an invalid return value, and DataError for the first RefusedRow.
         """
         deadline = time.monotonic() + timeout_s
         while True:
@@ -134,7 +134,7 @@ class RunningTask:
                 raise TimeoutError(f"poll() of task {self.id} returned nothing for {timeout_s:g} s")
 
     def poll_once(self) -> Polled:
-        """Poll once; the result may be empty. Raises as `poll`, but for the TimeoutError."""
+        """Poll once; the result may be empty. Raises as `poll`, except TimeoutError."""
         try:
             answer = self._instance.poll()
         except RetriableError:
@@ -178,7 +178,7 @@ class RunningTask:
 
     @property
     def stop_error(self) -> Exception | None:
-        """What the task's stop() raised, None if nothing. A worker only logs it."""
+        """The error of the task's stop(), None without one. A worker only logs it."""
         return self._instance.stop_error
 
     def _polled(self, answer: Batch | None) -> Polled:
@@ -209,10 +209,10 @@ def run_task(
     """Start a connector and one of its tasks, without Kafka. Use it with `with`: the end of the block stops the task.
 
     `config` is the connector's configuration; `name`, `connector.class` and `tasks.max` may be left out. `offsets` are
-    committed offsets to resume from, usually those of another task. `task` is the number of the task, of those that the
-    connector makes of `tasks_max`. A task that needs Spark gets a local session, which starts at its first use.
+    committed offsets to resume from, usually another task's. `task` is the number of the task among those that the
+    connector makes for `tasks_max`. A task that needs Spark gets a local session, which starts at its first use.
 
-    Raises ConfigError for an invalid configuration, and what the code of the connector and the task raises.
+    Raises ConfigError for an invalid configuration, and the errors of the connector and the task.
     """
     started = StartedConnector(connector, {**config, "tasks.max": str(tasks_max)}, offsets)
     try:

@@ -1,4 +1,4 @@
-"""Reads what connectors under test have written."""
+"""Reads the records of connectors under test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ def topic_reader(bootstrap_servers: str, topic: str) -> TopicReader:
 
 
 def read_new(reader: TopicReader) -> list[ConsumedRecord]:
-    """Return the records since the last call; none if there is no such topic. Raises as `TopicReader.read_to_end`."""
+    """Return the records since the last call, empty if the topic does not exist.
+
+    Raises as `TopicReader.read_to_end`.
+    """
     from fencepost.kafka.errors import TopicNotFoundError  # noqa: PLC0415 - see above
 
     try:

@@ -22,9 +22,9 @@ def run_transform(
 ) -> list[SourceRecord]:
     """Return the records that a transform leaves of some rows, which are values or SourceRecords.
 
-    `config` are the properties below `transforms.<alias>.`. The records have the source partition and offset of the row that
-    each comes from; header values are bytes. A transform other than a function starts Spark. Raises ConfigError for the
-    properties, and what the transform raises.
+    `config` are the properties below `transforms.<alias>.`. The records have the source partition and offset of their
+    original row; header values are bytes. A transform other than a function starts Spark. Raises ConfigError for the
+    properties, and the errors of the transform.
     """
     # They import pyspark and Arrow, which takes a second.
     from fencepost.converters.simple_header_converter import SimpleHeaderConverter  # noqa: PLC0415
@@ -74,7 +74,7 @@ def _records(batch: pa.RecordBatch, given: Sequence[SourceRecord]) -> list[tuple
 
 
 def _plain(column: Any) -> list[Any]:
-    """Values of a column; those of structures without a schema are JSON texts."""
+    """Values of a column; structures without a schema are JSON texts."""
     if str(column.type).startswith("extension<arrow.json"):
         return [None if text is None else json.loads(text) for text in column.storage.to_pylist()]
     values: list[Any] = column.to_pylist()

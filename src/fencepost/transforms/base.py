@@ -34,10 +34,10 @@ _PLANNED_BY_SCHEMA: Final[set[type]] = set()
 
 
 def planned_by_schema(plugin: C) -> C:
-    """Mark a class whose expressions depend on its properties, the columns' types and the session's settings alone.
+    """Mark a class whose expressions depend only on its properties, the columns' types and the session's settings.
 
-    Their plan serves all batches with the same columns. That is wrong for a class that looks at the time or at rows
-    while it plans. A subclass is not marked by that: what it adds is not known.
+    Their plan serves all batches with the same columns. The mark is wrong for a class that uses the time or rows while
+    it plans. Subclasses do not inherit the mark, because their additions are unknown.
     """
     _PLANNED_BY_SCHEMA.add(plugin)
     return plugin
@@ -68,7 +68,7 @@ class RecordTransformation(_Configured, Transformation):
 
     @property
     def keeps_topics(self) -> bool:
-        """Whether records stay in the topics that they have."""
+        """Whether records keep their topics."""
         return False
 
 
@@ -85,7 +85,8 @@ class DroppingTransformation(RecordTransformation):
     def rows(self, records: DataFrame, applies: Column | None = None) -> DataFrame:
         """Return the records that are kept, unchanged, and those to which the transform does not apply.
 
-        `applies` tells to which it does, None for all. A transform that makes several records of one does so here.
+        `applies` marks the records to which it applies, None means all. Transforms that make several records of one do
+        so here.
         """
         kept = self.kept(records)
         return records.filter(kept if applies is None else ~applies | kept)
@@ -139,7 +140,7 @@ class PartTransformation(_Configured, Transformation):
         return kind
 
     def field(self, kind: DataType, path: FieldPath) -> StructField:
-        """Return the field at a path of a struct. Raises DataError if there is none."""
+        """Return the field at a path of a struct. Raises DataError if it does not exist."""
         found = field_at(self.struct(kind), path)
         if found is None:
             names = ", ".join(self.struct(kind).names)

@@ -44,7 +44,7 @@ def apply_chain(records: DataFrame, chain: Sequence[Step]) -> DataFrame:
     """Return the records after all steps.
 
     Raises ConfigError for a step with a predicate whose transform changes the type of a column, because the column
-    could not hold the records to which the transform does not apply. Raises what the transforms themselves raise.
+    could not hold the records to which the transform does not apply. Raises the errors of the transforms.
     """
     for step in chain:
         records = _applied(step, records) if step.predicate is None else _apply_where(records, step.predicate, step)

@@ -25,7 +25,10 @@ class ChangeEvent:
 
     @classmethod
     def of(cls, kind: DataType) -> ChangeEvent | None:
-        """Return the events of a type, None for one that is not an envelope. Without a schema, a side that is null has no fields."""
+        """Return the events of a type, None for one that is not an envelope.
+
+        Without a schema, a null side has no fields.
+        """
         if not isinstance(kind, StructType) or not set(_ENVELOPE) <= set(kind.names):
             return None
         sides = {name: kind[name].dataType for name in ("after", "before")}
@@ -46,7 +49,7 @@ class ChangeEvent:
 
     @property
     def has_row(self) -> Column:
-        """Whether an event has a row, before or after it: a truncate does not."""
+        """Whether an event has a row, before or after the change: a truncate does not."""
         return self.deleted | self.value["after"].isNotNull()
 
     def column(self, name: str) -> tuple[Column, DataType]:

@@ -30,7 +30,7 @@ class EventField:
     def parsed(cls, given: str, *, prefix: str, property_name: str) -> EventField:
         """Return the reference for `field`, `struct.field` or either with `:name`.
 
-        Raises ConfigError if it is none of these.
+        Raises ConfigError for any other form.
         """
         path, _, name = (part.strip() for part in given.partition(":"))
         struct, dot, field = path.partition(".")

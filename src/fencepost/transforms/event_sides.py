@@ -45,7 +45,7 @@ class EventSideTransformation(RecordTransformation):
             changed = changed.withField(".".join(backticked(name) for name in path), content)
         if changed is value:
             return records
-        # An expression has a type of its own, without the names of schemas that its fields have in their comments.
+        # An expression has its own type, without the names of schemas in its fields' comments.
         return records.withColumn("value", changed.cast(field.dataType).alias("value", metadata=field.metadata))
 
     @abstractmethod

@@ -18,7 +18,7 @@ FieldPath = tuple[str, ...]
 """The names of the structs around a field, from outside, and its own."""
 
 Change = Callable[[Column, StructField], Mapping[str, Column]]
-"""Takes a field's content; returns what stands in its place, by name."""
+"""Takes a field's content; returns its replacements, by name."""
 
 _SYNTAX: Final = "field.syntax.version"
 
@@ -59,7 +59,10 @@ def field_path(text: str, properties: Mapping[str, Any], name: str) -> FieldPath
 
 
 def _quoted(text: str) -> tuple[str, bool, str]:
-    """Split after the closing backtick, which is followed by a dot or by nothing. False if there is none."""
+    """Split after the closing backtick, which is followed by a dot or by nothing.
+
+    False if the closing backtick is missing.
+    """
     step = ""
     for position, letter in enumerate(text):
         ends = letter == "`" and text[position + 1 : position + 2] in ("", ".")
@@ -70,7 +73,7 @@ def _quoted(text: str) -> tuple[str, bool, str]:
 
 
 def field_at(kind: DataType, path: FieldPath) -> StructField | None:
-    """Return the field at a path of a struct type, None if it has none there."""
+    """Return the field at a path of a struct type, None if it does not exist."""
     found: StructField | None = None
     for name in path:
         if not isinstance(kind, StructType) or name not in kind.names:
@@ -110,7 +113,7 @@ def _changed(column: Column, kind: StructType, changes: Mapping[FieldPath, Chang
 
 
 def with_fields(column: Column, kind: StructType, added: Mapping[FieldPath, Column]) -> Column:
-    """Return a struct with fields added at some paths, whose structs it has; a field that is there is replaced."""
+    """Return a struct with fields added at some paths, whose structs exist; an existing field is replaced."""
     parts = {field.name: column.getField(field.name) for field in kind.fields}
     for name in dict.fromkeys(path[0] for path in added if len(path) > 1):
         within = {path[1:]: content for path, content in added.items() if path[0] == name and len(path) > 1}
@@ -133,10 +136,12 @@ def selected(
     names: Mapping[FieldPath, str],
     at: FieldPath = (),
 ) -> Column | None:
-    """Return a struct with the fields that are kept; None if it, or one within it, has none. Raises NameTakenError.
+    """Return a struct with the fields that are kept; None if it, or a struct within it, has none.
 
-    `names` has the paths that matter, each with the field's new name, if any: a struct that holds none of them is kept as
-    it is. `at` is the path of the struct itself.
+    Raises NameTakenError.
+
+    `names` has the relevant paths, each with the field's new name, if any: a struct without any of them is kept
+    unchanged. `at` is the path of the struct itself.
     """
     fields: dict[str, Column] = {}
     for field in kind.fields:

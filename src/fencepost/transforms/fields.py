@@ -64,7 +64,7 @@ class InsertField(PartTransformation):
             raise ConfigError("No field to insert is named: set topic.field, for example", name="topic.field")
 
     def changed(self, column: Column, kind: t.DataType) -> Column:
-        """Return the struct with the fields added. Raises DataError if a struct on a field's path is not there."""
+        """Return the struct with the fields added. Raises DataError if a struct on a field's path does not exist."""
         struct = self.struct(kind)
         for path in self._paths.values():
             if len(path) > 1 and not isinstance(within := self.field(kind, path[:-1]).dataType, t.StructType):
@@ -92,7 +92,7 @@ class InsertField(PartTransformation):
         if not required:
             return F.col(column)
         why = f"A record has no {column}, which {type(self).__name__} is to insert: remove the ! of {column}.field"
-        # The numbers are never used: they make a type of it that cannot be null.
+        # The numbers are never used: they only make the type non-nullable.
         refusal = F.when(part.isNotNull(), F.raise_error(F.lit(why)))
         return F.coalesce(F.col(column), F.when(refusal.isNull(), F.lit(0)).otherwise(F.lit(1)))
 

@@ -1,4 +1,4 @@
-"""Calls the function of a transform on columns of records, and joins what it returns with their other columns.
+"""Calls the function of a transform on columns of records, and joins its results with the other columns.
 
 records ──> the part's fields and `__row` ──> the function ──> new fields and `__row`
    │                                                               │
@@ -26,7 +26,7 @@ from fencepost.transforms.base import APPLIES
 from fencepost.transforms.function_transform import ROW_INDEX, FunctionTransformation
 
 _FIRST_LABEL: Final = 1 << 40
-"""The first label of a pandas index: a function that counts rows anew would otherwise give the places of others."""
+"""The first label of a pandas index: a function that renumbers rows would otherwise give the positions of others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class FunctionRows:
 
     @property
     def name(self) -> str:
-        """What messages call the function."""
+        """The name of the function in messages."""
         return f"The transform {self.plugin.__module__}.{self.plugin.__qualname__}"
 
     def replaced(self) -> dict[str, t.DataType]:
-        """Return the columns of records that the function makes, with their types."""
+        """Return the columns of records that the function returns, with their types."""
         kind = parse_ddl(self.plugin.schema)
         if self.plugin.on == "record" and isinstance(kind, t.StructType):
             return {field.name: field.dataType for field in kind.fields}
@@ -53,10 +53,10 @@ class FunctionRows:
             yield self.applied(batch)
 
     def applied(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return records with the columns that the function makes, without those that it drops.
+        """Return records with the function's columns, without the dropped ones.
 
-        Raises what the function raises, DataError for values that do not fit the schema, and PluginError for an answer
-        that is not as `transform` says.
+        Raises the errors of the function, DataError for values that do not fit the schema, and PluginError for an
+        invalid result, as `transform` defines.
         """
         taken = self._taken(batch)
         fields, kept = self._answered(batch, taken) if len(taken) else (self._nothing(), taken)
@@ -85,7 +85,7 @@ class FunctionRows:
         return {name: pa.nulls(0, _arrow(kind)) for name, kind in self.replaced().items()}
 
     def _answered(self, batch: pa.RecordBatch, taken: np.ndarray) -> tuple[dict[str, pa.Array], np.ndarray]:
-        """What the function makes of some records, by column, and the positions of those that stay."""
+        """The function's result for some records, by column, and the positions of the remaining ones."""
         given = self._given(batch, taken)
         function = self.plugin.function
         answer = call_plugin(self.name, function, _as_form(given, self.plugin.form))
@@ -187,9 +187,9 @@ def applied_frame(rows: FunctionRows, records: DataFrame) -> DataFrame:
 
 def _as_form(rows: pa.RecordBatch, form: str) -> Any:
     if form == "pandas":
-        import pandas as pd  # type: ignore[import-untyped]  # noqa: PLC0415 - only functions that want it need it
+        import pandas as pd  # noqa: PLC0415 - only functions that want it need it
 
-        # Types of Arrow: those of numpy would make fractions of numbers beside a null.
+        # Arrow's types: numpy's would turn numbers beside a null into fractions.
         frame = rows.drop_columns([ROW_INDEX]).to_pandas(types_mapper=pd.ArrowDtype)
         frame.index = pd.RangeIndex(_FIRST_LABEL, _FIRST_LABEL + rows.num_rows)
         return frame
@@ -214,7 +214,7 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _joined(made: pa.Array, left_out: pa.Array) -> pa.Array:
-    """The made values, and then those of records that were left out, which are null or of the same type."""
+    """The function's values, then the values of records that were left out, which are null or of the same type."""
     if left_out.null_count == len(left_out):
         left_out = pa.nulls(len(left_out), made.type)
     return pa.concat_arrays([made, left_out.cast(made.type)])

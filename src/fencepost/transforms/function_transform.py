@@ -4,8 +4,8 @@
     def totals(rows: pa.RecordBatch) -> pa.RecordBatch:
         ...
 
-The decorated name is a transform's class: `transforms.t.type=my_module.totals`. function_rows has what is done with it.
-The package imports this module, so what works on columns is imported where it is used.
+The decorated name is a transform's class: `transforms.t.type=my_module.totals`. function_rows calls the function. The
+package imports this module, so code for columns is imported where it is used.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def transform(
     rows are a pyarrow.RecordBatch, or a DataFrame of pandas, whose index takes the place of `__row`, or of polars.
 
     The function is called on Spark's executors or in the worker, in any parts, perhaps again: it must not keep a state.
-    Raises TypeError for what is no such function, and ConfigError for a schema that is none.
+    Raises TypeError for anything but such a function, and ConfigError for an invalid schema.
     """
 
     def made(function: Callable[..., Any]) -> type[Transformation]:
@@ -74,7 +74,7 @@ def transform(
 
 
 class FunctionTransformation(Transformation):
-    """What `transform` makes classes of."""
+    """The base of the classes that `transform` makes."""
 
     function: ClassVar[Callable[..., Any]]
     schema: ClassVar[str]
@@ -96,7 +96,7 @@ class FunctionTransformation(Transformation):
         return applied_frame(self.rows(), records)
 
     def rows(self) -> FunctionRows:
-        """Return what calls the function on columns."""
+        """Return the object that calls the function on columns."""
         from fencepost.transforms.function_rows import FunctionRows  # noqa: PLC0415 - see above
 
         return FunctionRows(type(self))
@@ -118,7 +118,7 @@ def _check(function: Any, on: str) -> None:
 
 
 def _form(function: Callable[..., Any]) -> str:
-    """What a function wants rows as, by the annotation of its parameter, which may be a text."""
+    """Return the form in which a function wants rows, by the annotation of its parameter, which may be a text."""
     annotation = next(iter(signature(function).parameters.values())).annotation
     named = annotation if isinstance(annotation, str) else f"{annotation.__module__}.{annotation.__qualname__}"
     root = named.strip("'\"").partition(".")[0]

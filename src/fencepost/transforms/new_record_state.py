@@ -92,7 +92,7 @@ class ExtractNewRecordState(DroppingTransformation):
 
     @property
     def keeps_topics(self) -> bool:
-        """Whether records stay in the topics that they have."""
+        """Whether records keep their topics."""
         return not self.properties["route.by.field"]
 
     def kept(self, records: DataFrame) -> Column:
@@ -183,7 +183,7 @@ class _DropList:
 
     @classmethod
     def of(cls, records: DataFrame, properties: Mapping[str, object]) -> _DropList | None:
-        """None without such a header's name. Raises DataError if headers are of a type that cannot hold lists."""
+        """None if no such header is configured. Raises DataError if headers are of a type that cannot hold lists."""
         header = properties["drop.fields.header.name"]
         if not header:
             return None
@@ -209,7 +209,7 @@ class _DropList:
         return cls(F.coalesce(listed, F.array().cast(ArrayType(StringType()))), bool(properties[_COMPATIBLE]))
 
     def without(self, name: str, column: Column) -> Column:
-        """Return a field that may be null: null where it is listed."""
+        """Return a nullable field: null where it is listed."""
         return F.when(~F.coalesce(F.array_contains(self.listed, name), F.lit(False)), column)
 
     def from_key(self, records: DataFrame) -> Column:

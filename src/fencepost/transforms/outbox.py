@@ -9,7 +9,7 @@ https://debezium.io/documentation/reference/stable/transformations/outbox-event-
     type          OrderCreated                     (a header, with additional.placement)
     payload       {"id": 42, ...}                  value {"id": 42, ...}
 
-A PostgresSource keeps all rows of a transaction in one transaction of Kafka, whatever topics they go to.
+A PostgresSource keeps all rows of a transaction in one Kafka transaction, even for several topics.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _MILLISECONDS: Final = {
     "io.debezium.time.MicroTimestamp": 1_000,
     "io.debezium.time.NanoTimestamp": 1_000_000,
 }
-"""How many units of a column's type are a millisecond."""
+"""The number of a column type's units in a millisecond."""
 
 
 class FieldPlace(Enum):
-    """Where an additional column goes."""
+    """The place of an additional column."""
 
     HEADER = "header"
     ENVELOPE = "envelope"
@@ -53,7 +53,7 @@ class FieldPlace(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Additional:
-    """A column of the outbox table, where it goes, and under which name."""
+    """A column of the outbox table, with its place and name in the message."""
 
     column: str
     place: FieldPlace
@@ -135,7 +135,7 @@ class EventRouter(DroppingTransformation):
         self._additional = [_additional(given) for given in self.properties[_PLACEMENT] if given.strip()]
 
     def kept(self, records: DataFrame) -> Column:
-        """Return which records are kept: inserted rows, and what is no change event."""
+        """Return which records are kept: inserted rows, and records that are not change events."""
         event = ChangeEvent.of(records.schema["value"].dataType)
         if event is None:
             return F.col("value").isNotNull()
@@ -228,7 +228,7 @@ class _Messages:
         return F.floor(column / F.lit(divisor)).cast("BIGINT") if divisor > 1 else column
 
     def headers(self, kind: t.DataType) -> Column:
-        """The headers after the existing ones: `id`, and additional columns. Of several types they are texts."""
+        """The headers after the existing ones: `id`, and additional columns. If their types differ, they are texts."""
         named = [(self.properties[_FIELD + "id"], "id")]
         self._require(named[0][0], _FIELD + "id")
         named += [(given.column, given.alias) for given in self._there() if given.place is FieldPlace.HEADER]
@@ -241,7 +241,7 @@ class _Messages:
         if isinstance(known, t.BinaryType):
             added = added.cast(kind)
         elif not isinstance(known, type(found[0][2])):
-            # Only texts can join texts, and there are no others where the source gives no headers.
+            # Only texts can join texts, and if the source has no headers there are no others.
             kind = t.ArrayType(t.StructType().add("key", t.StringType()).add("value", found[0][2]))
         return F.concat(F.coalesce(F.col("headers").cast(kind), F.array().cast(kind)), added)
 
@@ -273,7 +273,7 @@ class _Messages:
 
 
 def _expanded(payload: Column, beside: Column | None) -> Column:
-    """A payload as JSON: objects and arrays as they are, other texts in quotes; with more fields beside it, if any."""
+    """A payload as JSON: objects and arrays unchanged, other texts in quotes; with more fields beside it, if any."""
     is_json = payload.rlike(r"\A\s*[{\[]") & F.try_parse_json(payload).isNotNull()
     in_struct = F.to_json(F.struct(payload.alias("a")), {"ignoreNullFields": "false"})
     json = F.when(is_json, payload).otherwise(_inner(in_struct))

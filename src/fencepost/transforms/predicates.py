@@ -42,7 +42,7 @@ class HasHeaderKey(RecordPredicate):
     )  # fmt: skip
 
     def test(self, records: DataFrame) -> Column:  # noqa: ARG002 - the columns have fixed names
-        """Return whether there is such a header."""
+        """Return whether the header exists."""
         name = self.properties["name"]
         return F.exists("headers", lambda header: header["key"] == F.lit(name))
 

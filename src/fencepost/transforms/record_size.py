@@ -19,15 +19,15 @@ from fencepost.transforms.event_sides import SIDES, EventSideTransformation, sam
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 _CUT: Final = "\ufffd+$"
-"""What a character becomes that was cut in two."""
+"""The replacement of a character that was cut in two."""
 
 
 @planned_by_schema
 class EnforceRecordSize(EventSideTransformation):
     """Shortens long texts and bytes of before and after, in proportion to their sizes, so that an event is not too large.
 
-    The size is that of key and value as JSON without a schema, in bytes. An event whose long columns hold less than what
-    is too much stays too large.
+    The size is key and value as JSON without a schema, in bytes. An event whose long columns hold less than the excess
+    stays too large.
     """
 
     definitions = (
@@ -85,7 +85,7 @@ class EnforceRecordSize(EventSideTransformation):
 
 
 def _shortened(content: Column, kind: t.DataType, size: Column) -> Column:
-    """The first bytes of a content; those of a text without a character that is cut in two."""
+    """The first bytes of a content; for text without a character that is cut in two."""
     kept = F.greatest(size, F.lit(0)).cast("INT")
     first = F.substring(content.cast("BINARY"), F.lit(1), kept)
     return (

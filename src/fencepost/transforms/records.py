@@ -99,9 +99,9 @@ class TimestampRouter(RecordTransformation):
 
 @planned_by_schema
 class ValueToKey(PartTransformation):
-    """Sets the key to a struct of fields of the value. A record with a null value, which has none, is refused.
+    """Sets the key to a struct of fields of the value. A record with a null value has no fields, and is refused.
 
-    The key of a tombstone says what is deleted: let a negated RecordIsTombstone keep the transform from tombstones.
+    A tombstone's key names the deleted row: use a negated RecordIsTombstone to exclude tombstones from the transform.
     """
 
     definitions = define_syntax(

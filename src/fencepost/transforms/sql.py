@@ -28,7 +28,7 @@ from fencepost.transforms.sql_plan import check_plan
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 COLUMNS: Final = ("topic", "partition", "key", "value", "timestamp", "headers")
 ITEM: Final = "item"
-"""The column with one item of what is exploded."""
+"""The column with one item of the exploded array."""
 
 MISSING: Final = ("fail", "null")
 _NONDETERMINISTIC: Final = "allow.nondeterministic"
@@ -102,10 +102,10 @@ class SqlExpressions:
 
 
 class SqlTransformation(DroppingTransformation):
-    """A transform that is expressions: subclasses give them as properties of Sql, from properties of their own.
+    """A transform made of expressions: subclasses translate their own properties to properties of Sql.
 
-    Expressions see a record as it was: all are evaluated before the first column is replaced. `item` is one item of what
-    is exploded. Records for which `where` is false or null are dropped.
+    Expressions see a record as it was: all are evaluated before the first column is replaced. `item` is one item of the
+    exploded array. Records for which `where` is false or null are dropped.
     """
 
     expressions: SqlExpressions
@@ -134,7 +134,7 @@ class SqlTransformation(DroppingTransformation):
         return self.expressions.nondeterministic
 
     def rows(self, records: DataFrame, applies: Column | None = None) -> DataFrame:
-        """Return the records that are kept, one for each item; those to which the transform does not apply, too."""
+        """Return the records that are kept, one for each item, and those to which the transform does not apply."""
         given, sql = records, self.sql(records.schema)
         if items := sql.get("explode"):
             exploded = self._items(items, records)
@@ -163,7 +163,7 @@ class SqlTransformation(DroppingTransformation):
         where = self.sql(records.schema).get("where")
         if not where:
             return F.lit(True)
-        # A condition that is no BOOLEAN is refused here, and not converted.
+        # A condition that is not BOOLEAN is refused here, and not converted.
         return F.when(self.expressions.one("where", where, records), F.lit(True)).otherwise(F.lit(False))
 
     def changed_records(self, records: DataFrame) -> DataFrame:
@@ -262,7 +262,7 @@ class Sql(SqlTransformation):
 
     @property
     def keeps_topics(self) -> bool:
-        """Whether records stay in the topics that they have."""
+        """Whether records keep their topics."""
         return not self.properties["topic"] and not self.properties["select"]
 
     def sql(self, schema: t.StructType) -> Mapping[str, str | None]:  # noqa: ARG002 - whatever they are

@@ -1,4 +1,4 @@
-"""Makes the results of expressions columns of records: of the types that the rest of the pipeline expects."""
+"""Turns the results of expressions into columns of records, with the types that the rest of the pipeline expects."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The functions of Spark that expressions may call: expressions come over the network, so all others are refused.
 
-Not listed are functions that run code or read files (reflect, java_method, xpath and others of XML, Avro and Protobuf),
-that tell of the worker (current_user, version, input_file_name), that need other rows (aggregates, windows), and that
-make several rows of one (explode). https://spark.apache.org/docs/latest/api/sql/
+Excluded are functions that run code or read files (reflect, java_method, xpath and others of XML, Avro and Protobuf),
+that reveal data of the worker (current_user, version, input_file_name), that need other rows (aggregates, windows), and
+that make several rows of one (explode). https://spark.apache.org/docs/latest/api/sql/
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ schema_of_csv to_csv
 """
 
 ALLOWED: Final = frozenset(f"{_DATES} {_NUMBERS} {_TEXTS} {_CONDITIONS} {_TYPES} {_HASHES} {_STRUCTURES}".split())
-"""Functions whose result depends on their arguments alone."""
+"""Functions whose result depends only on their arguments."""
 
 _NONDETERMINISTIC: Final = """
 aes_encrypt curdate current_date current_timestamp localtimestamp now rand randn random
 randstr shuffle uniform uuid
 """
 NONDETERMINISTIC: Final = frozenset(_NONDETERMINISTIC.split())
-"""Functions that give another result each time: they are allowed only where that is asked for."""
+"""Functions that give another result each time: they are allowed only on request."""
 
 NOW_WITHOUT_ARGUMENTS: Final = frozenset({"unix_timestamp", "to_unix_timestamp"})
 """Functions that give the present time if they have no argument."""
@@ -82,7 +82,7 @@ UnresolvedExtractValue UnresolvedFunction UnresolvedNamedLambdaVariable Unresolv
 UnresolvedStarExceptOrReplace
 """
 NODES: Final = frozenset(_NODES.split())
-"""The classes of Spark's expressions of which an expression may consist after it is parsed.
+"""The allowed classes of Spark's expressions in a parsed expression.
 
-Missing are sub-queries, windows, parameters, names that are computed (IDENTIFIER), and everything that is not known here.
+Excluded are sub-queries, windows, parameters, computed names (IDENTIFIER), and every unknown class.
 """

@@ -1,8 +1,8 @@
-"""Expressions in Spark's SQL over the columns of a record: parsed, checked against what is allowed, and made columns.
+"""Expressions in Spark's SQL over the columns of a record: parses them, checks them, and makes columns.
 
 Expressions come over the network, so nothing is left to Spark's analysis. A text is parsed by Catalyst's own parser,
-which resolves no variables as `selectExpr` does (`${env:NAME}` would be the worker's environment). What it parsed must
-consist of known nodes, allowed functions, and names of the record's columns. That same tree becomes the column.
+which resolves no variables as `selectExpr` does (`${env:NAME}` would be the worker's environment). The result must
+consist of known nodes, allowed functions, and names of the record's columns. The same tree becomes the column.
 https://spark.apache.org/docs/latest/sql-ref-syntax.html
 """
 
@@ -59,7 +59,7 @@ class SqlProperty:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """An expression of the JVM and what is asked of it, so that a walk needs no calls.
+    """An expression of the JVM with its properties, so that walking the tree needs no calls.
 
     `parts` are the parts of a name, `literal` the value of a text literal.
     """
@@ -98,7 +98,7 @@ class _Node:
 
 @dataclass(frozen=True, slots=True)
 class SqlExpression:
-    """A checked expression. `name` is what AS names it, or its own name if it is a mere column."""
+    """A checked expression. `name` is the name after AS, or its own name if it is only a column."""
 
     given: SqlProperty
     name: str | None
@@ -117,7 +117,7 @@ class SqlExpression:
     def column(self, schema: StructType, *, missing_is_null: bool) -> Column:
         """Return the expression over columns of some types.
 
-        A field of something that is null in all rows is null. Raises DataError for a field that the columns do not have,
+        A field of a value that is null in all rows is null. Raises DataError for a field that the columns do not have,
         unless that counts as null, too.
         """
         null = _Node.of(_parser().parseExpression("NULL"))
@@ -138,7 +138,7 @@ def check_without_rows(given: SqlProperty, parse: Callable[[SqlProperty], object
 def parsed_list(given: SqlProperty) -> list[SqlExpression]:
     """Return the checked expressions of a list, as after SELECT. Raises ConfigError for anything else.
 
-    A star alone stands for nothing: columns that are not listed stay anyway.
+    A star alone adds nothing: columns that are not listed stay anyway.
     """
     plan = _parsed(given)
     if plan.nodeName() != "Project" or plan.child().nodeName() != "OneRowRelation":
@@ -200,7 +200,7 @@ def _named(given: SqlProperty, java: Any) -> SqlExpression:
 
 
 def _check(given: SqlProperty, node: _Node, scope: frozenset[str]) -> None:
-    """Refuse what is not known. `scope` has the arguments of the lambda functions around a node."""
+    """Refuse unknown nodes. `scope` has the arguments of the lambda functions around a node."""
     if node.kind not in NODES:
         raise given.refused(
             f"{_described(node)} is not allowed: an expression may use the record's columns, operators and functions of "
@@ -271,7 +271,7 @@ def _described(node: _Node) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Rebuild:
-    """Replaces fields that are missing, and fields of what has no type, by `null`."""
+    """Replaces missing fields, and fields of values without a type, by `null`."""
 
     given: SqlProperty
     schema: StructType
@@ -279,7 +279,7 @@ class _Rebuild:
     missing_is_null: bool
 
     def visit(self, node: _Node, scope: frozenset[str]) -> tuple[_Node, DataType | None]:
-        """Return the node to take, and its type if it is a column or a field of one."""
+        """Return the replacement of a node, and its type if it is a column or a field of one."""
         if node.kind in _ATTRIBUTES and node.parts[0].lower() not in scope:
             kind = self._type_of(self.schema, list(node.parts), ".".join(node.parts))
             if node.parts[0].lower() == _HEADERS:
@@ -289,7 +289,7 @@ class _Rebuild:
         visited = [self.visit(child, inner) for child in node.children[: 1 if node.is_lambda else None]]
         children = (*(child for child, _ in visited), *node.children[len(visited) :])
         if node.kind == "UnresolvedFunction" and node.parts[-1].lower() in NULL_OF_NULL and children[0] is self.null:
-            # Spark would ask for its type.
+            # Spark would look for its type.
             return self.null, NullType()
         if node.kind == "UnresolvedExtractValue" and (kind := visited[0][1]) is not None:
             found = self._extracted(kind, node.children[1], node)
@@ -321,7 +321,7 @@ class _Rebuild:
         return kind.valueType if isinstance(kind, MapType) else None
 
     def _type_of(self, kind: DataType, parts: Sequence[str], path: str) -> DataType | None:
-        """The type at the end of a path; NullType for null, None if Spark is to find it."""
+        """The type at the end of a path; NullType for null, None if Spark has to find it."""
         for position, part in enumerate(parts):
             if isinstance(kind, NullType):
                 return kind

@@ -1,4 +1,4 @@
-"""Looks at an analysed plan of Spark once more: expressions may only project, filter and explode single rows."""
+"""Checks Spark's analysed plan again: expressions may only project, filter and explode single rows."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _PATTERNS: Final = (
 
 
 def check_plan(records: DataFrame, given: DataFrame, plugin: str, *, deterministic: bool) -> DataFrame:
-    """Return records that are made of the given ones row by row.
+    """Return records that are computed from the given ones row by row.
 
-    Raises ConfigError if their analysed plan sorts, aggregates, joins or asks other tables, calls user-defined functions,
-    or, as far as it must not, is not deterministic. What a plan is made of was checked before it was analysed: here it is
-    found if Spark makes more of an expression than that.
+    Raises ConfigError if their analysed plan sorts, aggregates, joins or reads other tables, calls user-defined
+    functions, or is not deterministic although it must be. The parts of a plan were checked before the analysis: this
+    detects an expression that Spark expands to more than its parts.
     """
     plan, source = _analyzed(records), _analyzed(given)
     while not plan.fastEquals(source):

@@ -1,4 +1,4 @@
-"""Transforms of others that are a few expressions each: one table of definitions on Sql.
+"""Transforms of other vendors that consist of a few expressions: one table of definitions on Sql.
 
 Each row has the properties of the Java class, and returns the properties of Sql that do the same.
 """
@@ -27,7 +27,7 @@ Translation = Callable[[Mapping[str, Any], StructType], Mapping[str, str | None]
 
 
 class TableTransformation(SqlTransformation):
-    """A transform whose properties of Sql are made by a row of the table."""
+    """A transform whose row in the table translates its properties to properties of Sql."""
 
     translation: ClassVar[Translation]
     check: ClassVar[Callable[[Mapping[str, Any]], None]]

@@ -119,7 +119,7 @@ def _changed_names(given: Mapping[str, Any], schema: t.StructType) -> Mapping[st
 
 
 def _equalities(event: ChangeEvent) -> Sequence[tuple[str, str]]:
-    """The columns of the row after the event, and whether each is what it was before."""
+    """The columns of the row after the event, and whether each is the same as before."""
     found = []
     for field in event.sides["after"].fields:
         after = sql_path("value", "after", field.name)

@@ -145,7 +145,7 @@ def _as_json(part: str) -> Translation:
         if isinstance(kind, _STRUCTURED):
             json = f"to_json({part}, {options})"
         else:
-            # Only structures have a form in JSON: the value of the one field is what stands after {"a": and before }.
+            # Only structures have a form in JSON: the value of the only field is the text between {"a": and }.
             json = f"regexp_extract(to_json(named_struct('a', {part}), {options}), r'(?s)^\\{{\"a\":(.*)\\}}$', 1)"
         if given["output.schema.type"].upper() == "BYTES":
             json = f"CAST({json} AS BINARY)"
@@ -203,7 +203,7 @@ def _decoded(part: str) -> Translation:
 
 def _decoder(charset: str) -> Callable[[str], str]:
     if charset == "UTF-8":
-        # As in Java, bytes that are no text become a replacement character.
+        # As in Java, bytes that are not text become a replacement character.
         return lambda path: f"make_valid_utf8(CAST({path} AS STRING))"
     return lambda path: f"decode({path}, {sql_text(charset)})"
 

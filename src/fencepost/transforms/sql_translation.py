@@ -1,4 +1,4 @@
-"""Shows what an expression of a scripting language is in SQL, for messages: the common comparisons, no more."""
+"""Translates an expression of a scripting language to SQL for messages: the common comparisons, no more."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLACE: Final = "\0{}\0"
 
 
 def translated(expression: str) -> str:
-    """Return an expression of Groovy or JavaScript in SQL, as far as it consists of comparisons and a ternary."""
+    """Return an expression of Groovy or JavaScript in SQL, if it consists of comparisons and a ternary."""
     texts: list[str] = []
 
     def put_aside(match: re.Match[str]) -> str:

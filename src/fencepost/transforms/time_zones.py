@@ -50,7 +50,7 @@ class TimezoneConverter(EventSideTransformation):
 
     A ZonedTimestamp is the same instant, with the offset that the zone has at that instant. Timestamps without a zone,
     which are numbers as of UTC, are taken for local times of the zone and become instants: one that the clock skips is
-    moved on, of one that it shows twice the first is taken. Dates and times of day are no such times, and stay.
+    moved on, of one that it shows twice the first is taken. Dates and times of day are not such times, and stay.
     """
 
     definitions = (
@@ -151,7 +151,7 @@ def _as_local(content: Column, per_second: int, zone: Column) -> Column:
 
 
 def _with_offset(content: Column, zone: Column) -> Column:
-    """A text of the same instant with the zone's offset; null for a text that is no time with an offset."""
+    """A text of the same instant with the zone's offset; null for a text that is not a time with an offset."""
     instant = F.when(content.rlike(_ZONED), content).try_cast("TIMESTAMP")
     local = F.from_utc_timestamp(instant, zone)
     offset = F.unix_seconds(local) - F.unix_seconds(instant)
@@ -176,7 +176,7 @@ def _div(column: Column, divisor: int) -> Column:
 
 
 def _rules(name: str, given: Sequence[Any]) -> tuple[Rule, ...]:
-    """The rules of a list. Those without source or topic in front have that of the rule before them."""
+    """The rules of a list. Rules without a leading source or topic use the one of the previous rule."""
     rules: list[Rule] = []
     for text in (str(item).strip() for item in given):
         parts = [part.strip() for part in text.split(":")]

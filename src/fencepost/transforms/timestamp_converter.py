@@ -37,9 +37,9 @@ def _target(name: str, value: Any) -> None:
 class TimestampConverter(PartTransformation):
     """Converts between texts, numbers, DATE, TIME and TIMESTAMP, in UTC and to the millisecond.
 
-    `format` is a datetime pattern of Spark's, which for the usual letters are those of Java's SimpleDateFormat; its
-    letters for week years, weeks and numbers of weekdays (Y, w, W, u) are refused. A text that does not match it
-    completely fails the task. A text without an offset is in UTC. TIME needs `spark.sql.timeType.enabled=true`.
+    `format` is a datetime pattern of Spark's, whose usual letters equal Java's SimpleDateFormat's; its letters for week
+    years, weeks and numbers of weekdays (Y, w, W, u) are refused. A text that does not match it completely fails the
+    task. A text without an offset is in UTC. TIME needs `spark.sql.timeType.enabled=true`.
     """
 
     definitions = define_syntax(define_null_default(
@@ -139,7 +139,7 @@ class TimestampConverter(PartTransformation):
 
 
 def utc_millis(column: Column, kind: t.TimestampType | t.TimestampNTZType) -> Column:
-    """Milliseconds since the epoch, BIGINT. A time without a zone is one of UTC, whatever the session's zone is."""
+    """Milliseconds since the epoch, BIGINT. A time without a zone counts as UTC, whatever the session's zone is."""
     if isinstance(kind, t.TimestampType):
         return F.unix_millis(column)
     seconds = F.hour(column) * 3_600 + F.minute(column) * 60 + F.date_part(F.lit("SECOND"), column)

@@ -86,9 +86,7 @@ def test_markers_report_each_transaction_once_per_partition(bootstrap_servers: s
     assert read_transaction_markers(client, offsets) == []
 
 
-def test_the_counter_sees_what_is_committed_and_whether_more_is_on_its_way(
-    bootstrap_servers: str, topic: str, offsets: str
-):
+def test_the_counter_sees_commits_and_whether_more_is_pending(bootstrap_servers: str, topic: str, offsets: str):
     with (
         closing(TransactionalProducer(producer_config(bootstrap_servers), unique("demo"))) as producer,
         TopicCounter(bootstrap_servers, topic, offsets) as counter,

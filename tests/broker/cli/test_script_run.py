@@ -43,7 +43,7 @@ def topic(topics: Topics) -> str:
     return topics.create(partitions=1)
 
 
-def test_a_function_runs_to_its_end_and_a_second_run_goes_on(
+def test_a_function_runs_to_its_end_and_a_second_run_continues(
     bootstrap_servers: str, topic: str, capfd: pytest.CaptureFixture[str]
 ):
     first = fencepost.run(numbers, topic=topic, bootstrap_servers=bootstrap_servers, end=25, options=QUICK)
@@ -241,7 +241,7 @@ print("interrupted:", result.interrupted, "records:", result.records, "cursor:",
 """
 
 
-def test_ctrl_c_commits_and_returns_what_was_written(bootstrap_servers: str, topic: str, tmp_path: Path):
+def test_ctrl_c_commits_and_returns_the_result(bootstrap_servers: str, topic: str, tmp_path: Path):
     script = tmp_path / "endless.py"
     script.write_text(ENDLESS)
     with Process([sys.executable, str(script), bootstrap_servers, topic], tmp_path / "log") as process:

@@ -150,7 +150,7 @@ def test_bytes_that_the_converter_cannot_have_written_are_shown(tail: Tail, prod
     assert _values(shown) == [7, {"base64": "c2V2ZW4=", "error": "5 bytes, not 8"}]
 
 
-def test_a_converter_that_decodes_what_is_no_text_is_named_once(tail: Tail, producer: Producer, topic: str) -> None:
+def test_a_converter_that_decodes_what_is_not_a_text_is_named_once(tail: Tail, producer: Producer, topic: str) -> None:
     for number in (7, 8):
         producer.produce(topic, number.to_bytes(8, "big"), key=b"\0\0\0\0\1x", partition=0)
     _commit(producer)
@@ -207,7 +207,7 @@ def test_a_pipe_that_is_closed_ends_it_quietly(
 
 
 @pytest.mark.parametrize("where", ["yesterday", "", "--5"])
-def test_an_unknown_place_to_begin_is_wrong_usage(tail: Tail, where: str) -> None:
+def test_an_unknown_starting_place_is_wrong_usage(tail: Tail, where: str) -> None:
     code, _, err = tail("--from", where)
 
     assert code == 2
@@ -231,7 +231,7 @@ def test_a_topic_that_does_not_exist_is_one_line(bootstrap_servers: str, capsys:
         ("end", "--from end shows only what is written later"),
     ],
 )
-def test_a_place_behind_which_there_is_nothing_is_told(
+def test_a_place_without_records_after_it_is_reported(
     tail: Tail, producer: Producer, topic: str, where: str, told: str
 ) -> None:
     _send(producer, topic, range(3))

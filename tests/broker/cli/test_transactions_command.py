@@ -61,7 +61,7 @@ def _listed(run: Run, *arguments: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("lingering")
-def test_an_open_transaction_is_listed_with_who_holds_it_and_where(run: Run, group: str, topic: str) -> None:
+def test_an_open_transaction_is_listed_with_its_owner_and_partitions(run: Run, group: str, topic: str) -> None:
     (found,) = _listed(run, "--group", group)
     code, table, _ = run("list", "--group", group)
 
@@ -78,7 +78,7 @@ def test_an_open_transaction_is_listed_with_who_holds_it_and_where(run: Run, gro
 
 
 @pytest.mark.usefixtures("lingering")
-def test_only_what_is_of_the_group_and_old_enough_is_listed(run: Run, group: str) -> None:
+def test_only_old_transactions_of_the_group_are_listed(run: Run, group: str) -> None:
     assert _listed(run, "--group", unique("group")) == []
     assert _listed(run, "--group", group, "--older-than", "3600") == []
     assert len(_listed(run, "--group", group, "--older-than", "0")) == 1

@@ -77,7 +77,7 @@ def run(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, check=False, capture_output=True, text=True, cwd=place, env=environment())
 
 
-def test_each_command_is_there_or_says_what_to_install(place: Path) -> None:
+def test_each_command_works_or_names_the_missing_package(place: Path) -> None:
     told = run(place, "-h")
     assert told.returncode == 0, told.stderr
     commands = re.findall(r"^  (\w+)  ", told.stdout, re.MULTILINE)
@@ -90,7 +90,7 @@ def test_each_command_is_there_or_says_what_to_install(place: Path) -> None:
         ), (command, shown.stderr)
 
 
-def test_the_wheel_has_the_module_by_which_spark_finds_the_format(place: Path) -> None:
+def test_the_wheel_has_the_module_that_spark_imports_for_the_format(place: Path) -> None:
     code = "import pyspark_fencepost; print(pyspark_fencepost.DefaultSource.name(), pyspark_fencepost.__file__)"
     command = [str(place / "venv" / "bin" / "python"), "-c", code]
     told = subprocess.run(command, check=True, capture_output=True, text=True, cwd=place, env=environment())

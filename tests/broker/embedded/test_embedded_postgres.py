@@ -116,7 +116,7 @@ def test_a_temporary_data_folder_is_deleted_at_the_end() -> None:
     assert not is_listening(server.port)
 
 
-def test_what_hinders_a_start_is_named(folder: Path) -> None:
+def test_the_obstacle_to_a_start_is_named(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(PortTakenError, match=f"port {port} .*choose another port"):

@@ -120,7 +120,6 @@ def test_refused_records_are_skipped_with_all_others_delivered(
     *,
     refusing: dict[str, str],
 ):
-    """T25."""
     config = {"limit": 8, "messages.per.poll": 4} | refusing | SKIPPING
     task, seen = runner.task(name, topic, config, stop_at_end=True)
     seen.on_poll = _spoiled(1, 6, 8)

@@ -104,7 +104,7 @@ def test_connectors_run_to_the_ends_of_their_sources_and_resume_there(config: Wo
     assert offset == ({"task.id": f"{first}-0"}, {"saved": 400})
 
 
-def test_a_second_instance_of_a_connector_fences_the_first_which_says_so(config: WorkerConfig, topic: str) -> None:
+def test_a_second_instance_of_a_connector_fences_the_first(config: WorkerConfig, topic: str) -> None:
     name = unique("connector")
     connector = properties(name, topic, {"messages.per.poll": 2})
     with running(StandaloneWorker(config, connector)) as first:
@@ -122,7 +122,7 @@ def test_a_second_instance_of_a_connector_fences_the_first_which_says_so(config:
     assert_exactly_once(found, range(1, max(found) + 1))
 
 
-def test_tasks_change_in_number_with_every_former_one_fenced(config: WorkerConfig, topic: str) -> None:
+def test_a_changed_number_of_tasks_fences_every_earlier_task(config: WorkerConfig, topic: str) -> None:
     name = unique("connector")
     connector = properties(name, topic, {"tasks.max": 3}) | {
         "connector.class": f"{ResizingConnector.__module__}.{ResizingConnector.__name__}"
@@ -147,7 +147,7 @@ def test_tasks_change_in_number_with_every_former_one_fenced(config: WorkerConfi
 
 
 @pytest.mark.parametrize(("former", "tasks"), [(3, 5), (5, 1), (1, 2), (2, 2), (1, 0)])
-def test_the_former_generation_is_fenced_before_the_next(
+def test_each_generation_is_fenced_before_the_next(
     config: WorkerConfig, topic: str, group: str, former: int, tasks: int
 ) -> None:
     connector = properties(unique("connector"), topic)
@@ -188,7 +188,6 @@ def test_one_task_after_one_or_none_needs_no_fencing(
 def test_one_task_that_delivers_at_least_once_follows_one_that_is_fenced(
     config: WorkerConfig, topic: str, group: str
 ) -> None:
-    """N3."""
     name = unique("connector")
     exactly_once, at_least_once = (
         properties(name, topic, {"exactly.once.support": support}) for support in ("required", "disabled")
@@ -207,7 +206,7 @@ def test_one_task_that_delivers_at_least_once_follows_one_that_is_fenced(
     assert task_counts(config)[-1][1] == b'{"task-count":0}'
 
 
-def test_a_round_fences_whoever_else_writes_counts(config: WorkerConfig, topic: str, group: str) -> None:
+def test_a_round_fences_all_other_writers_of_counts(config: WorkerConfig, topic: str, group: str) -> None:
     async def scenario() -> None:
         async with FencingProcess(config) as process:
             other = Stranger(config.bootstrap_servers, topic, leader_transactional_id(group))

@@ -127,7 +127,7 @@ def test_a_missing_topic_has_no_description_and_is_not_created_by_asking(admin: 
     ],
     ids=["replication", "partitions", "setting", "name"],
 )
-def test_a_topic_that_is_refused_is_named_with_what_to_do(admin: Admin, topic: NewTopic, told: str):
+def test_a_topic_that_is_refused_is_named_with_advice(admin: Admin, topic: NewTopic, told: str):
     with pytest.raises(TopicCreationError) as caught:
         admin.create_topics(topic)
     assert topic.name in str(caught.value)
@@ -136,7 +136,7 @@ def test_a_topic_that_is_refused_is_named_with_what_to_do(admin: Admin, topic: N
     assert caught.value.topic == topic.name
 
 
-def test_a_topic_that_kafka_takes_for_another_is_refused_with_what_to_do(admin: Admin):
+def test_a_topic_that_kafka_takes_for_another_is_refused_with_advice(admin: Admin):
     name = unique("made")
     admin.create_topics(NewTopic(f"{name}.a_b"))
     with pytest.raises(

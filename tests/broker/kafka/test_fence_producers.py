@@ -1,4 +1,4 @@
-"""A5: producers fenced by their transactional ids; whoever held one can write nothing more."""
+"""Producers fenced by their transactional ids; whoever held one can write nothing more."""
 
 from __future__ import annotations
 

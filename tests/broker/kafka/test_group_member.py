@@ -190,7 +190,7 @@ def test_nothing_moves_before_its_owner_has_stopped_it(bootstrap_servers: str):
     asyncio.run(scenario())
 
 
-def test_heartbeats_go_on_while_hundreds_of_threads_compute(bootstrap_servers: str):
+def test_heartbeats_continue_while_hundreds_of_threads_compute(bootstrap_servers: str):
     stopping = threading.Event()
 
     def compute() -> None:

@@ -120,7 +120,7 @@ def test_internal_topics_must_not_be_diskless(fault_proxy: FaultProxy) -> None:
             admin.ensure_compacted_topic(name, partitions=1)
 
 
-def test_an_epoch_whose_rise_was_forgotten_is_owned_anew_and_nothing_is_doubled(
+def test_a_forgotten_epoch_is_taken_over_again_without_duplicates(
     proxied_v1: tuple[EmbeddedBroker, FaultProxy], v1_proxy: FaultProxy
 ) -> None:
     # KAFKA-20310: the coordinator raises the epoch, fails over before its answer, and knows the retry no more.
@@ -178,7 +178,7 @@ def test_a_take_over_that_is_answered_as_fenced_is_tried_once_more(fault_proxy: 
         assert producer.state is TransactionState.READY
 
 
-def test_a_transaction_that_never_ends_is_told_with_its_state_and_its_cause(fault_proxy: FaultProxy) -> None:
+def test_a_transaction_that_never_ends_is_reported_with_its_state_and_its_cause(fault_proxy: FaultProxy) -> None:
     name = unique("task")
     with open_producer(producer_config(fault_proxy.address), name):
         pass
@@ -204,7 +204,7 @@ def test_a_transaction_that_never_ends_is_told_with_its_state_and_its_cause(faul
     assert isinstance(stuck.value, RetriableError)
 
 
-def test_a_commit_that_never_ends_is_told_with_the_same_cause(fault_proxy: FaultProxy, topic: str) -> None:
+def test_a_commit_that_never_ends_is_reported_with_the_same_cause(fault_proxy: FaultProxy, topic: str) -> None:
     config = producer_config(fault_proxy.address, max_block_ms=SHORT_MS)
     with open_producer(config, unique("task")) as producer:
         producer.begin_transaction()
@@ -214,7 +214,7 @@ def test_a_commit_that_never_ends_is_told_with_the_same_cause(fault_proxy: Fault
             producer.commit_transaction()
 
 
-def test_partitions_that_are_never_added_are_told_with_the_same_cause(v1_proxy: FaultProxy) -> None:
+def test_partitions_that_are_never_added_are_reported_with_the_same_cause(v1_proxy: FaultProxy) -> None:
     topic = Topics(v1_proxy.address).create()
     with open_producer(producer_config(v1_proxy.address, delivery_timeout_ms=SHORT_MS), unique("task")) as producer:
         producer.begin_transaction()
@@ -243,7 +243,7 @@ def test_a_connector_does_not_start_on_brokers_of_its_own_without_transactions(
             runner.task(unique("connector"), topic, own)
 
 
-def test_a_task_goes_on_by_itself_after_a_forgotten_epoch(
+def test_a_task_continues_by_itself_after_a_forgotten_epoch(
     proxied_v1: tuple[EmbeddedBroker, FaultProxy], v1_proxy: FaultProxy
 ) -> None:
     servers, name = proxied_v1[0].bootstrap_servers, unique("connector")

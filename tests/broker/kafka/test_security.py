@@ -163,7 +163,7 @@ def test_a_token_from_an_endpoint_lets_a_producer_in(secured: SecuredBroker) -> 
     assert len(read_topic(secured.sasl_servers, topic, settings=secured.rdkafka())) == 10
 
 
-def test_a_token_endpoint_that_refuses_says_what_to_check(secured: SecuredBroker) -> None:
+def test_a_token_endpoint_that_refuses_is_reported_with_advice(secured: SecuredBroker) -> None:
     with token_endpoint(200) as endpoint:
         producer = TransactionalProducer(config(oauth_properties(secured, endpoint, "wrong")), unique("task"))
         with pytest.raises(AuthenticationError, match="clientSecret"):

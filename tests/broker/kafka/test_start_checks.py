@@ -1,4 +1,4 @@
-"""C1: what a worker makes sure of before a task of it may write, each guard alone and on a real broker."""
+"""What a worker makes sure of before a task of it may write, each guard alone and on a real broker."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ async def configure(leader: Member, name: str, topic: str, tasks: int) -> None:
     await leader.write(lambda: leader.configs.put_task_configs(name, [config] * tasks))
 
 
-def test_a_round_fences_all_former_tasks_and_records_how_many_may_start(bootstrap_servers: str, topic: str) -> None:
-    """C2, C3: one task after three."""
+def test_a_round_fences_all_earlier_tasks_and_records_how_many_may_start(bootstrap_servers: str, topic: str) -> None:
+    """One task after three."""
 
     async def scenario(leader: Member) -> None:
         await leader.lead()
@@ -80,7 +80,6 @@ def test_a_round_fences_all_former_tasks_and_records_how_many_may_start(bootstra
 def test_a_task_beyond_the_task_count_does_not_start(
     bootstrap_servers: str, topic: str, refusal: FencepostError | None, error: type[FencepostError], said: str
 ) -> None:
-    """C1, C3."""
 
     async def scenario(leader: Member, follower: Member) -> None:
         await leader.lead()
@@ -107,7 +106,7 @@ def test_a_task_beyond_the_task_count_does_not_start(
 def test_a_task_with_its_transactional_id_does_not_start_on_outdated_task_configs(
     bootstrap_servers: str, topic: str, fault_proxy: FaultProxy
 ) -> None:
-    """C1, F4: its worker has not heard of them when the task gets its transactional id."""
+    """Its worker has not heard of them when the task gets its transactional id."""
 
     async def scenario(leader: Member, lagging: Member) -> None:
         await leader.lead()

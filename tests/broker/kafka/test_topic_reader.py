@@ -167,9 +167,7 @@ def test_a_second_read_begins_where_the_first_ended(
             assert _values(list(reader.read_to_end())) == [b"%d" % number]
 
 
-def test_a_read_sees_what_was_written_to_partitions_that_are_new(
-    config: ClientConfig, bootstrap_servers: str, topics: Topics
-):
+def test_a_read_sees_records_in_new_partitions(config: ClientConfig, bootstrap_servers: str, topics: Topics):
     topic = topics.create()
     with TopicReader(config, topic) as reader:
         _send(Producer({"bootstrap.servers": bootstrap_servers}), topic, [b"a"])

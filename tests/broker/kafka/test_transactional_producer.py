@@ -293,7 +293,7 @@ def _end(producer: TransactionalProducer, topic: str, ending: str) -> None:
         raise producer.resolve(refused.value)
 
 
-def test_closing_a_producer_aborts_what_is_open(servers: str) -> None:
+def test_closing_a_producer_aborts_the_open_transaction(servers: str) -> None:
     topic = Topics(servers).create()
     with open_producer(producer_config(servers), unique("task")) as producer:
         producer.begin_transaction()

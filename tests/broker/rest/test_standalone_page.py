@@ -25,7 +25,7 @@ def _body(worker: WorkerApi, path: str) -> Any:
     return answer.body
 
 
-def test_the_page_shows_what_a_task_has_committed(start: Start) -> None:
+def test_the_page_shows_a_tasks_commits(start: Start) -> None:
     with start() as worker:
         row = wait_for(
             lambda: (

@@ -72,7 +72,9 @@ def lines(bootstrap_servers: str, topic: str) -> list[str]:
     return [value.decode() for value in values(read_topic(bootstrap_servers, topic)) if value is not None]
 
 
-def test_connectors_live_by_requests_beside_that_of_a_file(start: Start, bootstrap_servers: str, topic: str) -> None:
+def test_connectors_of_requests_run_beside_the_connector_of_a_file(
+    start: Start, bootstrap_servers: str, topic: str
+) -> None:
     with start(fencepost_files_allowed_paths="/") as worker:
         worker.wait_for_states("filed", "RUNNING", "RUNNING")
         assert worker.get("/health")["status"] == "healthy"

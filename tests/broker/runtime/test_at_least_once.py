@@ -63,7 +63,7 @@ def test_offsets_are_flushed_and_commit_is_called_at_every_interval(
     assert seqs(values(read_topic(bootstrap_servers, topic)), name) == list(range(1, 301))
 
 
-def test_t17_a_failed_flush_of_offsets_is_retried_and_does_not_fail_the_task(
+def test_a_failed_flush_of_offsets_is_retried_and_does_not_fail_the_task(
     often: TaskRunner, bootstrap_servers: str, topic: str, name: str, caplog: pytest.LogCaptureFixture
 ):
     task, seen = often.task(name, topic, AT_LEAST_ONCE | {"messages.per.poll": 10})
@@ -94,7 +94,7 @@ def _fail_at(seq: int) -> Any:
     return poll
 
 
-def test_t22_a_task_that_fails_commits_the_offsets_of_what_it_wrote(
+def test_a_task_that_fails_commits_the_offsets_of_written_records(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):
     task, seen = runner.task(name, topic, AT_LEAST_ONCE)

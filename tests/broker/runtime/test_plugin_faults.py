@@ -43,7 +43,7 @@ MISBEHAVIOURS = {
     "maximum recursion depth exceeded": _recurse,
     "out of memory": _raises(MemoryError("out of memory")),
     "returned a dict: it must return None, a SourceBatch, or an iterable of SourceRecord": dict,
-    "SourceRecord(source_offset=...) was given an int: it takes a dict": lambda: [SourceRecord({"a": 1}, 7, "t")],  # type: ignore[arg-type, list-item]
+    "SourceRecord(source_offset=...) was given an int: it takes a dict": lambda: [SourceRecord({"a": 1}, 7, "t")],
 }
 """What the status says of a task, and what its poll does."""
 

@@ -142,7 +142,7 @@ def test_two_workers_that_register_at_once_get_one_id(schema_registry: EmbeddedR
         assert len(set(threads.map(register, range(8)))) == 1
 
 
-def test_a_task_goes_on_by_itself_after_its_registry_was_killed(
+def test_a_task_continues_by_itself_after_its_registry_was_killed(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, tmp_path: Path
 ):
     registry = EmbeddedRegistry(tmp_path)

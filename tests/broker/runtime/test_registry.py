@@ -119,7 +119,7 @@ def test_a_new_optional_column_passes_while_the_connector_runs(
     assert read(bootstrap_servers, registry, topic) == [{"id": 1, "name": "a"}, new, new]
 
 
-def test_a_task_waits_for_its_registry_without_a_transaction_and_goes_on_by_itself(
+def test_a_task_waits_for_its_registry_without_a_transaction_and_continues(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, registry: FakeRegistry
 ):
     away = threading.Event()

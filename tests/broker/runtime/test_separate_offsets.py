@@ -91,10 +91,10 @@ def _store(runner: TaskRunner, name: str, **config: str) -> ConnectorOffsetStore
     return runner.worker.offsets(runner.worker.checked(properties(name, "t", dotted)))
 
 
-def test_k5_d7_a_connector_that_gets_its_own_offsets_topic_reads_nothing_again(
+def test_a_connector_that_gets_its_own_offsets_topic_reads_nothing_again(
     runner: TaskRunner, topic: str, topics: Topics, name: str, own: str
 ):
-    """K5, D7: into the own topic, and out of it again; with exactly-once and without."""
+    """Into the own topic, and out of it again; with exactly-once and without."""
     bootstrap_servers = runner.worker.config.bootstrap_servers
     _run(runner, name, topic, 100)
     _run(runner, name, topic, 200, offsets_storage_topic=own)
@@ -107,10 +107,10 @@ def test_k5_d7_a_connector_that_gets_its_own_offsets_topic_reads_nothing_again(
     assert _written(bootstrap_servers, topic, name) == list(range(1, 401))
 
 
-def test_d6_a_standalone_connector_of_another_cluster_keeps_its_offsets_there(
+def test_a_standalone_connector_of_another_cluster_keeps_its_offsets_there(
     bootstrap_servers: str, other_broker: EmbeddedBroker, name: str
 ):
-    """D6: `producer.override.bootstrap.servers` alone; data and offsets over there, and the copy at home at the end."""
+    """`producer.override.bootstrap.servers` alone; data and offsets over there, and the copy at home at the end."""
     group, there = unique("group"), other_broker.bootstrap_servers
     topic = Topics(there).create()
     string = "org.apache.kafka.connect.storage.StringConverter"
@@ -132,10 +132,10 @@ def test_d6_a_standalone_connector_of_another_cluster_keeps_its_offsets_there(
     assert topic not in AdminClient({"bootstrap.servers": bootstrap_servers}).list_topics(timeout=60).topics
 
 
-def test_d6_a_cluster_is_the_same_under_another_name_of_its_brokers(
+def test_a_cluster_is_the_same_under_another_name_of_its_brokers(
     runner: TaskRunner, fault_proxy: FaultProxy, bootstrap_servers: str, topic: str, name: str
 ):
-    """D6: copies into the topic that the tasks commit to could replace newer offsets."""
+    """Copies into the topic that the tasks commit to could replace newer offsets."""
     _run(runner, name, topic, 100, producer_override_bootstrap_servers=fault_proxy.address)
     store = _store(
         runner,
@@ -148,10 +148,10 @@ def test_d6_a_cluster_is_the_same_under_another_name_of_its_brokers(
     assert [record.value for record in read_topic(bootstrap_servers, runner.offsets_topic)] == [b'{"saved":100}']
 
 
-def test_d7_failed_copies_are_retried_and_the_task_keeps_running(
+def test_failed_copies_are_retried_and_the_task_keeps_running(
     fault_proxy: FaultProxy, bootstrap_servers: str, topic: str, name: str, own: str
 ):
-    """D7: of all that was committed meanwhile, the newest offset is copied."""
+    """Of all that was committed meanwhile, the newest offset is copied."""
     direct = {"producer.override.bootstrap.servers": bootstrap_servers, "offsets.storage.topic": own}
     retrying = {"producer.delivery.timeout.ms": "1000", "producer.request.timeout.ms": "1000"}
     with TaskRunner(fault_proxy.address, retrying) as runner:
@@ -179,7 +179,7 @@ def test_d7_failed_copies_are_retried_and_the_task_keeps_running(
     assert len(copies) <= copied + 3 + seen.commits - cut_off, "what was replaced meanwhile is not copied"
 
 
-def test_d7_a_task_writes_the_copies_that_a_dead_worker_did_not_write(
+def test_a_task_writes_the_copies_that_a_dead_worker_did_not_write(
     runner: TaskRunner, bootstrap_servers: str, name: str, own: str
 ):
     store = _store(runner, name, offsets_storage_topic=own)
@@ -212,10 +212,10 @@ def _commit(producer: TransactionalProducer, store: ConnectorOffsetStore, partit
     producer.commit_transaction()
 
 
-def test_d7_an_uncopied_offset_is_found_behind_commits_of_other_tasks(
+def test_an_uncopied_offset_is_found_behind_commits_of_other_tasks(
     runner: TaskRunner, bootstrap_servers: str, name: str, own: str
 ):
-    """D7: a task that starts late finds the former topic, although no copy names it any more."""
+    """A task that starts late finds the former topic, although no copy names it any more."""
     copied, uncopied = {"f": "copied"}, {"f": "uncopied"}
     former = _store(runner, name, offsets_storage_topic=own)
     with open_producer(producer_config(bootstrap_servers), unique("tasks")) as producer:
@@ -240,10 +240,10 @@ def test_d7_an_uncopied_offset_is_found_behind_commits_of_other_tasks(
     assert "fencepost.former.topics" not in dict(newest[-1].headers), "nothing is left there that counts"
 
 
-def test_f8_altered_and_removed_offsets_are_in_both_topics(
+def test_altered_and_removed_offsets_are_in_both_topics(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, own: str
 ):
-    """F8, D7: an offset that only the worker's topic has is removed as well."""
+    """An offset that only the worker's topic has is removed as well."""
     _run(runner, name, topic, 100)
     config = runner.worker.checked(properties(name, topic, {"offsets.storage.topic": own}))
     partition = {"task.id": f"{name}-0"}
@@ -267,10 +267,10 @@ def test_f8_altered_and_removed_offsets_are_in_both_topics(
     assert ({"x": 1}, None) in read_offsets(bootstrap_servers, runner.offsets_topic, name)
 
 
-def test_f8_offsets_stay_if_the_connector_is_resumed_while_they_are_written(
+def test_offsets_stay_if_the_connector_is_resumed_while_they_are_written(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, own: str
 ):
-    """F8: whoever asked may have been replaced as the leader, who resumed the connector."""
+    """Whoever asked may have been replaced as the leader, who resumed the connector."""
     _run(runner, name, topic, 100)
     config = runner.worker.checked(properties(name, topic, {"offsets.storage.topic": own}))
     partition = {"task.id": f"{name}-0"}
@@ -285,10 +285,10 @@ def test_f8_offsets_stay_if_the_connector_is_resumed_while_they_are_written(
 
 
 @pytest.mark.parametrize("fenced_at", [1, 2])
-def test_f8_a_reset_that_is_fenced_leaves_offsets_that_only_the_workers_topic_has(
+def test_a_reset_that_is_fenced_leaves_offsets_that_only_the_workers_topic_has(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, own: str, *, fenced_at: int
 ):
-    """F8: they are removed there before the own topic has the removal, which may never be committed."""
+    """They are removed there before the own topic has the removal, which may never be committed."""
     _run(runner, name, topic, 100)
     config = runner.worker.checked(properties(name, topic, {"offsets.storage.topic": own}))
     confirmed: list[None] = []
@@ -307,10 +307,10 @@ def test_f8_a_reset_that_is_fenced_leaves_offsets_that_only_the_workers_topic_ha
     assert committed_offsets(runner.worker, config) == []
 
 
-def test_f8_offsets_are_removed_from_the_workers_topic_before_they_are_from_the_own(
+def test_offsets_are_removed_from_the_workers_topic_before_they_are_from_the_own(
     fault_proxy: FaultProxy, bootstrap_servers: str, name: str, own: str
 ):
-    """F8: else the copy would come back to life once compaction dropped the own topic's note of the removal."""
+    """Else the copy would come back to life once compaction dropped the own topic's note of the removal."""
     direct = {"producer.override.bootstrap.servers": bootstrap_servers, "offsets.storage.topic": own}
     partition = {"task.id": f"{name}-0"}
     with TaskRunner(fault_proxy.address) as runner, ThreadPoolExecutor(1) as thread:
@@ -335,7 +335,7 @@ def test_f8_offsets_are_removed_from_the_workers_topic_before_they_are_from_the_
 
 
 @pytest.mark.parametrize("client", ["consumer", "admin"])
-def test_d6_a_client_that_is_set_to_another_cluster_than_the_producer_is_refused(
+def test_a_client_that_is_set_to_another_cluster_than_the_producer_is_refused(
     runner: TaskRunner, other_broker: EmbeddedBroker, name: str, client: str
 ):
     setting = f"{client}.override.bootstrap.servers"
@@ -382,7 +382,7 @@ def test_a_task_whose_offsets_topic_is_deleted_recreates_it_and_resumes(
 
 
 def test_an_open_transaction_in_the_own_topic_is_named(runner: TaskRunner, bootstrap_servers: str, name: str, own: str):
-    """D3: reading waits for it, and says at the deadline whose it is."""
+    """Reading waits for it, and says at the deadline whose it is."""
     config = properties(name, "t", {"offsets.storage.topic": own})
     store = runner.worker.offsets(runner.worker.checked(config))
     foreign = unique("foreign")

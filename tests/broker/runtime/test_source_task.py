@@ -27,10 +27,9 @@ def _found(bootstrap_servers: str, topic: str, name: str) -> list[int]:
     return seqs(values(read_topic(bootstrap_servers, topic)), name)
 
 
-def test_i2_the_poll_boundary_commits_each_poll_with_its_offset(
+def test_the_poll_boundary_commits_each_poll_with_its_offset(
     runner: TaskRunner, bootstrap_servers: str, topics: Topics, name: str
 ):
-    """I2, D1, T7."""
     topic = topics.create(partitions=3)
     task, seen = runner.started(name, topic)
     wait_for(lambda: len(seen.committed) >= 300)
@@ -43,8 +42,7 @@ def test_i2_the_poll_boundary_commits_each_poll_with_its_offset(
     assert task.state is State.STOPPED
 
 
-def test_i3_the_connectors_own_interval_decides(runner: TaskRunner, bootstrap_servers: str, topics: Topics, name: str):
-    """I3, T8."""
+def test_the_connectors_own_interval_decides(runner: TaskRunner, bootstrap_servers: str, topics: Topics, name: str):
     topic = topics.create(partitions=3)
     config = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": 200, "messages.per.poll": 10}
     task, seen = runner.started(name, topic, config)
@@ -55,8 +53,7 @@ def test_i3_the_connectors_own_interval_decides(runner: TaskRunner, bootstrap_se
     assert seen.commits < seen.polls / 2, "a transaction holds many polls"
 
 
-def test_k4_without_its_own_interval_the_connector_uses_the_workers(bootstrap_servers: str, topic: str, name: str):
-    """K4."""
+def test_without_its_own_interval_the_connector_uses_the_workers(bootstrap_servers: str, topic: str, name: str):
     config = {"transaction.boundary": "interval", "messages.per.poll": 10}
     with TaskRunner(bootstrap_servers, {"offset.flush.interval.ms": "200"}) as runner:
         task, seen = runner.started(name, topic, config)
@@ -74,10 +71,10 @@ def _boundaries(limit: int) -> list[int]:
     return numbers
 
 
-def test_i4_the_connector_boundary_commits_the_offsets_of_aborted_records_too(
+def test_the_connector_boundary_commits_the_offsets_of_aborted_records_too(
     runner: TaskRunner, bootstrap_servers: str, topics: Topics, name: str
 ):
-    """I4, T9, T10, A2: a transaction whose boundary is even is aborted."""
+    """A transaction whose boundary is even is aborted."""
     topic = topics.create()
     boundaries = _boundaries(250)
     config = {"transaction.boundary": "connector", "limit": boundaries[-1]}
@@ -105,10 +102,9 @@ def test_i4_the_connector_boundary_commits_the_offsets_of_aborted_records_too(
 
 
 @pytest.mark.parametrize("requests", [("commit", "abort"), ("abort", "commit")], ids="-then-".join)
-def test_t12_a_request_for_the_last_record_comes_before_the_batchs(
+def test_a_request_for_the_last_record_comes_before_the_batchs(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, requests: tuple[str, str]
 ):
-    """T11, T12."""
     for_record, for_batch = requests
     task, seen = runner.task(name, topic, {"transaction.boundary": "connector", "limit": 100}, stop_at_end=True)
 
@@ -129,10 +125,9 @@ def test_t12_a_request_for_the_last_record_comes_before_the_batchs(
     assert task.state is State.STOPPED
 
 
-def test_t9_a_transaction_the_task_did_not_end_is_not_committed_at_stop(
+def test_a_transaction_the_task_did_not_end_is_not_committed_at_stop(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):
-    """T9."""
     config = {"transaction.boundary": "connector", "limit": 250}
     task, seen = runner.task(name, topic, config)
 
@@ -163,7 +158,6 @@ def test_t9_a_transaction_the_task_did_not_end_is_not_committed_at_stop(
 def test_a_pause_in_mid_transaction_leaves_nothing_open_and_loses_nothing(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):
-    """T9."""
     task, seen = runner.task(name, topic, {"transaction.boundary": "connector", "limit": 300})
     task.start()
     wait_for(lambda: seen.last_seq == 300)
@@ -187,7 +181,6 @@ def test_a_pause_in_mid_transaction_leaves_nothing_open_and_loses_nothing(
 def test_asking_for_both_commit_and_abort_fails_the_task(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, which: str
 ):
-    """T13, T14."""
     task, seen = runner.task(name, topic, {"transaction.boundary": "connector"})
 
     def ask(source_task: Any, records: list[SourceRecord]) -> list[SourceRecord]:
@@ -204,8 +197,7 @@ def test_asking_for_both_commit_and_abort_fails_the_task(
     assert _found(bootstrap_servers, topic, name) == []
 
 
-def test_t16_other_boundaries_have_no_transaction_context(runner: TaskRunner, topic: str, name: str):
-    """T16."""
+def test_other_boundaries_have_no_transaction_context(runner: TaskRunner, topic: str, name: str):
     task, seen = runner.task(name, topic, {"limit": 1}, stop_at_end=True)
     contexts: list[Any] = []
     seen.on_start = lambda source_task: contexts.append(source_task.context.transaction_context)
@@ -214,18 +206,16 @@ def test_t16_other_boundaries_have_no_transaction_context(runner: TaskRunner, to
     assert contexts == [None]
 
 
-def test_i9_a_task_that_produces_to_its_own_offsets_topic_fails(runner: TaskRunner, bootstrap_servers: str, name: str):
-    """I9, D5."""
+def test_a_task_that_produces_to_its_own_offsets_topic_fails(runner: TaskRunner, bootstrap_servers: str, name: str):
     task, _ = runner.started(name, runner.offsets_topic)
     wait_for_state(task, State.FAILED)
     assert f"a record for topic {runner.offsets_topic}, which holds its own source offsets" in str(task.error)
     assert read_topic(bootstrap_servers, runner.offsets_topic, isolation="read_uncommitted") == []
 
 
-def test_a3_each_record_is_reported_in_order_after_the_commit_and_then_the_commit(
+def test_each_record_is_reported_in_order_after_the_commit_and_then_the_commit(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):
-    """A3, T26."""
     task, seen = runner.task(name, topic, {"limit": 20, "messages.per.poll": 10}, stop_at_end=True)
     visible: list[int] = []
     seen.on_commit = lambda _: visible.append(len(_found(bootstrap_servers, topic, name)))
@@ -244,10 +234,9 @@ def test_a3_each_record_is_reported_in_order_after_the_commit_and_then_the_commi
         assert seqs([record.value], name) == [seq]
 
 
-def test_t26_callback_errors_are_logged_and_the_task_keeps_running(
+def test_callback_errors_are_logged_and_the_task_keeps_running(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, caplog: pytest.LogCaptureFixture
 ):
-    """T26."""
     task, seen = runner.task(name, topic, {"limit": 300}, stop_at_end=True)
 
     def fail(_: Any) -> None:
@@ -261,8 +250,7 @@ def test_t26_callback_errors_are_logged_and_the_task_keeps_running(
     assert f"commit() of task {name}-0 failed" in caplog.text
 
 
-def test_d3_a_task_resumes_from_the_last_commit(runner: TaskRunner, bootstrap_servers: str, topic: str, name: str):
-    """D3."""
+def test_a_task_resumes_from_the_last_commit(runner: TaskRunner, bootstrap_servers: str, topic: str, name: str):
     for limit in (150, 400):
         task, _ = runner.started(name, topic, {"limit": limit}, stop_at_end=True)
         assert task.join(120)
@@ -270,8 +258,7 @@ def test_d3_a_task_resumes_from_the_last_commit(runner: TaskRunner, bootstrap_se
     assert runner.states.of(task) == [State.RUNNING, State.STOPPED] * 2
 
 
-def test_a4_metrics_show_what_a_task_committed(runner: TaskRunner, topic: str, name: str):
-    """A4, N5, T27."""
+def test_metrics_show_a_tasks_commits(runner: TaskRunner, topic: str, name: str):
     task, _ = runner.started(name, topic, {"limit": 250}, stop_at_end=True)
     assert task.join(120)
     registry = runner.worker.metrics.registry
@@ -293,7 +280,6 @@ def test_a4_metrics_show_what_a_task_committed(runner: TaskRunner, topic: str, n
 def test_topics_are_created_as_the_connector_says(
     runner: TaskRunner, bootstrap_servers: str, topics: Topics, name: str
 ):
-    """T28."""
     topic = unique("topic")
     config = {
         "limit": 100,

@@ -23,10 +23,9 @@ from tests.support.topics import unique
     [({"saved": object()}, "'saved' in the source offset is a value of type object"), ({1: 2}, "names must be text")],
     ids=["value", "name"],
 )
-def test_t17_offsets_that_cannot_be_stored_fail_the_task_before_the_commit(
+def test_offsets_that_cannot_be_stored_fail_the_task_before_the_commit(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, *, broken: Any, message: str
 ):
-    """T17."""
     task, seen = runner.task(name, topic)
 
     def break_the_second(_: Any, records: list[SourceRecord]) -> list[SourceRecord]:
@@ -44,10 +43,10 @@ def test_t17_offsets_that_cannot_be_stored_fail_the_task_before_the_commit(
 
 
 @pytest.mark.parametrize(("boundary", "committed"), [("poll", 100), ("interval", 0)])
-def test_t20_a_record_that_is_refused_fails_the_task_with_its_whole_transaction(
+def test_a_record_that_is_refused_fails_the_task_with_its_whole_transaction(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, *, boundary: str, committed: int
 ):
-    """T20, T21: also what was sent before it in the same transaction is not visible."""
+    """Also what was sent before it in the same transaction is not visible."""
     config = {"transaction.boundary": boundary, "producer.override.max.request.size": 20_000}
     task, seen = runner.task(name, topic, config)
 
@@ -64,8 +63,8 @@ def test_t20_a_record_that_is_refused_fails_the_task_with_its_whole_transaction(
     assert read_offsets(bootstrap_servers, runner.offsets_topic, name) == saved
 
 
-def test_d2_tasks_of_one_worker_do_not_wait_for_each_other(runner: TaskRunner, topic: str):
-    """D2: one task hangs in poll() with a transaction open, another goes on."""
+def test_tasks_of_one_worker_do_not_wait_for_each_other(runner: TaskRunner, topic: str):
+    """One task hangs in poll() with a transaction open, another goes on."""
     slow, quick = unique("slow"), unique("quick")
     hanging, seen_of_hanging = runner.task(slow, topic, {"transaction.boundary": "interval"})
 

@@ -25,10 +25,9 @@ def _found(bootstrap_servers: str, topic: str, name: str) -> list[int]:
     return seqs(values(read_topic(bootstrap_servers, topic)), name)
 
 
-def test_t5_a_task_that_starts_paused_does_not_touch_the_source(
+def test_a_task_that_starts_paused_does_not_touch_the_source(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):
-    """T5."""
     task, seen = runner.started(name, topic, {"limit": 100}, paused=True)
     wait_for_state(task, State.PAUSED)
     assert (seen.starts, seen.polls) == (0, 0)
@@ -40,8 +39,7 @@ def test_t5_a_task_that_starts_paused_does_not_touch_the_source(
 
 
 @pytest.mark.parametrize("boundary", ["poll", "interval"])
-def test_t6_a_pause_commits_at_once(runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, boundary: str):
-    """T6."""
+def test_a_pause_commits_at_once(runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, boundary: str):
     task, seen = runner.started(name, topic, {"transaction.boundary": boundary})
     wait_for(lambda: seen.polls >= 3)
     task.pause()
@@ -54,8 +52,7 @@ def test_t6_a_pause_commits_at_once(runner: TaskRunner, bootstrap_servers: str, 
     assert runner.states.of(task) == [State.RUNNING, State.PAUSED, State.STOPPED]
 
 
-def test_t23_a_task_that_is_stopped_while_it_starts_is_not_polled(runner: TaskRunner, topic: str, name: str):
-    """T23."""
+def test_a_task_that_is_stopped_while_it_starts_is_not_polled(runner: TaskRunner, topic: str, name: str):
     task, seen = runner.task(name, topic)
     starting, go_on = threading.Event(), threading.Event()
 
@@ -91,10 +88,9 @@ def test_a_waiting_poll_is_ended_by_stop(runner: TaskRunner, bootstrap_servers: 
     assert _found(bootstrap_servers, topic, name) == list(range(1, 201))
 
 
-def test_t22_an_error_of_poll_fails_the_task_and_nothing_uncommitted_is_visible(
+def test_an_error_of_poll_fails_the_task_and_nothing_uncommitted_is_visible(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):
-    """T22."""
     task, seen = runner.task(name, topic, {"transaction.boundary": "interval"})
 
     def fail_on_the_third(_: Any, records: list[SourceRecord]) -> list[SourceRecord]:
@@ -115,10 +111,9 @@ def test_t22_an_error_of_poll_fails_the_task_and_nothing_uncommitted_is_visible(
     assert read_offsets(bootstrap_servers, runner.offsets_topic, name) == []
 
 
-def test_t22_an_error_of_poll_after_stop_is_not_a_failure(
+def test_an_error_of_poll_after_stop_is_not_a_failure(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):
-    """T22."""
     task, seen = runner.task(name, topic, {"transaction.boundary": "interval"})
     polled = threading.Event()
 
@@ -175,8 +170,7 @@ def test_a_task_with_a_retriable_start_failure_restarts(
     assert _found(bootstrap_servers, topic, name) == list(range(1, 101))
 
 
-def test_t2_a_task_with_a_fatal_start_failure_fails(runner: TaskRunner, topic: str, name: str):
-    """T2."""
+def test_a_task_with_a_fatal_start_failure_fails(runner: TaskRunner, topic: str, name: str):
     task, seen = runner.task(name, topic)
 
     def fail(_: Any) -> None:
@@ -215,7 +209,7 @@ class _Checks:
     ],
     ids=["before", "after"],
 )
-def test_t1_to_t4_a_check_that_fails_keeps_the_task_from_starting(
+def test_a_check_that_fails_keeps_the_task_from_starting(
     runner: TaskRunner,
     topic: str,
     name: str,
@@ -225,7 +219,7 @@ def test_t1_to_t4_a_check_that_fails_keeps_the_task_from_starting(
     calls: list[str],
     logged: str,
 ):
-    """T1, T2, T3, T4. That a newer task takes over is no error."""
+    """That a newer task takes over is no error."""
     task, seen = runner.started(name, topic, checks=checks)
     wait_for_state(task, State.FAILED)
     assert checks.calls == calls
@@ -233,8 +227,7 @@ def test_t1_to_t4_a_check_that_fails_keeps_the_task_from_starting(
     assert [record.levelname for record in caplog.records if str(task.error) in record.getMessage()] == [logged]
 
 
-def test_a_second_instance_of_a_task_fences_the_first_which_says_so(bootstrap_servers: str, topic: str, name: str):
-    """D4, T18."""
+def test_a_second_instance_of_a_task_fences_the_first(bootstrap_servers: str, topic: str, name: str):
     group = unique("group")
     with (
         TaskRunner(bootstrap_servers, group=group) as first_runner,
@@ -256,10 +249,9 @@ def test_a_second_instance_of_a_task_fences_the_first_which_says_so(bootstrap_se
         assert offsets == [({"task.id": f"{name}-0"}, {"saved": len(found)})]
 
 
-def test_d4_a_transaction_that_expires_fails_the_task_with_advice(
+def test_a_transaction_that_expires_fails_the_task_with_advice(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):
-    """D4, T18."""
     config = {"transaction.boundary": "interval", "producer.override.transaction.timeout.ms": 1000}
     task, seen = runner.task(name, topic, config)
 
@@ -300,10 +292,9 @@ def _is_settled(bootstrap_servers: str, topic: str) -> bool:
     return ends[0] == ends[1] > 0
 
 
-def test_t24_a_cancelled_task_is_fenced_and_leaves_nothing_open(
+def test_a_cancelled_task_is_fenced_and_leaves_nothing_open(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):
-    """T24, C5."""
     task, seen = runner.task(name, topic, {"transaction.boundary": "interval"})
     hanging, go_on = threading.Event(), threading.Event()
 
@@ -329,7 +320,6 @@ def test_t24_a_cancelled_task_is_fenced_and_leaves_nothing_open(
 
 
 def test_the_worker_gives_up_on_tasks_that_do_not_stop_in_time(bootstrap_servers: str, topic: str, name: str):
-    """C5."""
     with TaskRunner(bootstrap_servers, {"task.shutdown.graceful.timeout.ms": "100"}) as runner:
         task, seen = runner.task(name, topic)
         hanging, go_on = threading.Event(), threading.Event()

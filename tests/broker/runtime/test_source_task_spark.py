@@ -64,10 +64,9 @@ def _emptied(seq: int) -> Any:
     return empty
 
 
-def test_t25_dropped_records_are_reported_without_metadata_and_with_offsets(
+def test_dropped_records_are_reported_without_metadata_and_with_offsets(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):
-    """T25, A3."""
     config = {"limit": 30, "messages.per.poll": 10} | DROP_TOMBSTONES
     task, seen = runner.task(name, topic, config, stop_at_end=True)
     seen.on_poll = _emptied(16)
@@ -85,7 +84,6 @@ def test_t25_dropped_records_are_reported_without_metadata_and_with_offsets(
 def test_a_transaction_of_dropped_records_only_is_fine(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):
-    """A3."""
     task, seen = runner.task(name, topic, {"limit": 10} | DROP_TOMBSTONES, stop_at_end=True)
     seen.on_poll = _emptied(1)
     task.start()
@@ -96,10 +94,9 @@ def test_a_transaction_of_dropped_records_only_is_fine(
     assert read_offsets(bootstrap_servers, runner.offsets_topic, name) == [({"task.id": f"{name}-0"}, {"saved": 10})]
 
 
-def test_d5_a_transform_that_routes_records_to_the_own_offsets_topic_fails_the_task(
+def test_a_transform_that_routes_records_to_the_own_offsets_topic_fails_the_task(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):
-    """D5."""
     before = read_topic(bootstrap_servers, runner.offsets_topic, isolation="read_uncommitted")
     config = {
         "transforms": "route",
@@ -185,10 +182,9 @@ class KilledOnceTask(SourceTask):
         return self._done
 
 
-def test_f2_a_task_whose_python_worker_is_killed_delivers_exactly_once(
+def test_a_task_whose_python_worker_is_killed_delivers_exactly_once(
     runner: TaskRunner, bootstrap_servers: str, topics: Topics, name: str, tmp_path: Path
 ):
-    """F2."""
     topic = topics.create(partitions=2)
     task = runner.run_to_end(
         {
@@ -276,10 +272,9 @@ def test_topics_that_only_rows_name_are_created_with_the_connectors_settings(
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE], ids=["by the worker", "by executors"])
-def test_d5_rows_for_the_connectors_own_offsets_topic_are_refused_before_sending(
+def test_rows_for_the_connectors_own_offsets_topic_are_refused_before_sending(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, size: int
 ):
-    """D5."""
     before = read_topic(bootstrap_servers, runner.offsets_topic, isolation="read_uncommitted")
     task = started(runner, name, f"{topic},{runner.offsets_topic}", size, {})
     wait_for_state(task, State.FAILED)

@@ -29,7 +29,7 @@ def any_broker(request: pytest.FixtureRequest) -> EmbeddedBroker:
 
 
 def test_commits_and_aborts_follow_each_other_exactly_once(any_broker: EmbeddedBroker):
-    """D1, T10: every third batch is aborted."""
+    """Every third batch is aborted."""
     servers, name = any_broker.bootstrap_servers, unique("connector")
     topic = Topics(servers).create(partitions=2)
     with TaskRunner(servers) as runner:
@@ -68,7 +68,7 @@ def _hanging(runner: TaskRunner, name: str, topic: str) -> tuple[WorkerSourceTas
 
 
 def test_a_task_abandoned_after_its_successor_started_does_not_affect_it(any_broker: EmbeddedBroker):
-    """C5, D4: the first instance hangs with an open transaction while the second takes over."""
+    """The first instance hangs with an open transaction while the second takes over."""
     servers, name, group = any_broker.bootstrap_servers, unique("connector"), unique("group")
     topic = Topics(servers).create()
     with TaskRunner(servers, group=group) as first_runner, TaskRunner(servers, group=group) as second_runner:
@@ -87,7 +87,7 @@ def test_a_task_abandoned_after_its_successor_started_does_not_affect_it(any_bro
 
 
 def test_a_zombie_that_wakes_up_writes_nothing_and_says_that_it_was_fenced(any_broker: EmbeddedBroker):
-    """F3, D4: as above, but the first instance goes on instead of being given up."""
+    """As above, but the first instance goes on instead of being given up."""
     servers, name, group = any_broker.bootstrap_servers, unique("connector"), unique("group")
     topic = Topics(servers).create()
     with TaskRunner(servers, group=group) as first_runner, TaskRunner(servers, group=group) as second_runner:
@@ -103,8 +103,8 @@ def test_a_zombie_that_wakes_up_writes_nothing_and_says_that_it_was_fenced(any_b
     assert found == list(range(1, len(found) + 1))
 
 
-def test_a_zombie_that_begins_a_transaction_leaves_that_of_its_successor_alone(any_broker: EmbeddedBroker):
-    """F3: on a broker of version 1 a transaction begins with InitProducerId, which can fence a newer owner."""
+def test_a_zombies_new_transaction_does_not_abort_its_successors(any_broker: EmbeddedBroker):
+    """On a broker of version 1 a transaction begins with InitProducerId, which can fence a newer owner."""
     servers, name, group = any_broker.bootstrap_servers, unique("connector"), unique("group")
     topic = Topics(servers).create()
     with TaskRunner(servers, group=group) as first_runner, TaskRunner(servers, group=group) as second_runner:

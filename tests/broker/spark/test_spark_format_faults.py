@@ -262,7 +262,7 @@ def test_rows_that_spark_gives_wrongly_are_written_as_it_gives_them(
 
 
 @pytest.mark.parametrize("check", ["enabled", "enableFullRetryOnMismatch"])
-def test_a_session_in_which_a_stage_may_get_other_rows_is_refused(
+def test_a_session_whose_stages_may_get_other_rows_is_refused(
     spark: SparkSession, bootstrap_servers: str, topic: str, check: str
 ):
     setting = f"spark.sql.shuffle.orderIndependentChecksum.{check}"
@@ -282,7 +282,7 @@ def test_a_failure_of_the_query_leaves_nothing(spark: SparkSession, bootstrap_se
     assert read_topic(bootstrap_servers, topic) == []
 
 
-def test_the_first_failure_of_a_task_is_told_after_its_repetitions(
+def test_the_first_failure_of_a_task_is_reported_after_its_repetitions(
     spark: SparkSession, bootstrap_servers: str, topic: str
 ):
     frame = values(spark, 1, 30_000).withColumn("partition", F.when(F.col("value") == "29999", 7).otherwise(0))
@@ -291,7 +291,7 @@ def test_the_first_failure_of_a_task_is_told_after_its_repetitions(
     assert read_topic(bootstrap_servers, topic) == []
 
 
-def test_what_a_data_source_cannot_do_is_refused_with_the_remedy(
+def test_options_that_a_data_source_cannot_have_are_refused_with_advice(
     spark: SparkSession, bootstrap_servers: str, topic: str
 ):
     told = {"kafka.bootstrap.servers": bootstrap_servers, "topic": topic}

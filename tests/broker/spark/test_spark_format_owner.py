@@ -116,7 +116,7 @@ def test_a_writer_that_survives_the_abort_is_refused_by_the_brokers(version_serv
     assert texts(version_servers, topic) == ["a"]
 
 
-def test_a_topic_that_has_fewer_partitions_in_the_middle_of_a_write_is_told(version_servers: str):
+def test_a_topic_that_loses_partitions_during_a_write_is_reported(version_servers: str):
     topics = Topics(version_servers)
     topic = topics.create(partitions=2)
     writer = begun(version_servers, topic, KEYED)

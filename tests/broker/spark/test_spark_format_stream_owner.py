@@ -140,7 +140,7 @@ def test_a_topic_that_was_created_again_is_refused(query: Query, version_servers
     assert texts(version_servers, topic) == []
 
 
-def test_what_was_committed_before_the_fence_is_seen(
+def test_commits_before_the_fence_are_seen(
     query: Query, version_servers: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ):
     """The older instance commits while the newer one takes over, after it could have read the progress."""
@@ -244,9 +244,7 @@ def test_a_second_attempt_of_a_task_writes_nothing(query: Query, version_servers
         ({"asyncprogresstrackingenabled": "true"}, "asyncprogresstrackingenabled is neither"),
     ],
 )
-def test_what_a_stream_cannot_do_is_refused_before_anything_is_asked(
-    options: dict[str, str], message: str, tmp_path: Path
-):
+def test_unsupported_streams_are_refused_before_any_request(options: dict[str, str], message: str, tmp_path: Path):
     query = Query(tmp_path / "checkpoint", "127.0.0.1:1", "orders")
     query.plan(0, 100)
     query.options |= options

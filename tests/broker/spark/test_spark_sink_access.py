@@ -51,7 +51,7 @@ def missing(write: Write, frame: DataFrame, options: dict[str, str]) -> str:
 
 
 @pytest.mark.parametrize("write", [by_function, by_format])
-def test_each_missing_right_is_named_and_those_of_the_page_suffice(
+def test_each_missing_right_is_named_and_the_documented_ones_suffice(
     rows: DataFrame, secured: SecuredBroker, write: Write
 ):
     user, sinks, name = "nobody", unique("sinks"), unique("name")

@@ -52,7 +52,7 @@ def test_a_new_owner_aborts_the_open_transaction_and_does_not_see_it(older: Sink
             older._producer.commit_transaction()
 
 
-def test_a_new_owner_sees_what_the_former_committed_until_it_was_fenced(older: Sink, config: SinkConfig, key: SinkKey):
+def test_a_new_owner_sees_all_commits_of_the_fenced_owner(older: Sink, config: SinkConfig, key: SinkKey):
     """First InitProducerId, then the read: the other way round a commit between the two would not be seen."""
 
     class LateProducer(TransactionalProducer):

@@ -200,7 +200,7 @@ def test_a_call_that_the_users_code_repeats_adds_nothing(query: FileQuery, name:
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["two functions", "one function"])
-def test_a_second_live_query_for_a_sink_is_refused_and_the_first_goes_on(
+def test_a_second_live_query_for_a_sink_is_refused_and_the_first_continues(
     query: FileQuery, other: FileQuery, name: str, bootstrap_servers: str, *, shared: bool
 ):
     if shared:
@@ -219,7 +219,7 @@ def test_a_second_live_query_for_a_sink_is_refused_and_the_first_goes_on(
     assert texts(bootstrap_servers, name) == ["0", "1", "2"]
 
 
-def test_of_two_copies_of_a_checkpoint_one_goes_on(
+def test_one_of_two_copies_of_a_checkpoint_continues(
     query: FileQuery, name: str, kafka: dict[str, Any], bootstrap_servers: str
 ):
     query.add("0")
@@ -304,7 +304,7 @@ def test_an_error_speaks_of_rows_and_options(
     assert not re.search(r"connector|SourceBatch|\btask|worker|override", str(raised.value))
 
 
-def test_the_documented_listener_shows_what_was_committed(query: FileQuery, spark: SparkSession, name: str, capfd: Any):
+def test_the_documented_listener_shows_commits(query: FileQuery, spark: SparkSession, name: str, capfd: Any):
     (code,) = re.findall(
         r"```python\n(from pyspark[^`]+StreamingQueryListener[^`]+?)\n\norders = ", _DOCUMENTATION.read_text()
     )

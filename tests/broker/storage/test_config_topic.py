@@ -131,7 +131,7 @@ def test_a_topic_of_two_partitions_is_refused_with_the_reason(cluster: Cluster, 
         cluster.worker().start()
 
 
-def test_records_and_transactions_of_a_connectors_life_are_those_of_connect(cluster: Cluster):
+def test_records_and_transactions_of_a_connectors_life_match_connect(cluster: Cluster):
     """The order in the topic as a worker of Apache's writes it, markers included, but that a stop is at once.
 
     The same configuration again names the commit that goes on.
@@ -197,7 +197,7 @@ def test_a_write_is_done_once_it_is_read_back_and_notified(cluster: Cluster):
 
 
 def test_related_records_are_written_in_one_transaction(cluster: Cluster):
-    """Row L10, but at once: a leader that dies leaves nothing half done."""
+    """Unlike Connect in one transaction: a leader that dies leaves nothing half done."""
     store = cluster.worker().lead()
     done(store.put_connector("c1", _CONFIG, TargetState.PAUSED))
     done(store.stop_connector("c1"))
@@ -236,7 +236,7 @@ def test_other_workers_are_notified(cluster: Cluster):
 
 
 def test_a_worker_that_starts_later_agrees_and_restarts_nothing(cluster: Cluster):
-    """Row L8: requests that were written before a worker started are not for it."""
+    """Requests that were written before a worker started are not for it."""
     store = cluster.worker().lead()
     done(store.put_connector("c1", _CONFIG))
     done(store.put_task_configs("c1", [_task(0)]))
@@ -247,7 +247,6 @@ def test_a_worker_that_starts_later_agrees_and_restarts_nothing(cluster: Cluster
 
 
 def test_an_old_leader_gets_an_error_to_retry_on_and_can_change_nothing(cluster: Cluster):
-    """Rows H13 and H14."""
     old, new = cluster.worker(), cluster.worker()
     old.lead()
     new.lead()

@@ -94,7 +94,7 @@ def test_a_topic_that_would_lose_offsets_is_refused(config: ClientConfig, topics
 
 
 @pytest.mark.usefixtures("brief_learning")
-def test_a_topic_that_was_deleted_is_created_again_and_what_was_read_of_it_stays(
+def test_a_deleted_topic_is_created_again_and_known_offsets_stay(
     config: ClientConfig,
     producer: TransactionalProducer,
     topics: Topics,
@@ -141,7 +141,7 @@ def test_committed_offsets_are_read_by_their_connector(store: OffsetStore, produ
     ]
 
 
-def test_an_independent_client_finds_what_connect_would_write(
+def test_an_independent_client_finds_the_records_of_connect(
     store: OffsetStore, producer: TransactionalProducer, bootstrap_servers: str
 ):
     offsets = ConnectorOffsetStore("c1", store).records()

@@ -40,20 +40,20 @@ def _written(bootstrap_servers: str, topic: str, name: str) -> list[int]:
     return seqs(values(read_topic(bootstrap_servers, topic)), name)
 
 
-def test_d7_nothing_is_read_twice_if_an_own_topic_is_removed_and_used_again(
+def test_nothing_is_read_twice_if_an_own_topic_is_removed_and_used_again(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, own: str
 ):
-    """D7: the newest commit wins, wherever it stands."""
+    """The newest commit wins, wherever it stands."""
     other = unique("other-offsets")
     for number, storage in enumerate([own, None, own, None, own, other, own, None, other], 1):
         _run(runner, name, topic, 100 * number, storage)
     assert _written(bootstrap_servers, topic, name) == list(range(1, 901))
 
 
-def test_d7_nothing_is_read_twice_if_an_own_topic_is_removed_while_copies_fail(
+def test_nothing_is_read_twice_if_an_own_topic_is_removed_while_copies_fail(
     fault_proxy: FaultProxy, bootstrap_servers: str, topic: str, name: str, own: str
 ):
-    """D7: what is not copied is read where it was committed."""
+    """What is not copied is read where it was committed."""
     direct = {"producer_override_bootstrap_servers": bootstrap_servers}
     retrying = {"producer.delivery.timeout.ms": "1000", "producer.request.timeout.ms": "1000"}
     group = unique("group")
@@ -83,7 +83,7 @@ def _named(before: int, now: int) -> str:
 def test_an_offsets_topic_that_grows_has_nothing_read_twice(
     runner: TaskRunner, topics: Topics, topic: str, own: str, now: int, *, is_own: bool
 ):
-    """D3: under the worker that runs, and under one that starts behind it, which writes to partitions that are new."""
+    """Under the worker that runs, and under one that starts behind it, which writes to partitions that are new."""
     name, storage, group = _named(1, now), own if is_own else None, runner.worker.config.group_id
     bootstrap_servers = runner.worker.config.bootstrap_servers
     _run(runner, name, topic, 100, storage)
@@ -127,10 +127,10 @@ def _copies_done(runner: TaskRunner) -> None:
 
 
 @pytest.mark.parametrize("is_reset", [False, True])
-def test_d7_a_late_copy_is_dropped_where_something_newer_was_committed(
+def test_a_late_copy_is_dropped_where_something_newer_was_committed(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, own: str, *, is_reset: bool
 ):
-    """D7, F8: a copy that was pending when the offsets were removed does not come back to life."""
+    """A copy that was pending when the offsets were removed does not come back to life."""
     _run(runner, name, topic, 100)
     if is_reset:
         reset_offsets(runner.worker, runner.worker.checked(properties(name, topic)), confirm=lambda: None)
@@ -141,10 +141,10 @@ def test_d7_a_late_copy_is_dropped_where_something_newer_was_committed(
     assert stored == ([b'{"saved":100}', None] if is_reset else [b'{"saved":100}'])
 
 
-def test_d7_a_late_copy_after_a_newer_commit_is_corrected(
+def test_a_late_copy_after_a_newer_commit_is_corrected(
     fault_proxy: FaultProxy, bootstrap_servers: str, topic: str, name: str, own: str
 ):
-    """D7: compaction keeps the last record of a key. Readers know a late copy before that."""
+    """Compaction keeps the last record of a key. Readers know a late copy before that."""
     group = unique("group")
     with TaskRunner(fault_proxy.address, group=group) as runner, TaskRunner(bootstrap_servers, group=group) as other:
         held = fault_proxy.on_request(ApiKey.PRODUCE, Act.HOLD)

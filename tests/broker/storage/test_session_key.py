@@ -30,7 +30,6 @@ def keys_of(member: Member, bootstrap_servers: str) -> int:
 
 
 def test_a_leader_writes_a_session_key_and_the_next_one_keeps_it(bootstrap_servers: str) -> None:
-    """H15."""
 
     async def scenario(former: Member, leader: Member) -> None:
         await former.lead()
@@ -58,7 +57,7 @@ def test_a_leader_writes_a_session_key_and_the_next_one_keeps_it(bootstrap_serve
 
 
 def test_a_leader_renews_the_session_key_repeatedly(bootstrap_servers: str) -> None:
-    """H15: also one that it finds as it begins to lead."""
+    """Also one that it finds as it begins to lead."""
 
     async def scenario(leader: Member, follower: Member) -> None:
         await leader.lead()

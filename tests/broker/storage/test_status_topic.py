@@ -79,7 +79,7 @@ def test_a_topic_that_would_lose_statuses_is_refused(workers: Workers, topics: T
         workers.store()
 
 
-def test_statuses_are_those_of_connect_byte_for_byte(workers: Workers):
+def test_statuses_match_connect_byte_for_byte(workers: Workers):
     store = workers.store()
     failed = Status("FAILED", "host:8083", 2, trace='Error: "é"\n\tat line 1', version="1.0")
     before = int(time.time() * 1000)
@@ -147,7 +147,7 @@ def test_reports_are_written_in_their_order(workers: Workers):
     assert [json.loads(value or b"")["state"] for value in workers.history(b"status-task-c1-0")] == states
 
 
-def test_a_late_report_does_not_overwrite_that_of_the_next_owner(workers: Workers):
+def test_a_late_report_does_not_overwrite_the_next_owners(workers: Workers):
     old, new = workers.store(), workers.store()
     new.put(_TASK, Status("RUNNING", "new:8083", 5))
     wait_for(lambda: old.table.task(_TASK))
@@ -159,7 +159,7 @@ def test_a_late_report_does_not_overwrite_that_of_the_next_owner(workers: Worker
     wait_for(lambda: (new.table.task(_TASK) or _RUNNING).trace == "newer")
 
 
-def test_a_report_that_lands_behind_that_of_the_next_owner_does_not_stay(workers: Workers, fault_proxy: FaultProxy):
+def test_a_report_after_the_next_owners_does_not_stay(workers: Workers, fault_proxy: FaultProxy):
     old, new = workers.store(fault_proxy.address, delivery_timeout_ms=60_000), workers.store()
     sending = fault_proxy.on_request(ApiKey.PRODUCE, Act.HOLD)
     old.put(_TASK, Status("UNASSIGNED", "old:8083", 4))
@@ -265,7 +265,7 @@ def test_a_connector_that_is_deleted_leaves_nothing(workers: Workers):
 
 
 def test_an_active_topic_that_is_known_is_not_written_again(workers: Workers):
-    """Row T28; a reset makes it unknown again."""
+    """A reset makes it unknown again."""
     store = workers.store()
     for _ in range(3):
         store.put_active_topic(_TASK, "t")

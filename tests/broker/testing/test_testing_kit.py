@@ -71,7 +71,7 @@ class DatedConnector(SourceConnector):
         return DatedTask
 
 
-def test_an_offset_that_cannot_be_stored_is_told_with_the_line_of_poll(bootstrap_servers: str, topic: str) -> None:
+def test_an_offset_that_cannot_be_stored_is_reported_with_the_line_of_poll(bootstrap_servers: str, topic: str) -> None:
     line = DatedTask.poll.__code__.co_firstlineno
     with (
         run_connector(DatedConnector, {"topic": topic}, bootstrap_servers) as running,

@@ -108,7 +108,7 @@ GUARDS = (
         "connectors/jdbc/postgres/server.py",
         "    if end < offset.lsn:",
         "    if False:",
-        "tests/broker/connectors/jdbc/test_jdbc_server.py::test_a_failover_goes_on_only_where_nothing_was_lost",
+        "tests/broker/connectors/jdbc/test_jdbc_server.py::test_a_failover_continues_only_if_nothing_was_lost",
     ),
     Guard(
         "the walk through a block where not each mark of a row begins one",
@@ -129,21 +129,21 @@ GUARDS = (
         "converters/text.py",
         " or (lengths_of(strings) != width).any()",
         "",
-        "tests/unit/converters/test_text.py::test_texts_of_which_one_is_longer_and_one_shorter_are_not_even",
+        "tests/unit/converters/test_text.py::test_one_longer_and_one_shorter_text_are_not_even",
     ),
     Guard(
         "the refusal of infinite days and moments in the binary format",
         "connectors/jdbc/postgres/binary.py",
         "    row = field.first((numbers == ends.max) | (numbers == ends.min))",
         "    row = None",
-        "tests/broker/connectors/jdbc/test_jdbc_types.py::test_what_cannot_be_represented_is_refused_by_name[date infinity]",
+        "tests/broker/connectors/jdbc/test_jdbc_types.py::test_values_without_representation_are_refused_by_name[date infinity]",
     ),
     Guard(
         "the notices between the messages of a replication stream",
         "connectors/postgres/changes/stream/replication_frames.py",
         " and data[at] not in _ANY_TIME:",
         ":",
-        "tests/unit/connectors/postgres/changes/stream/test_replication_frames.py::test_what_the_server_may_send_at_any_time_is_passed_over[N]",
+        "tests/unit/connectors/postgres/changes/stream/test_replication_frames.py::test_messages_that_may_come_at_any_time_are_skipped[N]",
     ),
     Guard(
         "the snapshot that all ranges of a table share",
@@ -179,7 +179,7 @@ GUARDS = (
         "connectors/files/formats/tables/table_file.py",
         "if known.identity is not None and known.identity != table.identity:",
         "if known.identity is None and known.group is not None:",
-        "tests/unit/connectors/files/formats/test_table_files.py::test_another_file_in_its_place_is_told",
+        "tests/unit/connectors/files/formats/test_table_files.py::test_another_file_in_its_place_is_reported",
     ),
     Guard(
         "the rows of a group that were read before",
@@ -194,7 +194,7 @@ GUARDS = (
         "return {**tracked.offset, **self._inferred}",
         "return {**tracked.offset}",
         "tests/unit/connectors/files/formats/test_inference.py::"
-        "test_what_was_inferred_is_pinned_in_the_offset_and_a_restart_keeps_it",
+        "test_the_inferred_schema_is_in_the_offset_and_survives_a_restart",
     ),
     Guard(
         "the changes of a transaction that were read before its stream was cut",
@@ -244,14 +244,14 @@ GUARDS = (
         "connectors/postgres/changes/snapshot/incremental_snapshots.py",
         "self._changes = unseen_changes(chunk.snapshot, self._changes)",
         "self._changes = []",
-        "tests/broker/connectors/postgres/test_postgres_incremental.py::test_a_commit_that_nobody_sees_yet_leaves_its_row_out",
+        "tests/broker/connectors/postgres/test_postgres_incremental.py::test_a_row_of_a_commit_that_is_not_visible_yet_is_left_out",
     ),
     Guard(
         "the wait for those who wrote to a table before it was published",
         "connectors/postgres/changes/snapshot/chunk_reader.py",
         "if not ended(snapshot, np.array(sorted(run.writers), np.int64)).all():",
         "if False:",
-        "tests/broker/connectors/postgres/test_postgres_incremental.py::test_what_was_written_before_a_table_was_published_is_waited_for",
+        "tests/broker/connectors/postgres/test_postgres_incremental.py::test_chunks_wait_for_writes_before_a_table_was_published",
     ),
     Guard(
         "the tables that were rewritten as the first snapshot began",
@@ -272,7 +272,7 @@ GUARDS = (
         "connectors/postgres/changes/slot/slot.py",
         "    if altered := sorted(altered_parts(state, now).keys() - dropped):",
         "    if False:",
-        "tests/unit/connectors/postgres/changes/test_position.py::test_a_publication_may_grow_but_not_lose_what_it_had",
+        "tests/unit/connectors/postgres/changes/test_position.py::test_a_publication_may_grow_but_not_lose_a_part",
     ),
     Guard(
         "the refusal of a publication that lost a table which was added to it while the connector ran",
@@ -307,7 +307,7 @@ GUARDS = (
         "connectors/postgres/changes/stream/stream.py",
         "self._confirmed = committed.lsn",
         "self._confirmed = decoder.position.lsn",
-        "tests/broker/connectors/postgres/test_postgres_former_instances.py::test_a_connection_that_breaks_advances_the_slot_to_what_is_committed_only",
+        "tests/broker/connectors/postgres/test_postgres_former_instances.py::test_a_broken_connection_advances_the_slot_only_to_committed_changes",
     ),
     Guard(
         "the refusal of rounded values in keys",
@@ -336,7 +336,7 @@ GUARDS = (
         "connectors/files/content/codecs/compressed_parts.py",
         "            if left:\n                return True\n",
         "            if left:\n                return False\n",
-        "tests/unit/connectors/files/content/test_compressed_files.py::test_zeros_between_and_after_members_are_no_content[xz]",
+        "tests/unit/connectors/files/content/test_compressed_files.py::test_zeros_between_and_after_members_are_not_content[xz]",
     ),
     Guard(
         "the numbers of CSV that are too large for their type",
@@ -434,7 +434,7 @@ GUARDS = (
         "connectors/files/content/compressed.py",
         "            self._reopen(position, restart)\n",
         "            self.close()\n",
-        "tests/unit/connectors/files/stores/test_objects.py::test_a_poll_goes_on_from_its_position_after_the_server_was_away",
+        "tests/unit/connectors/files/stores/test_objects.py::test_a_poll_continues_at_its_position_after_the_server_was_away",
     ),
     Guard(
         "the fingerprint of a file before its restart point",
@@ -456,7 +456,7 @@ GUARDS = (
         "connectors/files/formats/jsonl_reader.py",
         '        if line.startswith(b"null"):',
         "        if False:",
-        "tests/unit/connectors/files/test_bad_rows.py::test_a_line_that_is_null_is_no_object[False-null]",
+        "tests/unit/connectors/files/test_bad_rows.py::test_a_line_that_is_null_is_not_an_object[False-null]",
     ),
     Guard(
         "the operators of the types of extensions for the bounds of a chunk",
@@ -491,28 +491,28 @@ GUARDS = (
         "connectors/postgres/types/types.py",
         "    info = known[oid]\n",
         "    info = known.get(oid, TypeInfo())\n",
-        "tests/broker/connectors/postgres/test_postgres_dropped_types.py::test_types_that_nothing_tells_fail_the_task[numeric]",
+        "tests/broker/connectors/postgres/test_postgres_dropped_types.py::test_unknown_types_fail_the_task[numeric]",
     ),
     Guard(
         "the precision that the log does not have of a dropped domain",
         "connectors/postgres/changes/type_catalog.py",
         "not rows or known.keys() & _BY_MODIFIER:",
         "not rows:",
-        "tests/broker/connectors/postgres/test_postgres_dropped_types.py::test_types_that_nothing_tells_fail_the_task[timestamp]",
+        "tests/broker/connectors/postgres/test_postgres_dropped_types.py::test_unknown_types_fail_the_task[timestamp]",
     ),
     Guard(
         "the items that the log does not have of a dropped array",
         "connectors/postgres/changes/type_catalog.py",
         "{} if name.startswith(_ARRAY_PREFIX) else {column.type_oid: TypeInfo()}",
         "{column.type_oid: TypeInfo()}",
-        "tests/broker/connectors/postgres/test_postgres_dropped_types.py::test_types_that_nothing_tells_fail_the_task[array of a domain]",
+        "tests/broker/connectors/postgres/test_postgres_dropped_types.py::test_unknown_types_fail_the_task[array of a domain]",
     ),
     Guard(
         "the refusal of an OID that stands for another type",
         "connectors/postgres/changes/type_catalog.py",
         "remembered.get(oid, info) != info]",
         "info is None]",
-        "tests/broker/connectors/postgres/test_postgres_dropped_types.py::test_an_oid_that_stands_for_another_type_by_now_is_refused",
+        "tests/broker/connectors/postgres/test_postgres_dropped_types.py::test_an_oid_that_another_type_has_now_is_refused",
     ),
     Guard(
         "the numerics of more digits than Python makes an int of",
@@ -540,7 +540,7 @@ GUARDS = (
         "connectors/jdbc/postgres/column_reader.py",
         "(found is None or not found.is_finite())",
         "found is None",
-        "tests/broker/connectors/jdbc/test_jdbc_columns.py::test_ids_that_are_no_numbers_are_refused[NaN]",
+        "tests/broker/connectors/jdbc/test_jdbc_columns.py::test_ids_that_are_not_numbers_are_refused[NaN]",
     ),
     Guard(
         "the refusal of ids of a type with a usual name",

@@ -186,7 +186,7 @@ GUARDS = (
         "engine/job_failure.py",
         "return not self.is_of_python",
         "return True",
-        "tests/unit/engine/test_job_failure.py::test_python_that_lacks_a_module_is_told_from_data",
+        "tests/unit/engine/test_job_failure.py::test_a_missing_module_is_distinguished_from_bad_data",
     ),
     Guard(
         "the offsets in the text of shuffled records",

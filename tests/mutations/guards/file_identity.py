@@ -14,7 +14,7 @@ GUARDS = (
         "connectors/files/discovery/renames.py",
         "dict.fromkeys(sorted(abandoned)) | adopted",
         "adopted",
-        f"{_USED_AGAIN}test_a_new_file_under_the_former_name_of_a_deleted_one_is_read[as_text]",
+        f"{_USED_AGAIN}test_a_new_file_under_an_old_name_of_a_deleted_one_is_read[as_text]",
     ),
     Guard(
         "the offset that a file has no longer that was taken away",
@@ -35,14 +35,14 @@ GUARDS = (
         "connectors/files/content/identity.py",
         "self.identity is not None and not self.identity.begins(file)",
         "self.identity is not None and seen != self.seen and not self.identity.begins(file)",
-        f"{_RENAMED}test_a_file_that_is_overwritten_while_it_is_read_is_told[latin-1]",
+        f"{_RENAMED}test_a_file_that_is_overwritten_while_it_is_read_is_reported[latin-1]",
     ),
     Guard(
         "the bytes of a file before its position",
         "connectors/files/content/identity.py",
         "not self.identity.begins(file):",
         "not self.identity:",
-        f"{_RENAMED}test_a_file_that_is_replaced_by_one_as_long_is_told[same-plain-running]",
+        f"{_RENAMED}test_a_file_that_is_replaced_by_one_as_long_is_reported[same-plain-running]",
     ),
     Guard(
         "the time of the last change of a file that got the inode of a deleted one",
@@ -70,14 +70,14 @@ GUARDS = (
         "connectors/files/discovery/renames.py",
         "best = max(names",
         "best = min(names",
-        f"{_RENAMED}test_a_file_that_is_renamed_back_goes_on_at_its_furthest_position",
+        f"{_RENAMED}test_a_file_that_is_renamed_back_continues_at_its_furthest_position",
     ),
     Guard(
         "the stale offset of a name that has another file",
         "connectors/files/discovery/renames.py",
         "if _is_at(committed.get(former), former, file, allowed)]",
         "]",
-        f"{_ROTATED}test_an_offset_of_another_file_under_a_former_name_is_not_taken",
+        f"{_ROTATED}test_an_offset_of_another_file_under_an_old_name_is_not_used",
     ),
     Guard(
         "the commit of an adopted offset before all others",

@@ -34,14 +34,14 @@ GUARDS = (
         "connectors/files/content/codecs/compression.py",
         "            if is_skippable(head):\n",
         "            if False:\n",
-        "tests/unit/connectors/files/content/test_compressed_files.py::test_a_file_that_ends_after_a_frame_to_skip_is_no_text[12]",
+        "tests/unit/connectors/files/content/test_compressed_files.py::test_a_file_that_ends_after_a_skippable_frame_is_not_text[12]",
     ),
     Guard(
         "the digits of numbers of JSON that an inferred DOUBLE would lose",
         "connectors/files/formats/inference.py",
         " and math.isfinite(float(text)) and not _is_double(text)\n",
         " and False\n",
-        "tests/unit/connectors/files/formats/test_inference.py::test_a_number_of_json_that_a_double_would_change_is_told",
+        "tests/unit/connectors/files/formats/test_inference.py::test_a_number_of_json_that_a_double_would_change_is_reported",
     ),
     Guard(
         "the checksums of pages of Parquet",

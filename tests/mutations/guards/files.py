@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.mutations.guard import Guard
 
 _TESTS = "tests/unit/connectors/"
-_FEED = "files/test_file_source.py::test_a_line_feed_after_a_return_that_was_the_last_byte_is_no_row"
+_FEED = "files/test_file_source.py::test_a_line_feed_after_a_final_return_is_not_a_row"
 _TWO_PARTS = "files/test_bad_rows.py::test_a_line_end_that_is_written_in_two_parts_is_one"
-_NOT_CLOSED = "files/test_bad_rows.py::test_what_follows_a_quote_that_is_not_closed_is_no_value"
+_NOT_CLOSED = "files/test_bad_rows.py::test_text_after_a_quote_that_is_not_closed_is_not_a_value"
 _MARK = "files/formats/test_csv_files.py::test_a_byte_order_mark_is_left_out_before_a_quote_and_kept_elsewhere"
 
 GUARDS = (

@@ -27,7 +27,7 @@ GUARDS = (
         "connectors/functions/frames.py",
         '            if str(kind) == "Object":',
         "            if False:",
-        f"{_FRAMES}test_what_arrow_cannot_have_is_refused",
+        f"{_FRAMES}test_values_without_a_form_in_arrow_are_refused",
     ),
     Guard(
         "the extension types whose storage is not the value",
@@ -55,6 +55,6 @@ GUARDS = (
         "herder/standalone/herder.py",
         "        self._member.close()\n        await self._work.revoke(self._work.units)",
         "        await self._work.revoke(self._work.units)\n        self._member.close()",
-        "tests/broker/cli/test_script_run.py::test_ctrl_c_commits_and_returns_what_was_written",
+        "tests/broker/cli/test_script_run.py::test_ctrl_c_commits_and_returns_the_result",
     ),
 )

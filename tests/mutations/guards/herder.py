@@ -24,7 +24,7 @@ GUARDS = (
         "herder/work/fencing_round.py",
         "            admin.fence_producers(ids).all()",
         "            pass",
-        "tests/broker/kafka/test_start_checks.py::test_a_round_fences_all_former_tasks_and_records_how_many_may_start",
+        "tests/broker/kafka/test_start_checks.py::test_a_round_fences_all_earlier_tasks_and_records_how_many_may_start",
     ),
     Guard(
         "the task count check before a task starts",
@@ -74,7 +74,7 @@ GUARDS = (
         "herder/distributed/leadership.py",
         "            if self.leads:\n",
         "            if False:\n",
-        "tests/cluster/test_worker_refusals.py::test_a_copy_of_former_task_configs_is_refused",
+        "tests/cluster/test_worker_refusals.py::test_a_copy_of_earlier_task_configs_is_refused",
     ),
     Guard(
         "the ids of signed requests",

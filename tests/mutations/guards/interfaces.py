@@ -10,7 +10,7 @@ GUARDS = (
         "config/plugins.py",
         "    if not sources.admit(module_name):",
         "    if False:",
-        "tests/unit/config/test_plugin_sources.py::test_a_worker_of_a_group_does_not_import_what_is_only_importable",
+        "tests/unit/config/test_plugin_sources.py::test_a_worker_of_a_group_does_not_import_any_importable_module",
     ),
     Guard(
         "the paths that connectors of files keep to",
@@ -94,8 +94,7 @@ GUARDS = (
         "config/client_overrides.py",
         '    "acks", "batch.size",',
         '    "bootstrap.servers", "acks", "batch.size",',
-        "tests/unit/config/test_worker_config.py::"
-        "test_k9_without_a_policy_connectors_tune_clients_and_choose_no_brokers",
+        "tests/unit/config/test_worker_config.py::test_without_a_policy_connectors_tune_clients_and_choose_no_brokers",
     ),
     Guard(
         "the loopback that is listened on without passwords",
@@ -164,8 +163,8 @@ GUARDS = (
     Guard(
         "the file descriptors that are kept for requests",
         "rest/spare_descriptors.py",
-        'until there are enough again."""\n        self._close()\n',
-        'until there are enough again."""\n',
+        'until enough are free again."""\n        self._close()\n',
+        'until enough are free again."""\n',
         "tests/unit/rest/test_connections.py::test_connections_are_accepted_when_all_other_files_are_open",
     ),
     Guard(
@@ -194,7 +193,7 @@ GUARDS = (
         "rest/cross_origin.py",
         "            _check_site(request, config)\n",
         "            pass\n",
-        "tests/unit/rest/test_cross_origin.py::test_a_request_for_what_a_page_embeds_is_refused",
+        "tests/unit/rest/test_cross_origin.py::test_a_request_for_content_embedded_by_a_page_is_refused",
     ),
     Guard(
         "the hosts that a loopback listener takes",

@@ -78,7 +78,7 @@ GUARDS = (
         "kafka/consumer/read_to_end.py",
         "self._find_leaders(deadline, max_age_ms=0)\n                ends",
         "self._find_leaders(deadline)\n                ends",
-        "tests/broker/kafka/test_topic_reader.py::test_a_read_sees_what_was_written_to_partitions_that_are_new",
+        "tests/broker/kafka/test_topic_reader.py::test_a_read_sees_records_in_new_partitions",
     ),
     Guard(
         "the id of a topic",
@@ -135,7 +135,7 @@ GUARDS = (
         "kafka/producer/transaction_coordinator.py",
         "            self._raise_if_forgotten(current, deadline)\n",
         "            pass\n",
-        "tests/broker/kafka/test_other_brokers.py::test_a_task_goes_on_by_itself_after_a_forgotten_epoch",
+        "tests/broker/kafka/test_other_brokers.py::test_a_task_continues_by_itself_after_a_forgotten_epoch",
     ),
     Guard(
         "the difference between our own rise of the epoch and another producer's",
@@ -147,8 +147,8 @@ GUARDS = (
     Guard(
         "the second take-over where the first is answered as fenced",
         "kafka/producer/transactional.py",
-        "            # attempt (KAFKA-20310).\n            return self._init_producer_id(ProducerIdentity())",
-        "            # attempt (KAFKA-20310).\n            raise",
+        "            # last attempt (KAFKA-20310).\n            return self._init_producer_id(ProducerIdentity())",
+        "            # last attempt (KAFKA-20310).\n            raise",
         "tests/broker/kafka/test_other_brokers.py::test_a_take_over_that_is_answered_as_fenced_is_tried_once_more",
     ),
     Guard(
@@ -170,7 +170,7 @@ GUARDS = (
         "kafka/producer/transaction_coordinator.py",
         "            if deadline.passed and held_up and not stopping:",
         "            if False:",
-        "tests/broker/kafka/test_other_brokers.py::test_a_transaction_that_never_ends_is_told_with_its_state_and_its_cause",
+        "tests/broker/kafka/test_other_brokers.py::test_a_transaction_that_never_ends_is_reported_with_its_state_and_its_cause",
     ),
     Guard(
         "the internal topics that workers may not create",
@@ -199,6 +199,6 @@ GUARDS = (
         "kafka/precedence.py",
         "        if 0.0 <= late_s < self._longest_s:\n",
         "        if False:\n",
-        "tests/unit/kafka/test_precedence.py::test_threads_wait_for_what_is_due_until_it_is_done",
+        "tests/unit/kafka/test_precedence.py::test_threads_wait_for_due_heartbeats",
     ),
 )

@@ -46,7 +46,7 @@ GUARDS = (
         "runtime/task/writes.py",
         "                self._write_offsets(self._producer)",
         "                self._offsets.clear()",
-        "tests/broker/runtime/test_source_task.py::test_d3_a_task_resumes_from_the_last_commit",
+        "tests/broker/runtime/test_source_task.py::test_a_task_resumes_from_the_last_commit",
     ),
     Guard(
         "the run that a task's commits name",
@@ -60,14 +60,14 @@ GUARDS = (
         "runtime/task/poll_loop.py",
         "            self._abort_quietly()",
         "            self._writes.commit()",
-        "tests/broker/runtime/test_source_task_life.py::test_t22_an_error_of_poll_fails_the_task_and_nothing_uncommitted_is_visible",
+        "tests/broker/runtime/test_source_task_life.py::test_an_error_of_poll_fails_the_task_and_nothing_uncommitted_is_visible",
     ),
     Guard(
         "the abort that a connector asks for",
         "runtime/task/poll_loop.py",
         "            self._writes.abort()",
         "            pass",
-        "tests/broker/runtime/test_source_task.py::test_i4_the_connector_boundary_commits_the_offsets_of_aborted_records_too",
+        "tests/broker/runtime/test_source_task.py::test_the_connector_boundary_commits_the_offsets_of_aborted_records_too",
     ),
     Guard(
         "offsets that are moved to the own topic before they are removed from the worker's",
@@ -75,7 +75,7 @@ GUARDS = (
         "if elsewhere := store.held_elsewhere(removed):",
         "if elsewhere := []:",
         "tests/broker/runtime/test_separate_offsets.py::"
-        "test_f8_a_reset_that_is_fenced_leaves_offsets_that_only_the_workers_topic_has",
+        "test_a_reset_that_is_fenced_leaves_offsets_that_only_the_workers_topic_has",
     ),
     Guard(
         "the token endpoints that connectors may not name",
@@ -90,7 +90,7 @@ GUARDS = (
         "runtime/metrics/windowed.py",
         "deque(maxlen=_WINDOWS)",
         "deque()",
-        "tests/unit/runtime/metrics/test_worker_metrics.py::test_a_task_whose_metrics_nobody_reads_does_not_grow",
+        "tests/unit/runtime/metrics/test_worker_metrics.py::test_a_task_whose_metrics_are_not_read_does_not_grow",
     ),
     Guard(
         "the file descriptors that tasks leave to the worker",

@@ -30,14 +30,14 @@ GUARDS = (
             self.last = self._log.read()
         self._producer.init_transactions()
 """,
-        "tests/broker/spark/test_spark_sink_owner.py::test_a_new_owner_sees_what_the_former_committed_until_it_was_fenced",
+        "tests/broker/spark/test_spark_sink_owner.py::test_a_new_owner_sees_all_commits_of_the_fenced_owner",
     ),
     Guard(
         "the one attempt of a task of format(fencepost) that may write",
         "spark/format/ledger.py",
         "        return self.state is LedgerState.OPEN and self.attempts.get(task, attempt) == attempt\n",
         "        return self.state is LedgerState.OPEN\n",
-        "tests/unit/spark/format/test_ledger.py::test_a_second_attempt_is_refused_and_told_why_the_first_failed",
+        "tests/unit/spark/format/test_ledger.py::test_a_second_attempt_is_refused_with_the_failure_of_the_first",
     ),
     Guard(
         "the comparison of all attempts with the results of Spark",
@@ -174,7 +174,7 @@ GUARDS = (
         "            read = decide(sink.last)\n"
         "            sink.own()\n"
         "            if read is NextStep.SKIP:\n",
-        "tests/broker/spark/test_spark_format_stream_owner.py::test_what_was_committed_before_the_fence_is_seen[V2]",
+        "tests/broker/spark/test_spark_format_stream_owner.py::test_commits_before_the_fence_are_seen[V2]",
     ),
     Guard(
         "the number of the batch that Spark commits by format(fencepost)",

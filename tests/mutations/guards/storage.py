@@ -10,7 +10,7 @@ GUARDS = (
         "storage/offsets/connector_store.py",
         "former=lambda: self._needed,",
         "former=frozenset,",
-        "tests/broker/runtime/test_separate_offsets.py::test_d7_an_uncopied_offset_is_found_behind_commits_of_other_tasks",
+        "tests/broker/runtime/test_separate_offsets.py::test_an_uncopied_offset_is_found_behind_commits_of_other_tasks",
     ),
     Guard(
         "the watch over source partitions that two tasks write",
@@ -55,7 +55,7 @@ GUARDS = (
         "            self._refresh_former(origin, timeout_ms)\n",
         "            pass\n",
         "tests/broker/storage/test_offsets_topic_changes.py::"
-        "test_d7_nothing_is_read_twice_if_an_own_topic_is_removed_while_copies_fail",
+        "test_nothing_is_read_twice_if_an_own_topic_is_removed_while_copies_fail",
     ),
     Guard(
         "the dropping of late copies",
@@ -63,14 +63,14 @@ GUARDS = (
         "if not self._is_outdated(copy)",
         "if copy",
         "tests/broker/storage/test_offsets_topic_changes.py::"
-        "test_d7_a_late_copy_is_dropped_where_something_newer_was_committed",
+        "test_a_late_copy_is_dropped_where_something_newer_was_committed",
     ),
     Guard(
         "the mending of a late copy",
         "storage/offsets/copies.py",
         "if stored is None or not stored.is_buried:",
         "if True:",
-        "tests/broker/storage/test_offsets_topic_changes.py::test_d7_a_late_copy_after_a_newer_commit_is_corrected",
+        "tests/broker/storage/test_offsets_topic_changes.py::test_a_late_copy_after_a_newer_commit_is_corrected",
     ),
     Guard(
         "the newest status of several partitions",

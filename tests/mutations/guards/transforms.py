@@ -94,7 +94,7 @@ GUARDS = (
         "transforms/new_record_state.py",
         'tombstones = F.lit(self._mode == "rewrite-with-tombstone")',
         "tombstones = F.lit(True)",
-        "tests/unit/transforms/test_new_record_state.py::test_events_become_rows_and_deletes_what_the_mode_says[tombstone-left1]",
+        "tests/unit/transforms/test_new_record_state.py::test_events_become_rows_and_deletes_follow_the_mode[tombstone-left1]",
     ),
     Guard(
         "the records that a predicate keeps from a transform that drops",
@@ -115,7 +115,7 @@ GUARDS = (
         "transforms/new_record_state.py",
         "listed = F.when(value.isNull() | parsed.isNotNull(), parsed).otherwise(malformed)",
         "listed = F.when(value.isNull() | parsed.isNotNull(), parsed) if malformed is not None else parsed",
-        "tests/unit/transforms/test_new_record_state.py::test_a_header_that_is_no_list_of_fields_is_refused",
+        "tests/unit/transforms/test_new_record_state.py::test_a_header_that_is_not_a_list_of_fields_is_refused",
     ),
     Guard(
         "the topics that a column of the row names",
@@ -136,7 +136,7 @@ GUARDS = (
         "runtime/connector/validation.py",
         "[*found, *_refused(plugin, prefix, config)], plugin, prefix, own)",
         "found, plugin, prefix, own)",
-        "tests/unit/herder/requests/test_config_infos.py::test_what_only_the_java_class_does_is_an_error_of_that_property",
+        "tests/unit/herder/requests/test_config_infos.py::test_a_feature_of_only_the_java_class_is_an_error_of_its_property",
     ),
     Guard(
         "the null of a column without a schema",
@@ -150,7 +150,7 @@ GUARDS = (
         "converters/string_converter.py",
         '_AS_IN_JAVA.get(name, (b"", name))',
         '(b"", name)',
-        "tests/unit/converters/test_other_converters.py::test_encodings_without_an_order_of_bytes_have_that_of_java",
+        "tests/unit/converters/test_other_converters.py::test_encodings_without_a_byte_order_use_javas",
     ),
     Guard(
         "the refusal of a record without a required field to insert",

@@ -185,7 +185,7 @@ def test_the_workers_own_file_is_refused_by_any_name(
     assert read(allowed, folder / "open" / "below" / "file") == b"open"
 
 
-def test_an_open_descriptor_of_an_own_file_is_no_way_to_it(folder: Path, own: AllowedPaths) -> None:
+def test_an_own_file_is_refused_through_an_open_descriptor(folder: Path, own: AllowedPaths) -> None:
     with (folder / "shut" / "below" / "file").open() as file:
         for allowed in (own, AllowedPaths(own=own.own)):
             with pytest.raises(ConfigError, match="one of the worker's own"):
@@ -252,7 +252,7 @@ def test_own_files_are_refused_by_executors_too(folder: Path, own: AllowedPaths)
         there.open(str(folder / "shut" / "below" / "file"))
 
 
-def test_what_is_allowed_without_paths_is_said(folder: Path) -> None:
+def test_the_allowed_files_without_paths_are_named(folder: Path) -> None:
     allowed = AllowedPaths((), nothing="nothing, because of a reason")
     with pytest.raises(ConfigError, match=r"fencepost.files.allowed.paths allows \(nothing, because of a reason\)"):
         allowed.check(str(folder))

@@ -12,7 +12,7 @@ def _positive(name: str, value: Any) -> None:
         raise ConfigError(f"{name} must be positive", name=name)
 
 
-def test_a_validator_need_not_take_what_does_not_parse() -> None:
+def test_a_validator_need_not_accept_values_that_do_not_parse() -> None:
     defined = ConfigDef().define("rows", ConfigDef.Type.INT, 1, validator=_positive)
 
     (value,) = defined.validate({"rows": "zwei"})

@@ -45,7 +45,7 @@ def _exceptions_that_run_code() -> dict[str, type[BaseException]]:
 
     class Kind(Exception):  # noqa: N818
         @property
-        def __class__(self) -> type:  # type: ignore[override]
+        def __class__(self) -> type:
             raise SystemExit(4)
 
     class OfMeta(Exception, metaclass=Meta):  # noqa: N818
@@ -118,7 +118,7 @@ def test_an_exit_is_reported_with_its_status_and_its_location():
     [ValueError("x"), DataError("x"), RetriableError("x"), MemoryError(), RecursionError("x"), ExceptionGroup("x", [OSError()])],
     ids=lambda error: type(error).__name__,
 )  # fmt: skip
-def test_an_ordinary_failure_stays_what_it_is(error: Exception):
+def test_an_ordinary_failure_is_not_changed(error: Exception):
     with pytest.raises(type(error)) as raised:
         call_plugin(_WHAT, _raising(error))
     assert raised.value is error
@@ -219,7 +219,7 @@ def test_the_trace_of_a_plugins_error_begins_where_its_code_does():
         assert shown in trace
 
 
-def test_the_trace_of_an_error_that_the_edge_made_shows_what_the_plugin_raised():
+def test_the_trace_of_a_plugin_error_shows_the_plugins_own_error():
     with pytest.raises(PluginError) as raised:
         call_plugin(_WHAT, _raising(SystemExit(3)))
     trace = format_trace(raised.value)
@@ -269,7 +269,7 @@ def test_a_constructor_that_does_not_take_its_arguments_is_named_with_its_line()
         call_plugin("The constructor", cast("Any", WrongSignatures))
 
 
-def test_a_type_error_of_the_plugin_itself_stays_what_it_is():
+def test_a_type_error_of_the_plugin_itself_is_not_changed():
     def poll() -> object:
         return len(cast("Any", 1))
 

@@ -85,7 +85,7 @@ def test_the_worker_file_is_accepted_with_the_address_of_the_pod(
     assert config.group_id == "fencepost"
 
 
-def test_the_probes_ask_what_a_worker_answers() -> None:
+def test_a_worker_answers_the_probes() -> None:
     (worker,) = pod()["containers"]
     probe = worker["readinessProbe"]["httpGet"]
     with RestApis() as apis:
@@ -94,7 +94,7 @@ def test_the_probes_ask_what_a_worker_answers() -> None:
     assert {probe["port"], worker["livenessProbe"]["tcpSocket"]["port"], "rest"} == names
 
 
-def test_the_command_lines_are_those_of_fencepost() -> None:
+def test_the_command_lines_are_valid_for_fencepost() -> None:
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.read(UNIT)
     for command in (pod()["containers"][0]["args"], shlex.split(unit["Service"]["ExecStart"])[1:]):

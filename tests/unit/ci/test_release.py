@@ -27,7 +27,7 @@ def test_the_deployment_names_this_version():
     assert set(re.findall(r"fencepost:(\d+\.\d+\.\d+)", page)) == {__version__}
 
 
-def test_the_changelog_begins_with_what_is_unreleased_and_has_this_version():
+def test_the_changelog_begins_with_unreleased_and_has_this_version():
     versions = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert versions[:2] == ["Unreleased", __version__]
 

@@ -104,9 +104,7 @@ def test_a_pipe_in_a_directory_is_not_a_value(folder: Path):
     ("provider", "property_name", "value"),
     [(EnvVarConfigProvider, "allowlist.pattern", "("), (FileConfigProvider, "allowed.paths", "relative/path")],
 )
-def test_a_provider_says_which_of_its_properties_will_not_do(
-    provider: type[ConfigProvider], property_name: str, value: str
-):
+def test_a_provider_names_its_invalid_property(provider: type[ConfigProvider], property_name: str, value: str):
     with pytest.raises(ConfigError) as raised:
         provider().configure({property_name: value})
     assert raised.value.name == property_name

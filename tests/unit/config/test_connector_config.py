@@ -150,6 +150,6 @@ def test_python_expressions_read_as_java_does(regex: str, text: str, matches: bo
     assert (python_regex("include", regex).fullmatch(text) is not None) is matches
 
 
-def test_upper_and_lower_case_are_those_of_ascii():
+def test_only_ascii_letters_have_upper_and_lower_case():
     assert python_regex("include", "[\u00e4k]", re.IGNORECASE).fullmatch("K")
     assert not python_regex("include", "[\u00e4k]", re.IGNORECASE).fullmatch("\u00c4")

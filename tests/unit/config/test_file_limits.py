@@ -84,7 +84,7 @@ def test_a_value_that_is_only_called_like_a_file_is_none(tmp_path: Path, monkeyp
     ("provider", "allowed", "own"),
     [("secrets", "data", True), ("secrets", ".", True), ("data", "data", False), (".", "data", False)],
 )
-def test_what_config_providers_read_is_the_workers_own(
+def test_files_of_config_providers_are_the_workers_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: str, allowed: str, *, own: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -8,7 +8,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.config.group_config import GroupConfig
 
 
-def test_defaults_are_those_of_connect_except_for_rebalance_delays() -> None:
+def test_defaults_match_connect_except_for_rebalance_delays() -> None:
     config = GroupConfig.from_properties({}, where="worker.properties")
     assert (config.session_timeout_ms, config.heartbeat_interval_ms, config.rebalance_timeout_ms) == (
         10_000,

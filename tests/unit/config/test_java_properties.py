@@ -184,7 +184,7 @@ def test_each_property_of_java_is_done_or_refused_or_has_no_effect(
     assert found == set(java)
 
 
-def test_a_subclass_refuses_what_its_base_refuses() -> None:
+def test_a_subclass_refuses_the_same_properties_as_its_base() -> None:
     """The variants for keys are subclasses, and so are those of users."""
     plugin = find_plugin(PluginKind.TRANSFORMATION, "InsertField$Key", property_name="type", sources=ANY_MODULE)
     assert "no meaning for a source" in refusals(plugin, {"offset.field": "o"})["offset.field"]

@@ -59,7 +59,7 @@ def find(worker: WorkerConfig, name: str) -> type:
     return connector_class(worker, {"connector.class": name})
 
 
-def test_a_worker_of_a_group_does_not_import_what_is_only_importable(folder: Path, module: str):
+def test_a_worker_of_a_group_does_not_import_any_importable_module(folder: Path, module: str):
     with pytest.raises(ConfigError) as raised:
         find(config(), f"{module}.Mine")
     assert raised.value.name == "connector.class"
@@ -106,7 +106,7 @@ def test_no_property_of_a_connector_has_a_module_imported(folder: Path, module: 
     assert not (folder / "imported").exists()
 
 
-def test_a_worker_imports_what_its_property_allows(module: str):
+def test_a_worker_imports_the_modules_that_its_property_allows(module: str):
     assert find(config(fencepost_plugins_allowed_modules=module), f"{module}.Mine").__name__ == "Mine"
 
 

@@ -50,7 +50,7 @@ def test_a_built_in_answers_to_its_alias_its_java_name_and_its_python_path(name:
     assert find(name) is JsonConverter
 
 
-def test_every_registered_converter_can_be_loaded_as_what_it_is():
+def test_every_registered_converter_can_be_loaded():
     entries = plugin_entry_points(PluginKind.CONVERTER)
     assert {entry.name for entry in entries} >= {"StringConverter", "org.apache.kafka.connect.storage.StringConverter"}
     for entry in entries:
@@ -69,7 +69,7 @@ def test_a_header_converter_is_registered_with_the_converters_but_is_none():
 @pytest.mark.parametrize(
     "name", ["Nonsense", "nowhere.to.be.Found", "org.apache.kafka.Unknown$Value", "", "fencepost."]
 )
-def test_an_unknown_name_is_answered_with_what_there_is_and_how_to_install(name: str):
+def test_an_unknown_name_is_answered_with_the_known_ones_and_advice(name: str):
     with pytest.raises(ConfigError, match=r"JsonConverter, .*pip install.*plugin\.path") as caught:
         find(name)
     assert caught.value.name == "value.converter"

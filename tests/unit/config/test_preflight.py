@@ -95,21 +95,18 @@ def test_a_dead_letter_queue_needs_tolerance():
         (True, "returned a bool: it must return ExactlyOnceSupport.SUPPORTED"),
     ],
 )
-def test_i1_required_needs_the_connectors_declaration(answer: Any, message: str):
-    """I1, K2."""
+def test_required_needs_the_connectors_declaration(answer: Any, message: str):
     errors = _errors({"exactly.once.support": "REQUIRED"}, _Connector(answer))
     assert list(errors) == ["exactly.once.support"]
     assert message in errors["exactly.once.support"][0]
 
 
-def test_i1_required_and_supported_is_valid():
-    """I1, K2."""
+def test_required_and_supported_is_valid():
     assert _errors({"exactly.once.support": "required"}, _Connector(ExactlyOnceSupport.SUPPORTED)) == {}
 
 
 @pytest.mark.parametrize("support", [ExactlyOnceSourceSupport.DISABLED, ExactlyOnceSourceSupport.PREPARING])
 def test_required_needs_an_enabled_worker_and_the_connector_is_asked_as_well(support: ExactlyOnceSourceSupport):
-    """K2."""
     errors = _errors({"exactly.once.support": "required"}, _Connector(None), support)
     assert len(errors["exactly.once.support"]) == 2
     assert str(support) in errors["exactly.once.support"][0]
@@ -134,17 +131,15 @@ def test_an_invalid_request_lists_the_values_and_the_connector_is_not_asked(valu
     ],
 )
 @pytest.mark.parametrize("support", ExactlyOnceSourceSupport)
-def test_i1_the_connector_boundary_needs_the_connectors_declaration(
+def test_the_connector_boundary_needs_the_connectors_declaration(
     answer: Any, message: str, support: ExactlyOnceSourceSupport
 ):
-    """I1, K3."""
     errors = _errors({"transaction.boundary": "Connector"}, _Connector(answer), support)
     assert list(errors) == ["transaction.boundary"]
     assert message in errors["transaction.boundary"][0]
 
 
-def test_i1_the_connector_boundary_of_a_connector_that_supports_it_is_valid():
-    """I1, K3."""
+def test_the_connector_boundary_of_a_connector_that_supports_it_is_valid():
     connector = _Connector(ConnectorTransactionBoundaries.SUPPORTED)
     assert _errors({"transaction.boundary": "connector"}, connector) == {}
 
@@ -155,8 +150,7 @@ def test_an_invalid_boundary_lists_the_values():
 
 
 @pytest.mark.parametrize(("value", "valid"), [("0", True), ("10", True), ("-1", False), ("soon", False)])
-def test_k4_the_interval_is_a_number_from_0_on(value: str, valid: bool):
-    """K4."""
+def test_the_interval_is_a_number_from_0_on(value: str, valid: bool):
     errors = _errors({"transaction.boundary": "interval", "transaction.boundary.interval.ms": value})
     assert list(errors) == ([] if valid else ["transaction.boundary.interval.ms"])
 
@@ -175,7 +169,6 @@ def test_overrides_that_will_be_ignored_are_accepted():
 
 
 def test_an_override_that_the_policy_forbids_is_an_error_on_it():
-    """K9."""
     errors = _errors({"producer.override.linger.ms": "5"}, policy="None")
     assert list(errors) == ["producer.override.linger.ms"]
 

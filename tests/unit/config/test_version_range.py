@@ -52,7 +52,7 @@ def test_a_version_is_not_asked_for(asked: str, version: str) -> None:
 @pytest.mark.parametrize(
     "asked", ["[1.2", "[1.2,2.0)x", "(1.2)", "[]", "[2,1]", "[a,b]", "[1,2,3]", "[1,2)[3,4)", "(1.2]"]
 )
-def test_what_is_no_range_is_refused_with_its_property_and_an_example(asked: str) -> None:
+def test_an_invalid_range_is_refused_with_its_property_and_an_example(asked: str) -> None:
     with pytest.raises(ConfigError, match=r"connector\.plugin\.version.*\[1\.2,2\.0\)") as refused:
         VersionRange.of("connector.plugin.version", asked)
     assert refused.value.name == "connector.plugin.version"

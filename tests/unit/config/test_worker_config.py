@@ -39,7 +39,7 @@ def test_the_topics_of_standalone_workers_are_named_after_their_groups():
     assert _worker({"group.id": "other", "offset.storage.topic": "mine"}).offset_storage.name == "mine"
 
 
-def test_a_group_whose_name_is_no_topic_needs_names_for_its_topics():
+def test_a_group_with_a_name_invalid_for_topics_needs_names_for_topics():
     with pytest.raises(
         ConfigError, match=r"worker.properties: offset.storage.topic is unset, and group.id=zwölf makes"
     ):
@@ -117,10 +117,9 @@ def test_prefixed_client_properties_win_over_common_ones():
         (ClientKind.CONSUMER, "isolation.level"),
     ],
 )
-def test_k8_an_override_that_breaks_exactly_once_is_ignored_with_a_warning(
+def test_an_override_that_breaks_exactly_once_is_ignored_with_a_warning(
     kind: ClientKind, name: str, caplog: pytest.LogCaptureFixture
 ):
-    """K8."""
     config = _worker({f"{kind}.{name}": "x"})
     assert name not in config.client_properties(kind)
     assert f"{kind}.{name}, set in worker.properties, is ignored" in caplog.text
@@ -143,8 +142,7 @@ _TUNED = {"producer.override.linger.ms": "5", "producer.override.bootstrap.serve
         ("org.apache.kafka.connect.connector.policy.AllConnectorClientConfigOverridePolicy", set()),
     ],
 )
-def test_k9_the_override_policy_decides_what_a_connector_may_set(policy: str, refused: set[str]):
-    """K9."""
+def test_the_override_policy_decides_which_properties_connectors_may_set(policy: str, refused: set[str]):
     config = {
         "producer.override.linger.ms": "5",
         "admin.override.sasl.jaas.config": "j",
@@ -162,23 +160,18 @@ def test_k9_the_override_policy_decides_what_a_connector_may_set(policy: str, re
         ({"connector.client.config.override.policy": "All"}, []),
     ],
 )
-def test_k9_without_a_policy_connectors_tune_clients_and_choose_no_brokers(
-    properties: dict[str, str], refused: list[str]
-):
-    """K9."""
+def test_without_a_policy_connectors_tune_clients_and_choose_no_brokers(properties: dict[str, str], refused: list[str]):
     assert list(_worker(properties).override_policy.refused(_TUNED)) == refused
 
 
-def test_k9_a_refused_override_names_the_line_to_change_and_a_similar_name():
-    """K9."""
+def test_a_refused_override_names_the_line_to_change_and_a_similar_name():
     config = {"admin.override.bootstrap.servers": "b", "consumer.override.reqest.timeout.ms": "1"}
     brokers, misspelt = map(_worker({}).override_policy.refused(config).__getitem__, config)
     assert "add bootstrap.servers to connector.client.config.override.allowlist" in brokers
     assert "set consumer.override.request.timeout.ms, if that was meant" in misspelt
 
 
-def test_k9_topic_settings_are_passed_on_and_the_topic_stays_compacted(caplog: pytest.LogCaptureFixture):
-    """K9."""
+def test_topic_settings_are_passed_on_and_the_topic_stays_compacted(caplog: pytest.LogCaptureFixture):
     config = _worker({"offset.storage.segment.bytes": "1000", "offset.storage.cleanup.policy": "delete"})
     assert dict(config.offset_storage.settings) == {"segment.bytes": "1000", "cleanup.policy": "compact"}
     assert "offset.storage.cleanup.policy is ignored" in caplog.text

@@ -31,7 +31,7 @@ def test_most_tasks_keep_their_files_when_one_is_added() -> None:
     assert unchanged > 19 * 8 / 2
 
 
-def test_a_path_that_is_no_text_is_distributed() -> None:
+def test_a_path_that_is_not_text_is_distributed() -> None:
     assert distribute(["/data/\udcff"], 1) == [["/data/\udcff"]]
 
 

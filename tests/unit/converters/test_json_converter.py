@@ -264,7 +264,7 @@ def test_a_batch_whose_text_outgrows_32_bit_offsets_is_halved_until_it_fits():
         (None, pa.array([{"took": 1}], pa.struct([("took", pa.duration("us"))])), "took"),
     ],
 )
-def test_a_type_that_connect_does_not_have_is_named_with_its_place_and_what_to_do(
+def test_a_type_that_connect_lacks_is_named_with_its_place_and_advice(
     kind: spark.DataType | None, values: pa.Array, place: str
 ):
     with pytest.raises(DataError, match=rf"{place}.*(cast it|Cast it)"):

@@ -63,7 +63,7 @@ def test_string_converter_writes_another_encoding_if_configured():
 
 
 @pytest.mark.parametrize(("name", "written"), [("UTF-16", b"\xfe\xff\0\xe9"), ("UTF-32", b"\0\0\0\xe9")])
-def test_encodings_without_an_order_of_bytes_have_that_of_java(name: str, written: bytes):
+def test_encodings_without_a_byte_order_use_javas(name: str, written: bytes):
     assert strings(pa.array(["é", "", None]), converter_encoding=name) == [written, b"", None]
 
 

@@ -79,7 +79,7 @@ def test_many_rows_are_joined_like_single_ones(pieces: list[Any], column: list[s
     assert len(found) == 300
 
 
-def test_texts_of_which_one_is_longer_and_one_shorter_are_not_even():
+def test_one_longer_and_one_shorter_text_are_not_even():
     texts = ["ab"] * 400
     texts[7], texts[9] = "abc", "a"
     assert join_columns(["<", Text(pa.array(texts)), ">"]).to_pylist() == [f"<{text}>" for text in texts]

@@ -21,7 +21,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1")
 
 
-def test_without_network_and_cache_the_error_says_what_to_do_and_nothing_stays() -> None:
+def test_without_network_and_cache_the_error_gives_advice() -> None:
     with pytest.raises(
         JarsUnavailableError, match=r"cannot be fetched from Maven Central: .*Connection refused.*proxy"
     ):

@@ -197,7 +197,7 @@ def test_a_column_of_nulls_without_a_schema_is_null_whatever_its_type(schema: sp
         converted_by(bytes_converter(), "t", spark.StringType(), values)
 
 
-def test_a_topic_that_is_not_text_is_told():
+def test_a_topic_that_is_not_text_is_reported():
     batch = pa.record_batch({"value": pa.array(["a", "b"]), "topic": pa.array([b"t", b"\xfe"]).view(pa.string())})
     with pytest.raises(DataError, match="column 'topic' has a name that is not UTF-8"):
         converted(batch, types("value STRING, topic STRING"), pipeline("t"))

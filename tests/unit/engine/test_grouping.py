@@ -120,12 +120,12 @@ def test_records_that_do_not_fit_are_left_out_where_that_is_tolerated():
 
 
 @pytest.mark.parametrize("part", ["key", "value"])
-def test_a_group_of_which_no_record_fits_is_left_out(part: str):
+def test_a_group_without_fitting_records_is_left_out(part: str):
     records = [record(**{part: {"price": decimal.Decimal(number)}}) for number in range(3)]
     assert grouped([*records, record("x")], SKIP)[0].columns["value"].to_pylist() == ["x"]
 
 
-def test_a_record_that_stands_for_what_is_no_row_is_refused_with_its_reason():
+def test_a_record_with_a_refused_row_is_refused_with_its_reason():
     rows = [record(1), record(RefusedRow(b"x", "it is x.")), record(2), record(RefusedRow(b"y", "it is y."))]
     with pytest.raises(DataError, match=r"TASK_POLL \(SourceTask\): it is x\. It is number 1 of its batch"):
         grouped(rows)
@@ -196,7 +196,7 @@ def test_headers_of_many_kinds_stay_with_their_records():
     ]
 
 
-def test_schemaless_json_has_bytes_as_base64_and_refuses_what_it_cannot_hold():
+def test_schemaless_json_has_bytes_as_base64_and_refuses_other_values():
     assert json.loads(json_text({"b": b"\x00\x01", "t": (1, None)}, "") or "") == {"b": "AAE=", "t": [1, None]}
     assert json_text({"row": MappingProxyType({"id": 1})}, "") == '{"row":{"id":1}}'
 
@@ -218,13 +218,13 @@ def test_schemaless_json_has_bytes_as_base64_and_refuses_what_it_cannot_hold():
         ({"x": {(1, 2): 3}}, "x has the name (1, 2), which is a tuple. Give a text in its place"),
     ],
 )
-def test_what_json_cannot_hold_is_refused_with_its_place_and_what_to_give_instead(value: object, told: str):
+def test_values_that_json_cannot_hold_are_refused_with_a_replacement(value: object, told: str):
     with pytest.raises(DataError, match=re.escape(told)) as refused:
         json_text(value, "The value")
     assert "value_schema" in str(refused.value)
 
 
-def test_what_contains_itself_or_is_too_deep_is_refused():
+def test_values_that_contain_themselves_or_are_too_deep_are_refused():
     circle: list[object] = []
     circle.append(circle)
     deep: list[object] = []
@@ -278,7 +278,7 @@ SCHEMAS = {"ShortConverter": "SMALLINT", "IntegerConverter": "INT", "FloatConver
 
 @pytest.mark.parametrize("beside", [False, True])
 @pytest.mark.parametrize("name", sorted(converters.__all__))
-def test_what_is_null_and_has_no_schema_is_null_in_every_format(name: str, *, beside: bool) -> None:
+def test_a_null_without_a_schema_is_null_in_every_format(name: str, *, beside: bool) -> None:
     """Value, key and headers; alone, and among other records of the batch."""
     header = find_plugin(PluginKind.HEADER_CONVERTER, name, property_name="header.converter", sources=ANY_MODULE)()
     header.configure({})

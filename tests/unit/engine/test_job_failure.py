@@ -72,7 +72,7 @@ def test_a_failure_is_reported_in_one_line(failed: JobFailure, cause: str):
     assert "\n" not in failed.one_line
 
 
-def test_a_full_disk_is_told_from_data_that_quotes_one():
+def test_disk_full_is_distinguished_from_data_quoting_it():
     full = Throwable("java.io.IOException", "No space left on device")
     assert failure(Throwable(SPARK, f"{ABORTED}Lost task 1.0: {SPARK}"), full).is_of_full_disk
     assert not sql("[CAST_INVALID_INPUT] The value 'No space left on device' cannot be cast.").is_of_full_disk
@@ -133,12 +133,12 @@ def test_a_retriable_error_of_python_code_is_distinguished_from_imitations(faile
         (LOST, False),
     ],
 )
-def test_python_that_lacks_a_module_is_told_from_data(failed: JobFailure, of_python: bool):
+def test_a_missing_module_is_distinguished_from_bad_data(failed: JobFailure, of_python: bool):
     assert failed.is_of_python is of_python
     assert not (failed.is_of_python and failed.is_of_data)
 
 
-def test_a_jvm_without_memory_says_what_to_set() -> None:
+def test_a_jvm_without_memory_is_reported_with_advice() -> None:
     full = failure(Throwable(SPARK, f"{ABORTED}x"), Throwable("java.lang.OutOfMemoryError", "Java heap space"))
     error = full.as_error("a-0", code="the transforms", afterwards="The transaction is aborted")
     assert str(error).startswith(

@@ -59,7 +59,7 @@ def worker(counts: PluginCounts) -> WorkerPluginMetrics:
 
 def sent(metrics: WorkerPluginMetrics, counter: Any) -> Executor:
     there: Any = pickle.loads(pickle.dumps((counter, metrics)))  # noqa: S301 - our own
-    return Executor(*there, there[0]._accumulator.value)
+    return Executor(there[0], there[1], there[0]._accumulator.value)
 
 
 def values(metrics: WorkerPluginMetrics) -> dict[str, float]:

@@ -6,7 +6,7 @@ import time
 from fencepost.kafka.precedence import Precedence
 
 
-def test_threads_wait_for_what_is_due_until_it_is_done():
+def test_threads_wait_for_due_heartbeats():
     precedence, passed = Precedence(3600), threading.Event()
 
     def give_way() -> None:
@@ -22,19 +22,20 @@ def test_threads_wait_for_what_is_due_until_it_is_done():
     thread.join()
 
 
-def test_threads_do_not_wait_for_what_is_due_later_or_never():
-    precedence = Precedence(3600)
-    precedence.give_way()
-    precedence.announce(time.monotonic() + 3600)
-    precedence.give_way()
-    precedence.announce(None)
-    precedence.give_way()
+def test_threads_do_not_wait_for_heartbeats_that_are_not_due():
+    precedence, passed = Precedence(3600), 0
+    for due in (None, time.monotonic() + 3600, None):
+        precedence.announce(due)
+        precedence.give_way()
+        passed += 1
+    assert passed == 3
 
 
 def test_threads_wait_for_a_limited_time_once():
-    precedence = Precedence(0.05)
-    precedence.announce(time.monotonic())
-    precedence.give_way()
-    overdue = Precedence(3600)
-    overdue.announce(time.monotonic() - 3601)
-    overdue.give_way()
+    passed = 0
+    for limit_s, due in ((0.05, time.monotonic()), (3600, time.monotonic() - 3601)):
+        precedence = Precedence(limit_s)
+        precedence.announce(due)
+        precedence.give_way()
+        passed += 1
+    assert passed == 2

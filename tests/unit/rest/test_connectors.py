@@ -185,7 +185,6 @@ def test_topics_of_an_unknown_connector_are_none(api: Api, config: Config):
 
 
 def test_open_transactions_are_shown_with_the_tasks_last_commits(api: Api, config: Config):
-    """N5."""
     assert api.post("/connectors", {"name": "lines", "config": config}).status == 201
     body = api.get("/connectors/lines/transactions").body
     assert body["name"] == "lines"

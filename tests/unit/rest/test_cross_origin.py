@@ -56,7 +56,7 @@ def test_a_page_of_another_site_restarts_and_deletes_nothing(apis: RestApis, con
 
 
 @pytest.mark.parametrize(("method", "path"), REQUESTS[:5])
-def test_a_request_for_what_a_page_embeds_is_refused(api: Api, method: str, path: str):
+def test_a_request_for_content_embedded_by_a_page_is_refused(api: Api, method: str, path: str):
     assert api.request(method, path, headers=IMAGE).status == 403
     assert api.request(method, path, headers={**IMAGE, "Sec-Fetch-Site": "same-site"}).status == 403
     frame = {**LINK, "Sec-Fetch-Dest": "iframe"}
@@ -90,7 +90,7 @@ def test_a_link_of_another_site_leads_to_the_page(api: Api):
         {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"},
     ],
 )
-def test_requests_of_its_own_page_and_of_programs_go_on(apis: RestApis, headers: dict[str, str]):
+def test_requests_of_its_own_page_and_of_programs_continue(apis: RestApis, headers: dict[str, str]):
     advertised = {"rest.advertised.host.name": "Worker.Example", "rest.advertised.port": "8083"}
     apis.serve(ModelHerder(), advertised)
     local = Api(apis, _bound_url(apis))
@@ -237,7 +237,7 @@ def test_a_malformed_property_is_named(name: str, text: str):
         ("http://[::1", "[::1]", False),
     ],
 )
-def test_an_origin_is_compared_with_what_the_client_addressed(origin: str, host: str, own: bool):
+def test_an_origin_is_compared_with_the_clients_address_of_the_worker(origin: str, host: str, own: bool):
     assert is_own(origin, host, OwnAddresses(origins={"named:1"})) is own
 
 

@@ -34,14 +34,14 @@ def test_fencing_rounds_are_counted_with_those_that_failed():
     ]
 
 
-def test_the_first_look_tells_what_was_before():
+def test_the_first_reading_reports_earlier_events():
     fencing, rebalance = events(None, _BEFORE, _NOW)
 
     assert (fencing["at"], fencing["count"]) == (None, 2)
     assert (rebalance["at"], rebalance["count"], rebalance["generation"]) == (_NOW - 60_000, 3, 4)
 
 
-def test_the_counters_are_those_of_a_members_metrics():
+def test_the_counters_come_from_a_members_metrics():
     clock = iter((10.0, 10.5, 12.0, 13.0))
     metrics = GroupMetrics(lambda: next(clock))
     metrics.rebalance_began()

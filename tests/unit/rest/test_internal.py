@@ -36,6 +36,7 @@ from fencepost.herder.peers.rest_client import RestClient, Signer
 from fencepost.kafka.admin.fencing import FencingTimeoutError
 from fencepost.kafka.errors import AuthorizationError
 from tests.support.model_herder import SESSION_KEY, ModelHerder
+from tests.support.refusals import refusal
 from tests.support.rest import Api, RestApis
 from tests.support.workers import signed
 
@@ -138,8 +139,8 @@ def test_tasks_that_start_in_the_same_millisecond_are_both_fenced():
     accepted = AcceptedRequests()
     for _ in range(2):
         request = SignedRequest.of(*FENCE, b"", signed_headers(*FENCE, b"", SESSION_KEY, now_ms=NOW))
-        request.verify(SESSION_KEY, now_ms=NOW, bound=True)
-        accepted.accept(request, now_ms=NOW)
+        assert refusal(request.verify, SESSION_KEY, now_ms=NOW, bound=True) is None
+        assert refusal(accepted.accept, request, now_ms=NOW) is None
 
 
 def test_a_request_is_accepted_once_while_its_signature_is_valid():
@@ -182,7 +183,7 @@ def test_requests_are_refused_before_the_session_key_is_known(api: Api, herder: 
     assert api.put("/connectors/c/fence", headers=signed(*FENCE, b"", SESSION_KEY)).status == 503
 
 
-def test_a_signature_is_what_java_makes_of_the_body():
+def test_a_signature_matches_javas_for_the_body():
     # RFC 4231, test case 2.
     headers = signature_headers(b"what do ya want for nothing?", b"Jefe")
     expected = bytes.fromhex("5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843")
@@ -242,7 +243,6 @@ def test_a_request_that_is_sent_again_is_signed_again(apis: RestApis):
 
 
 def test_workers_show_each_other_their_open_transactions(apis: RestApis, api: Api, config: Config):
-    """N5."""
     assert api.post("/connectors", {"name": "a/b", "config": config}).status == 201
     assert api.get("/connectors/a%2Fb/transactions/local").status == 400
 
@@ -289,7 +289,7 @@ def test_errors_of_the_leader_are_raised(
         (RequestFailedError("The task count of connector c could not be written"), "could not be written"),
     ],
 )
-def test_former_tasks_that_cannot_be_fenced_are_a_failure_with_its_reason(
+def test_a_failure_to_fence_earlier_tasks_is_reported_with_its_reason(
     api: Api, herder: ModelHerder, config: Config, refusal: FencepostError, said: str
 ):
     assert api.post("/connectors", {"name": "c", "config": config}).status == 201

@@ -27,7 +27,7 @@ def _create(api: Api, config: dict[str, str], *names: str) -> None:
         assert api.post("/connectors", {"name": name, "config": config}).status == 201
 
 
-def test_a_browser_is_told_where_the_page_is_and_everything_else_gets_json(api: Api) -> None:
+def test_a_browser_is_redirected_to_the_page_and_other_clients_get_json(api: Api) -> None:
     plain = api.get("/")
     shown = api.get("/", headers={"Accept": BROWSER})
 
@@ -103,7 +103,7 @@ def test_the_overview_has_every_connector_in_one_answer(api: Api, config: dict[s
     assert [task["state"] for task in row["tasks"]] == ["RUNNING"]
 
 
-def test_what_a_connectors_tasks_do_comes_with_their_transactions(api: Api, config: dict[str, str]) -> None:
+def test_the_activity_of_tasks_includes_their_transactions(api: Api, config: dict[str, str]) -> None:
     _create(api, config, "a")
 
     (task,) = api.get("/ui/api/connectors/a").body["tasks"]
@@ -112,7 +112,7 @@ def test_what_a_connectors_tasks_do_comes_with_their_transactions(api: Api, conf
     assert api.get("/ui/api/connectors/missing").status == 404
 
 
-def test_a_topic_shows_who_hides_its_records_and_a_button_aborts_it(api: Api, herder: ModelHerder) -> None:
+def test_a_topic_shows_hiding_transactions_with_a_button_to_abort(api: Api, herder: ModelHerder) -> None:
     hiding = HidingTransaction("group-a-0", 7, 3, "Ongoing", 1_700_000_000_000, 60_000, [0], "a", 0)
     herder.observation.views["t"] = TopicView("t", {1: (5, 5), 0: (10, 14)}, [hiding])
 
@@ -130,7 +130,7 @@ def test_a_topic_shows_who_hides_its_records_and_a_button_aborts_it(api: Api, he
 
 
 @pytest.mark.parametrize("name", ["a%2Fb", "%3Cb%3E", "a%20b", "x" * 250])
-def test_what_is_no_name_of_a_topic_is_a_wrong_request(api: Api, name: str) -> None:
+def test_an_invalid_name_of_a_topic_is_a_bad_request(api: Api, name: str) -> None:
     answer = api.get(f"/ui/api/topics/{name}")
 
     assert answer.status == 400

@@ -218,7 +218,7 @@ def test_a_worker_that_is_not_trusted_gets_no_request(apis: RestApis, tmp_path: 
     assert answer.status == 500
 
 
-def test_without_admin_listeners_there_is_no_admin(apis: RestApis):
+def test_without_admin_listeners_no_admin_endpoints_exist(apis: RestApis):
     assert apis.serve(ModelHerder(), {"admin.listeners": ""}).get("/admin/loggers").status == 404
 
 
@@ -423,7 +423,7 @@ def test_answering_needs_neither_spark_nor_arrow_nor_a_kafka_client():
     assert not {"pyspark", "pyarrow", "numpy", "kafka"} & imported
 
 
-def test_listening_needs_nothing_of_what_answers():
+def test_listening_does_not_import_the_code_that_answers():
     """A worker that is being started is asked for its health, and the rest of it takes a second to import."""
     imported = _imported_by("fencepost.rest.server")
     assert "aiohttp" in imported

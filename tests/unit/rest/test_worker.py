@@ -30,7 +30,7 @@ def test_the_root_names_a_connect_version_that_tools_know(api: Api):
     assert body["kafka_cluster_id"] == "cluster-1"
 
 
-def test_k1_the_root_shows_which_workers_break_exactly_once_delivery(api: Api, herder: ModelHerder):
+def test_the_root_shows_which_workers_break_exactly_once_delivery(api: Api, herder: ModelHerder):
     others = ("http://a:1/", "http://c:1/")
     herder.group = MixedGroup("preparing", breaking=others[:1], unknown=("http://b:1/",), other_topics=others)
     body = api.get("/").body
@@ -112,7 +112,7 @@ def test_a_slash_at_the_end_changes_nothing(api: Api):
     assert api.get("/connector-plugins/").status == 200
 
 
-def test_options_and_405_name_what_is_allowed(api: Api):
+def test_options_and_405_name_the_allowed_methods(api: Api):
     options = api.request("OPTIONS", "/connectors")
     assert (options.status, options.text) == (200, "")
     assert set(options.headers["Allow"].split(", ")) == {"GET", "HEAD", "POST", "OPTIONS"}
@@ -145,7 +145,7 @@ def test_only_json_is_taken(api: Api):
 
 
 @pytest.mark.parametrize("level", [logging.INFO, logging.DEBUG])
-def test_a_body_that_nobody_reads_and_cannot_be_decoded_ends_the_connection(
+def test_an_unread_body_that_cannot_be_decoded_ends_the_connection(
     api: Api, caplog: pytest.LogCaptureFixture, level: int
 ):
     """Otherwise the client's next request on this connection is never answered."""

@@ -85,7 +85,7 @@ def _policy(worker: dict[str, str] | None = None, **connector: str) -> RestartPo
     return RestartPolicy(RestartConfig.of(worker or {}, given))
 
 
-def test_a_connectors_settings_override_those_of_its_worker():
+def test_a_connectors_settings_override_its_workers():
     policy = _policy({"task.restart.max": "1", "task.restart.backoff.ms": "100"}, max="2")
     assert [policy.failed(RetriableError("x")) for _ in range(3)] == [0.1, 0.2, None]
 
@@ -116,7 +116,7 @@ def test_never_is_never(error: Exception):
 @pytest.mark.parametrize(
     "error", [*PASSING, DataError("x"), RuntimeError("the connector's own")], ids=lambda error: type(error).__name__
 )
-def test_always_covers_what_a_connectors_own_code_raises(error: Exception):
+def test_always_covers_errors_of_a_connectors_own_code(error: Exception):
     assert _policy(policy="Always").failed(error) is not None
 
 

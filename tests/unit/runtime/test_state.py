@@ -28,6 +28,5 @@ def test_a_wrong_transition_names_the_task_and_both_states():
         check_transition("Task c-0", State.FAILED, State.RUNNING)
 
 
-def test_the_transactional_id_is_that_of_kip_618():
-    """D1."""
+def test_the_transactional_id_has_the_form_of_kip_618():
     assert ConnectorTaskId("c", 3).transactional_id("connect-cluster") == "connect-cluster-c-3"

@@ -33,14 +33,14 @@ def test_slow_turns_are_waited_for_as_long_as_some_end():
     assert slow.given
 
 
-def test_turns_that_hang_let_others_go_on():
+def test_turns_that_hang_let_others_continue():
     turns, last = Turns(2, 0.01), threading.Event()
     ask(turns, 6)
     turns.ask(last.set)
     assert last.wait(60)
 
 
-def test_nobody_looks_for_turns_that_hang_once_nobody_waits():
+def test_hanging_turns_are_only_searched_while_others_wait():
     turns, last = Turns(1, 0.01), threading.Event()
     before = set(threading.enumerate())
     ask(turns, 2)

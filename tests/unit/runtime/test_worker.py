@@ -86,7 +86,7 @@ def test_the_worker_says_whether_connectors_may_have_topics_created(
     assert ("have no effect" in caplog.text) is not enabled
 
 
-def test_one_error_is_told_of_a_value_that_does_not_parse(worker: Worker):
+def test_a_value_that_does_not_parse_has_one_error(worker: Worker):
     with pytest.raises(ConfigError) as caught:
         worker.checked(properties("c", "t", {"tasks.max": "zwei"}))
     assert str(caught.value).count("tasks.max") == 1
@@ -99,7 +99,7 @@ def test_one_error_is_told_of_a_value_that_does_not_parse(worker: Worker):
         ("key.converter.encodin", "not known to StringConverter"),
     ],
 )
-def test_a_misspelt_property_of_the_workers_converters_is_told(
+def test_a_misspelt_property_of_the_workers_converters_is_reported(
     worker: Worker, caplog: pytest.LogCaptureFixture, name: str, told: str
 ):
     changed = {**worker.config.properties, name: "x"}

@@ -26,7 +26,7 @@ def test_poll_returns_records_with_values_and_offsets() -> None:
     assert polled.offsets == [({"numbers": 1}, {"number": 3})]
 
 
-def test_a_task_resumes_from_what_was_committed() -> None:
+def test_a_task_resumes_from_the_committed_offsets() -> None:
     with run_task(NumbersConnector, CONFIG) as task:
         task.poll()
         task.commit()
@@ -35,7 +35,7 @@ def test_a_task_resumes_from_what_was_committed() -> None:
         assert again.poll().values == [4, 5, 6]
 
 
-def test_commit_tells_the_task_of_each_record() -> None:
+def test_commit_calls_the_task_for_each_record() -> None:
     with run_task(NumbersConnector, CONFIG) as task:
         task.poll()
         task.commit()
@@ -159,7 +159,7 @@ def test_offsets_come_back_as_json_keeps_them() -> None:
     assert offsets.items() == [({"b": 1, "a": "x"}, {"n": 1.0})]
 
 
-def test_a_copy_of_offsets_stands_alone() -> None:
+def test_a_copy_of_offsets_is_independent() -> None:
     offsets = SourceOffsets([({"a": 1}, {"n": 1})])
     copy = offsets.copy()
     offsets.commit([({"a": 1}, {"n": 2})])
@@ -167,7 +167,7 @@ def test_a_copy_of_offsets_stands_alone() -> None:
     assert copy.offset({"a": 1}) == {"n": 1}
 
 
-def test_an_offset_that_is_none_removes_that_of_its_source_partition() -> None:
+def test_an_offset_of_none_removes_its_source_partitions_offset() -> None:
     offsets = SourceOffsets([({"a": 1}, {"n": 1}), ({"a": 2}, {"n": 2})])
     offsets.commit([({"a": 1}, None), ({"a": 3}, None)])
 

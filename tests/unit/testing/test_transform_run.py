@@ -37,6 +37,6 @@ def test_other_transforms_take_their_properties() -> None:
     assert [one.value for one in run_transform(Sql, rows, config)] == [{"twice": 4}, {"twice": 6}]
 
 
-def test_what_a_function_returns_is_checked() -> None:
+def test_the_result_of_a_function_is_checked() -> None:
     with pytest.raises(DataError, match="returned the column id"):
         run_transform(totals, [{"id": "one", "price": 1.0, "count": 1}])

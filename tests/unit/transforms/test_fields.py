@@ -75,7 +75,7 @@ def test_replace_field_refuses_names_that_are_taken(spark: SparkSession, propert
         applied(spark, Records("STRUCT<id: INT, name: STRING, x2: INT>", [{}]), step("ReplaceField$Value", properties))
 
 
-def test_replace_field_swaps_names_and_takes_those_of_excluded_fields(spark: SparkSession) -> None:
+def test_replace_field_swaps_names_and_reuses_those_of_excluded_fields(spark: SparkSession) -> None:
     swapped = step("ReplaceField$Value", {"renames": "id:name,name:id"})
     assert applied(spark, PEOPLE, swapped) == [{"name": 1, "id": "Ada"}, None]
     replaced = step("ReplaceField$Value", {"renames": "id:name", "exclude": "name"})

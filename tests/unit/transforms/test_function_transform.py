@@ -128,7 +128,7 @@ def test_keys_and_whole_records_are_changed(spark: SparkSession) -> None:
     assert frame.columns == RECORDS.frame(spark).columns
 
 
-def test_values_that_are_no_structs_are_one_column(spark: SparkSession) -> None:
+def test_values_that_are_not_structs_are_one_column(spark: SparkSession) -> None:
     @transform(schema="STRING")
     def lower(rows: pa.RecordBatch) -> pa.RecordBatch:
         return pa.RecordBatch.from_pydict({"value": pc.utf8_lower(rows["value"])})
@@ -201,7 +201,7 @@ def test_pandas_rows_with_new_labels_are_refused() -> None:
         made(anew).transform.rows().applied(BATCH)  # type: ignore[attr-defined]
 
 
-def test_the_decorator_refuses_what_is_no_such_function() -> None:
+def test_the_decorator_refuses_anything_but_such_a_function() -> None:
     def nothing() -> None:
         """Takes no rows."""
 

@@ -59,14 +59,14 @@ def _problem(text: str) -> str | None:
 
 
 @pytest.mark.parametrize("text", VALID)
-def test_what_java_takes_is_taken(java: Takes, text: str) -> None:
+def test_expressions_that_java_accepts_are_accepted(java: Takes, text: str) -> None:
     assert java(text)
     assert _problem(text) is None
     assert java(JavaRegex(text).whole)
 
 
 @pytest.mark.parametrize("text", INVALID)
-def test_what_java_refuses_is_refused(java: Takes, text: str) -> None:
+def test_expressions_that_java_refuses_are_refused(java: Takes, text: str) -> None:
     assert not java(text)
     assert re.search(r"at character \d+$", _problem(text) or "")
 

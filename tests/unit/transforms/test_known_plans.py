@@ -117,7 +117,7 @@ CHAINS: Mapping[str, tuple[Step, ...]] = {
 
 @pytest.mark.parametrize("records", [schemaless(), declared()], ids=["schemaless", "declared"])
 @pytest.mark.parametrize("name", CHAINS)
-def test_a_known_plan_gives_what_a_new_one_gives(spark: SparkSession, name: str, records: list[SourceRecord]):
+def test_a_known_plan_gives_the_same_as_a_new_one(spark: SparkSession, name: str, records: list[SourceRecord]):
     steps, plans = pipe(*CHAINS[name]), GroupPlans()
     expected = transformed(spark, records, steps, plans)
     assert transformed(spark, records, steps, plans) == expected
@@ -145,7 +145,7 @@ def test_a_known_plan_is_used_for_other_rows_and_topics(spark: SparkSession):
     assert [row["topic"] for batch in batches for row in batch.to_pylist()] == ["other"] * 50
 
 
-def test_other_columns_are_planned_anew(spark: SparkSession):
+def test_other_columns_are_planned_again(spark: SparkSession):
     steps, plans = pipe(step("Flatten$Value")), GroupPlans()
     for _ in range(3):
         transformed(spark, [record({"a": {"b": 1}})], steps, plans)
@@ -234,9 +234,7 @@ def test_a_batch_above_spark_s_limit_is_not_evaluated_in_the_driver(spark: Spark
     assert found[0] == found[1] == found[2]
 
 
-def test_no_rows_stand_in_files_where_spark_encrypts_what_it_writes(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-):
+def test_no_rows_are_in_files_if_spark_encrypts_its_output(spark: SparkSession, monkeypatch: pytest.MonkeyPatch):
     frame = spark.sql("SELECT * FROM VALUES (1), (2) AS rows(n)")
     table = spark.createDataFrame(spark.sparkContext.emptyRDD(), "n INT")
     assert local_rows(frame) is not None

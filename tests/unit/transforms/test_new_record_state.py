@@ -45,7 +45,7 @@ def extracting(**properties: str) -> Step:
         ("rewrite-with-tombstone", [*LIVING, REWRITTEN, None]),
     ],
 )
-def test_events_become_rows_and_deletes_what_the_mode_says(spark: SparkSession, mode: str, left: list[Any]) -> None:
+def test_events_become_rows_and_deletes_follow_the_mode(spark: SparkSession, mode: str, left: list[Any]) -> None:
     assert applied(spark, EVENTS, extracting(**{MODE: mode})) == left
 
 
@@ -139,7 +139,7 @@ def test_listed_fields_leave_the_key_if_that_is_wanted(spark: SparkSession, prop
     assert applied(spark, given, extracting(drop_fields_header_name="drop", **properties), column="key") == [key]
 
 
-def test_a_header_that_is_no_list_of_fields_is_refused(spark: SparkSession) -> None:
+def test_a_header_that_is_not_a_list_of_fields_is_refused(spark: SparkSession) -> None:
     given = EVENTS.with_rows({**READ, "headers": [("drop", b"name")]})
     with pytest.raises(PySparkException, match="The header drop must be a list of fields"):
         applied(spark, given, extracting(drop_fields_header_name="drop"))
@@ -154,7 +154,7 @@ def test_events_without_a_schema_have_one_side_only(spark: SparkSession) -> None
     assert applied(spark, deleted, extracting(**{MODE: "rewrite"})) == [{"id": 1, "name": "Ada", "__deleted": "true"}]
 
 
-def test_records_that_are_no_events_stay(spark: SparkSession) -> None:
+def test_records_that_are_not_events_stay(spark: SparkSession) -> None:
     others = Records("STRUCT<id: INT>", [{"value": (1,)}])
     assert applied(spark, others, extracting(add_headers="op")) == [{"id": 1}]
     assert applied(spark, others, extracting(add_headers="op"), column="headers") == [[]]

@@ -56,7 +56,7 @@ def test_updates_are_refused_if_they_are_fatal(spark: SparkSession) -> None:
     assert len(messages(spark, EVENTS.with_rows(CREATED), table_op_invalid_behavior="fatal")) == 1
 
 
-def test_what_is_no_change_event_passes(spark: SparkSession) -> None:
+def test_records_that_are_not_change_events_pass(spark: SparkSession) -> None:
     beats = Records("STRUCT<ts_ms: BIGINT>", [{"key": "k", "value": (7,)}, {"key": "k", "value": None}], key="STRING")
     assert [row["value"] for row in messages(spark, beats)] == [{"ts_ms": 7}]
 
@@ -71,7 +71,7 @@ def test_columns_have_other_names(spark: SparkSession) -> None:
     assert found["headers"] == [{"key": "id", "value": b"OrderCreated"}]
 
 
-def test_what_the_regex_does_not_match_is_the_topic(spark: SparkSession) -> None:
+def test_a_topic_that_the_regex_does_not_match_stays(spark: SparkSession) -> None:
     found = messages(spark, EVENTS, route_topic_regex="ord.*", route_topic_replacement="orders")
     assert [row["topic"] for row in found] == ["orders", "customer"]
 

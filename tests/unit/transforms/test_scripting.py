@@ -34,9 +34,7 @@ EVENTS = Records(
         ({"topic.regex": "t", "condition": "value.op = 'c' -- creations"}, ["a", "c", "d"]),
     ],
 )
-def test_the_filter_keeps_what_its_condition_selects(
-    spark: SparkSession, more: dict[str, str], kept: list[str]
-) -> None:
+def test_the_filter_keeps_the_selected_records(spark: SparkSession, more: dict[str, str], kept: list[str]) -> None:
     given = {"language": "sql", "condition": "value.op = 'u' AND value.after.id = 2"}
     assert applied(spark, EVENTS, debezium("Filter", given | more), column="key") == kept
 

@@ -64,7 +64,7 @@ def test_expressions_see_the_record_as_it_was(spark: SparkSession) -> None:
         ("key LIKE 'k%'", ["k1", "k2", "k3"]),
     ],
 )
-def test_where_keeps_records_for_which_it_is_true(spark: SparkSession, condition: str, kept: list[str]) -> None:
+def test_where_keeps_matching_records(spark: SparkSession, condition: str, kept: list[str]) -> None:
     assert applied(spark, RECORDS, sql(where=condition), column="key") == kept
 
 

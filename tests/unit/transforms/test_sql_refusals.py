@@ -159,7 +159,7 @@ def test_it_is_refused_in_a_predicate(spark: SparkSession) -> None:
         "--",
     ],
 )
-def test_what_makes_a_query_of_a_list_is_refused(spark: SparkSession, text: str) -> None:
+def test_text_that_turns_a_list_into_a_query_is_refused(spark: SparkSession, text: str) -> None:
     with pytest.raises(ConfigError, match=r"does not accept select=|nothing to do"):
         apply_chain(RECORDS.frame(spark), [sql(select=text)])
 
@@ -185,7 +185,7 @@ def test_comments_backticks_and_a_semicolon_at_the_end_are_texts_like_others(spa
         "CAST('now' AS TIMESTAMP)", "to_date('yesterday')", "timestamp(' NOW')",
     ],
 )  # fmt: skip
-def test_what_changes_with_each_call_is_refused_unless_it_is_allowed(spark: SparkSession, text: str) -> None:
+def test_nondeterministic_functions_are_refused_unless_allowed(spark: SparkSession, text: str) -> None:
     with pytest.raises(ConfigError, match=r"allow\.nondeterministic=true"):
         apply_chain(RECORDS.frame(spark), [sql(value=text)])
     frame = apply_chain(RECORDS.frame(spark), [sql(value=text, allow_nondeterministic="true")])

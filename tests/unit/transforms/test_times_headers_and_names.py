@@ -126,7 +126,7 @@ def test_timestamp_converter_refuses_invalid_properties(properties: dict[str, st
         step("TimestampConverter$Value", properties)
 
 
-def test_timestamp_converter_says_what_it_cannot_read_or_write(spark: SparkSession) -> None:
+def test_timestamp_converter_names_texts_that_it_cannot_read_or_write(spark: SparkSession) -> None:
     with pytest.raises(DataError, match="cannot read a time from value, which is of type int"):
         applied(spark, Records("INT", []), step("TimestampConverter$Value", {"target.type": "unix"}))
     with pytest.raises(DataError, match="needs a format to read the text"):

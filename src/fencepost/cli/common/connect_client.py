@@ -26,7 +26,7 @@ _CONFLICT: Final = 409
 
 
 class RequestRefusedError(FencepostError):
-    """A worker answered with an error. `status` is that of HTTP."""
+    """A worker answered with an error. `status` is the HTTP status."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -52,7 +52,7 @@ class ConnectClient:
     client = ConnectClient("http://127.0.0.1:8083", "http://127.0.0.1:8084", retry_seconds=30)
     client.ask("GET", connector_path("lines", "status"))        # the JSON of the answer, None if it has none
 
-    It talks to one of the addresses. If a worker cannot be reached, it goes on to the next one, and stays there.
+    It talks to one of the addresses. If a worker cannot be reached, it tries the next one, and stays there.
     """
 
     def __init__(self, *urls: str, retry_seconds: float, answer_seconds: float = _ANSWER_SECONDS) -> None:
@@ -92,7 +92,7 @@ class ConnectClient:
         return json_of(await self._ask(method, path, None, query, patient=False), self.shown_url)
 
     def text(self, path: str) -> str:
-        """Return what a worker answers to a GET, which need not be JSON. Raises as `ask`."""
+        """Return a worker's answer to a GET, which may be other text than JSON. Raises as `ask`."""
         return asyncio.run(self._ask("GET", path, None, None, patient=False))
 
     async def _ask(
@@ -168,7 +168,7 @@ class ConnectClient:
 
 
 def json_of(text: str, url: str) -> Any:
-    """Return a worker's answer, None if it has none. Raises WorkerUnreachableError for what is not JSON."""
+    """Return a worker's answer, None if it is empty. Raises WorkerUnreachableError for anything but JSON."""
     try:
         return parse_json(text) if text else None
     except ValueError:

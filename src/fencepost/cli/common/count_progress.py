@@ -1,4 +1,4 @@
-"""Shows the progress of work that is counted: a bar on a terminal, else a line in the log now and then."""
+"""Shows the progress of counted work: as a bar on a terminal, else in a log line from time to time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHORTEST_SECONDS: Final = 0.001
 COUNT_LINE_SECONDS: Final = 10.0
 """How often the log has a line on a count: somebody waits for its end."""
 LINE_SECONDS: Final = 30.0
-"""How often the log has a line."""
+"""The interval between log lines."""
 
 
 class _RateColumn(ProgressColumn):
@@ -38,7 +38,7 @@ class _RateColumn(ProgressColumn):
 
 @contextmanager
 def repeated(show: Callable[[], None], seconds: float) -> Iterator[None]:
-    """Call a function every few seconds, on a thread of its own, during the block."""
+    """Call a function every few seconds, on a separate thread, during the block."""
     stopping = threading.Event()
 
     def run() -> None:

@@ -1,8 +1,8 @@
 """The exit codes of all commands.
 
 They follow one rule. WRONG_USAGE: the command line, a file that it names, or the installation must be corrected first;
-click's UsageError, a ConfigError, and the errors of `embedded` about its port, folder and programs. FAILED: what was
-asked for was tried and failed, or its outcome is bad.
+click's UsageError, a ConfigError, and the errors of `embedded` about its port, folder and programs. FAILED: the
+requested action was tried and failed, or its outcome is bad.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What the `fencepost` command ends with."""
+    """The exit codes of the `fencepost` command."""
 
     DONE = 0
     FAILED = 1
@@ -19,7 +19,7 @@ class ExitCode(IntEnum):
     CONNECTOR_FAILED = 3
     """`connectors show` and `connectors watch --until` only: a connector or a task is FAILED."""
     INTERRUPTED = 130
-    """As of shells: 128 and the number of SIGINT."""
+    """As in shells: 128 and the number of SIGINT."""
 
 
 def exit_codes(*, done: str = "done", failed: str, connector_failed: str | None = None) -> str:
@@ -31,5 +31,5 @@ def exit_codes(*, done: str = "done", failed: str, connector_failed: str | None 
     ]
     if connector_failed is not None:
         lines.append(f"{ExitCode.CONNECTOR_FAILED}  {connector_failed}")
-    # Click keeps the lines of a paragraph that begins so.
+    # Click keeps the lines of a paragraph that begins with this mark.
     return "\n".join(["\b", "Exit codes:", *(f"  {line}" for line in lines)])

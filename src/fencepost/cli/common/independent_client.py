@@ -31,9 +31,9 @@ _ANSWER_SECONDS: Final = 30.0
 # Without a record or an end of a partition for this long, the brokers do not answer any more.
 _SILENCE_SECONDS: Final = 60.0
 _RECORDS_AT_ONCE: Final = 10_000
-# librdkafka waits for all of them, up to this time.
+# librdkafka collects records up to this time.
 _WAIT_SECONDS: Final = 0.02
-# A read ends at offsets that are known before: brokers need not wait for records behind them.
+# A read ends at known offsets: brokers need not wait for records behind them.
 _FETCH_WAIT_MS: Final = 10
 
 
@@ -62,7 +62,7 @@ def open_consumer(config: ClientConfig, isolation: str = READ_COMMITTED, *, fetc
 
 
 def partitions_of(consumer: Consumer, topic: str) -> list[TopicPartition]:
-    """Return the partitions of a topic at their beginnings; none if there is no such topic."""
+    """Return the partitions of a topic at their beginnings, empty if the topic does not exist."""
     # A request by name might create the topic.
     known = consumer.list_topics(timeout=_ANSWER_SECONDS).topics
     if topic not in known:
@@ -107,7 +107,7 @@ def ends_of(config: ClientConfig, topic: str, isolation: str = READ_COMMITTED) -
     At read_committed that is the last stable offset: the first record of an open transaction. Waits for transactions
     that are being ended. Raises MissingTopicError or BrokerUnavailableError.
     """
-    # A partition whose records were all deleted has nothing to read.
+    # A partition whose records were all deleted needs no read.
     limits = _limits(config, topic, isolation)
     return {partition: high if high > low else 0 for partition, (low, high) in limits.items()}
 

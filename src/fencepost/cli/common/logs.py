@@ -119,7 +119,7 @@ def log_to_stderr(level: str, log_format: str, *, tracebacks: bool) -> None:
 
 
 def hide_secrets_in_uncaught_errors() -> None:
-    """Have what Python prints of errors that nobody catches go through the log, and without passwords to stderr."""
+    """Send uncaught errors, which Python prints, through the log, and without passwords to stderr."""
     sys.excepthook = lambda _kind, error, _trace: click.echo(format_trace(error), nl=False, err=True)
     threading.excepthook = _log_end_of_thread
     sys.unraisablehook = _log_unraisable

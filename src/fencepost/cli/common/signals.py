@@ -13,7 +13,7 @@ _WATCH_SECONDS: Final = 1.0
 
 
 def await_stop(watch: Callable[[], None]) -> None:
-    """Wait for SIGTERM or Ctrl-C; before the call both end the process at once. Raises what `watch` raises.
+    """Wait for SIGTERM or Ctrl-C; before the call both end the process immediately. Raises the errors of `watch`.
 
     `watch` is called every second.
     """
@@ -29,7 +29,7 @@ def await_stop(watch: Callable[[], None]) -> None:
 
 
 def stop_on_signals(stopping: asyncio.Event) -> None:
-    """Set the event at the first SIGTERM or Ctrl-C; the second one ends the process at once."""
+    """Set the event at the first SIGTERM or Ctrl-C; the second one ends the process immediately."""
     loop = asyncio.get_running_loop()
 
     def on_signal() -> None:

@@ -67,7 +67,7 @@ def print_figures(console: Console, title: str, rows: Iterable[tuple[str, str]])
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with what it counts: `1 row`, `2,000 rows`. The plural of `noun` ends with an s."""
+    """Return a number with its unit: `1 row`, `2,000 rows`. The plural of `noun` ends with an s."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 

@@ -17,7 +17,7 @@ FAILED: Final = "FAILED"
 
 _SHOWN_OFFSETS: Final = 5
 STYLES: Final = {"RUNNING": "green", FAILED: "bold red", "PAUSED": "yellow", "STOPPED": "dim"}
-"""How states are written."""
+"""The colours of states."""
 
 Json = dict[str, Any]
 
@@ -91,7 +91,7 @@ def print_validation(body: Json) -> None:
     """Print the errors of a configuration below their properties, or that it is valid, and its unknown properties."""
     wrong = [config["value"] for config in body["configs"] if config["value"]["errors"]]
     for value in wrong:
-        # In a table, long values and errors would leave each other no room.
+        # In a table, long values and errors would leave each other no space.
         click.secho(f"{value['name']}={value['value']}" if value["value"] else value["name"], bold=True)
         for error in value["errors"]:
             print_indented(error)

@@ -27,7 +27,7 @@ def watch_connectors(
 ) -> bool:
     """Print each change of a state, of the named connectors or, without names, of all.
 
-    Returns True when all are in the state `until`, False when one of them has failed before; runs forever if it is
+    Returns True when all are in the state `until`, False when one of them has failed before; runs forever if `until` is
     None. Raises WatchTimeoutError after `timeout` seconds, and as `client.ask` if no worker answers for long.
     """
     deadline = None if timeout is None else time.monotonic() + timeout

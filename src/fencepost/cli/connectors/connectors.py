@@ -83,7 +83,7 @@ def connectors() -> None:
 def list_connectors(terminal: _Terminal) -> None:
     """List all connectors: states, records/s of the last minute, lag, skipped records, and the last error.
 
-    The lag is what the sources have left, in their unit: bytes for files.
+    The lag is the rest of the sources, in their unit: bytes for files.
     """
     body = terminal.client.ask("GET", "/connectors", query={"expand": ["info", "status"]})
     terminal.show(body, lambda _: views.print_connectors(body, figures_of(terminal.client, body)))

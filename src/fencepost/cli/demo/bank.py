@@ -25,7 +25,7 @@ INSERT INTO public.transfers (giver, taker, amount) VALUES (%(giver)s, %(taker)s
 
 
 class Bank:
-    """The tables, and who writes them."""
+    """The tables, and the tellers that write them."""
 
     def __init__(self, conninfo: str) -> None:
         self._conninfo = conninfo
@@ -60,7 +60,7 @@ class Bank:
         return {row["id"]: row for (row,) in found}
 
     def slot_position(self) -> str | None:
-        """Return up to where the connector's slot was advanced, None if it is not there."""
+        """Return the position to which the connector's slot was advanced, None if the slot does not exist."""
         if self._watching is None:
             self._watching = psycopg.connect(self._conninfo, autocommit=True)
         found = self._watching.execute(b"SELECT confirmed_flush_lsn::text FROM pg_replication_slots").fetchone()

@@ -24,7 +24,7 @@ from fencepost.embedded.postgres import EmbeddedPostgres
 
 TELLERS: Final = 4
 COMMITS: Final = 20, 60
-"""After how many commits in Kafka, about, the worker is killed: at a random number between these."""
+"""About how many commits in Kafka precede a kill of the worker: a random number between these."""
 
 KILLS: Final = 2
 
@@ -84,7 +84,7 @@ def _lay_out(folder: Path, postgres: EmbeddedPostgres, bootstrap: str) -> DemoWo
 
 
 def _work_with_kills(console: Console, files: DemoWorker, bank: Bank) -> int:
-    """Let the tellers work while the worker is killed and restarted; return how often it was."""
+    """Let the tellers work while the worker is killed and restarted; return the number of kills."""
     with bank.tellers(TELLERS) as done:
         for _ in range(KILLS):
             with files.running() as worker:

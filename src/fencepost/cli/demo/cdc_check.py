@@ -31,11 +31,11 @@ class BankFindings:
     transfers: int
     found: int
     misfits: int
-    """Events that do not fit the rows before them: something was lost or doubled."""
+    """Events that do not fit the rows before them: some event was lost or duplicated."""
     torn: int
     """Transactions of the database that are in several Kafka transactions."""
     wrong_sums: int
-    """Kafka transactions after which the sum of all balances is another."""
+    """Kafka transactions after which the sum of all balances differs."""
     different_rows: int
     changes: int
     committed: int
@@ -45,7 +45,7 @@ class BankFindings:
 
     @property
     def exactly_once(self) -> bool:
-        """Whether the topics say what the tables say, at each moment that a reader can see."""
+        """Whether the topics match the tables at each moment that a reader can see."""
         wrong = self.misfits + self.torn + self.wrong_sums + self.different_rows
         return wrong == 0 and self.found == self.transfers
 

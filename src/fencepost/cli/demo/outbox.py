@@ -37,11 +37,11 @@ from fencepost.kafka.consumer.transaction_markers import read_transaction_marker
 
 ORDERS, CUSTOMERS = "outbox.event.order", "outbox.event.customer"
 SERVERS: Final = 3
-"""How many threads the orders service has."""
+"""The number of threads of the orders service."""
 
 KILLS: Final = 2
 COMMITS: Final = 3, 8
-"""After how many commits in Kafka, about, the worker is killed: at a random number between these."""
+"""About how many commits in Kafka precede a kill of the worker: a random number between these."""
 
 _STOP_SECONDS: Final = 30.0
 
@@ -97,7 +97,7 @@ class OutboxFindings:
 
     @property
     def exactly_once(self) -> bool:
-        """Whether each order has its two events once, in one Kafka transaction, and no event is without its order."""
+        """Whether each order has its two events once, in one Kafka transaction, and every event has its order."""
         return self.lost + self.duplicates + self.without_order + self.torn == 0 and self.events == 2 * self.orders
 
 
@@ -141,7 +141,7 @@ def _run(console: Console, folder: Path, postgres: EmbeddedPostgres, bootstrap: 
 
 
 class _OrdersService:
-    """A service that has a database, and knows nothing of Kafka."""
+    """A service that uses a database, and does not know Kafka."""
 
     def __init__(self, conninfo: str) -> None:
         self._conninfo = conninfo
@@ -181,13 +181,13 @@ class _OrdersService:
                     rolled_back[number] += 1
                 else:
                     if number == 0 and self._is_captured():
-                        # An outbox stays small if its rows are deleted at once: the inserts alone count.
+                        # An outbox stays small if its rows are deleted immediately: only the inserts matter.
                         connection.execute(b"DELETE FROM public.outbox")
                     connection.commit()
                     placed[number] += 1
 
     def _is_captured(self) -> bool:
-        """Whether the connector has its slot: rows that are deleted before that are in no log and no snapshot."""
+        """Whether the connector has its slot: rows deleted before that are in no log and no snapshot."""
         self._has_slot = self._has_slot or self.slot_position() is not None
         return self._has_slot
 
@@ -197,7 +197,7 @@ class _OrdersService:
             return {number for (number,) in connection.execute(b"SELECT id FROM public.orders").fetchall()}
 
     def slot_position(self) -> str | None:
-        """Return up to where the connector's slot was advanced, None if it is not there."""
+        """Return the position to which the connector's slot was advanced, None if the slot does not exist."""
         with self._connect() as connection:
             found = connection.execute(b"SELECT confirmed_flush_lsn::text FROM pg_replication_slots").fetchone()
         return None if found is None else found[0]

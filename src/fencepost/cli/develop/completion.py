@@ -1,4 +1,4 @@
-"""`fencepost completion`: prints the script with which a shell completes commands, options and files.
+"""`fencepost completion`: prints the script for a shell to complete commands, options and files.
 
 The script calls `fencepost` with the variable _FENCEPOST_COMPLETE set, for each completion.
 """

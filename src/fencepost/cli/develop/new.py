@@ -70,7 +70,7 @@ def write_connector(folder: Path, name: str, kind: str) -> None:
     try:
         _write_files(folder, kind, values)
     except OSError as error:
-        # A rest of it would keep the next try from its name.
+        # A partial folder would block the name for the next attempt.
         shutil.rmtree(folder, ignore_errors=True)
         raise ConfigError(f"Cannot write {folder}: {error.strerror}") from None
 

@@ -67,8 +67,8 @@ def test(
 ) -> None:
     """Check whether the connector CLASS, for example my_source.MyConnector, keeps the rules for exactly-once delivery.
 
-    Its tasks are started, polled, killed and resumed in this process, without Kafka. Offsets are not stored anywhere; but
-    commit() of the tasks is called, by the last checks, so a source that then deletes what was committed loses it.
+    Its tasks are started, polled, killed and resumed in this process, without Kafka. Offsets are not stored anywhere;
+    but the last checks call commit() of the tasks, so a source that deletes committed data loses it.
     """
     from fencepost.config.plugin_sources import PluginSources  # noqa: PLC0415 - for a quick --help
     from fencepost.config.plugins import PluginKind, find_plugin, use_plugin_path  # noqa: PLC0415 - likewise
@@ -96,7 +96,7 @@ def test(
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the checks as Ctrl-C does, so that what they made is removed."""
+    """Let SIGTERM end the checks as Ctrl-C does, so that their files are removed."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield

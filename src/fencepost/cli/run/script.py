@@ -2,9 +2,9 @@
 
     result = fencepost.run(issues, topic="issues", bootstrap_servers="127.0.0.1:9092")
 
-The worker is a standalone one, on an event loop and a thread of its own: the caller may have a loop that runs, and need
-not be the main thread. All runs have one group, and so the same two topics for source offsets and counts of tasks. A run
-is known there by its name.
+The worker is a standalone one, on its own event loop and thread: the caller may run a loop, and need not be the main
+thread. All runs have one group, and so the same two topics for source offsets and counts of tasks. A run is identified
+there by its name.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ GROUP: Final = "fencepost-run"
 _WHERE: Final = "fencepost.run()"
 _DEFAULTS: Final = {
     "group.id": GROUP,
-    # The caller's own code: any module may have it.
+    # The caller's own code may be in any module.
     "fencepost.plugins.allowed.modules": "*",
     "key.converter": "org.apache.kafka.connect.storage.StringConverter",
     "value.converter": "org.apache.kafka.connect.json.JsonConverter",
@@ -60,17 +60,17 @@ _OF_WORKER: Final = (
 )  # fmt: skip
 _CONVERTERS: Final = ("key.converter", "value.converter", "header.converter")
 _OF_CONNECTOR: Final = ("producer.override.", "admin.override.", "consumer.override.")
-# The thread that waits lets Ctrl-C in at least this often, on every platform.
+# The waiting thread lets Ctrl-C in at least this often, on every platform.
 _WAIT_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a run wrote. `records`, `bytes` (as sent), and `transactions` are committed ones of this run.
+    """The result of a run. `records`, `bytes` (as sent), and `transactions` are committed ones of this run.
 
     `skipped` are the records that errors.tolerance skipped. `offsets` are the `(source_partition, source_offset)` pairs
-    that are committed under the run's `name`, by this run and earlier ones. `interrupted` says that Ctrl-C ended the run
-    before the end of the source. `seconds` is how long it took.
+    that are committed under the run's `name`, by this run and earlier ones. `interrupted` means that Ctrl-C ended the
+    run before the end of the source. `seconds` is its duration.
     """
 
     name: str
@@ -90,7 +90,7 @@ class RunResult:
 
 
 class RunError(FencepostError):
-    """A run failed. The cause is the error of the task or connector. `result` says what was committed before."""
+    """A run failed. The cause is the error of the task or connector. `result` has the commits before the failure."""
 
     def __init__(self, message: str, result: RunResult) -> None:
         super().__init__(message)
@@ -107,16 +107,17 @@ def run(
     options: Mapping[str, Any] | None = None,
     **config: Any,
 ) -> RunResult:
-    """Run a source until its end or Ctrl-C, exactly once, and return what was written.
+    """Run a source until its end or Ctrl-C, exactly once, and return the result.
 
     `source` is a function `(config, cursor)` that yields rows or frames, with `@source` or without, a SourceConnector's
-    class, or a PySpark DataSource's. `bootstrap_servers` are brokers as host:port,host:port. `name` is what the source's
-    offsets are kept under: a later run of the name goes on where the last one ended, and fences it if it still runs. The
-    default is the source's own name with the topic's. `options` and `config` are other properties, of the source, its
+    class, or a PySpark DataSource's. `bootstrap_servers` are brokers as host:port,host:port. The source's offsets are
+    kept under `name`: a later run with this name continues where the last one ended, and fences it if it still runs.
+    The default is the source's name with the topic's. `options` and `config` are other properties, of the source, its
     connector, the worker and Kafka's clients: `{"tasks.max": 4, "security.protocol": "SSL"}`.
 
-    Raises ConfigError for invalid properties, KafkaError if the brokers cannot be used, and RunError for a failure, with
-    the task's error as its cause. A second Ctrl-C raises KeyboardInterrupt at once: what is not committed is aborted.
+    Raises ConfigError for invalid properties, KafkaError if the brokers cannot be used, and RunError for a failure,
+    with the task's error as its cause. A second Ctrl-C raises KeyboardInterrupt immediately: uncommitted records are
+    aborted.
     """
     started = time.monotonic()
     connector = _connector_of(source)
@@ -151,9 +152,9 @@ class _Run:
         self._error: BaseException | None = None
 
     def wait(self) -> None:
-        """Run to the end. Raises what prevents the start, and KeyboardInterrupt for a second Ctrl-C."""
+        """Run to the end. Raises the errors that prevent the start, and KeyboardInterrupt for a second Ctrl-C."""
         threading.Thread(target=self._main, name=_WHERE, daemon=True).start()
-        # Python 3.11 takes a thread for ended once Ctrl-C has interrupted its join().
+        # Python 3.11 considers a thread ended once Ctrl-C has interrupted its join().
         while not self._ended.is_set():
             try:
                 self._ended.wait(_WAIT_S)
@@ -166,7 +167,7 @@ class _Run:
             raise self._error
 
     def result(self, seconds: float) -> RunResult:
-        """Return what was written. Raises RunError for a failure."""
+        """Return the result. Raises RunError for a failure."""
         name = self._properties["name"]
         transfer = self.transfers.of_connectors().get(name)
         counts = TransferCounts() if transfer is None else transfer.counts
@@ -232,7 +233,7 @@ class _Run:
         try:
             self._offsets = await herder.offsets.show(self._properties["name"])
         except FencepostError:
-            # The reason of a failure says more.
+            # The reason of a failure is more informative.
             if not self._failures:
                 raise
 
@@ -256,7 +257,7 @@ _DATA_SOURCE: Final = "pyspark.sql.datasource.DataSource"
 
 
 def _default_name(source: Any, topic: str | None) -> str:
-    # Two scripts may have functions of one name: the topic tells most of them apart.
+    # Two scripts may have functions with the same name: the topic distinguishes most of them.
     return source.__qualname__ if topic is None else f"{source.__qualname__}-{topic}"
 
 
@@ -274,7 +275,7 @@ def _text(name: str, value: Any) -> str:
 
 
 def _split(properties: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the properties of the worker, and those of the connector."""
+    """Return the worker's and the connector's properties."""
     own = worker_config_def(WorkerMode.STANDALONE).keys().keys() - connector_config_def().keys().keys()
     worker: dict[str, str] = {}
     connector: dict[str, str] = {}
@@ -292,7 +293,7 @@ _NUMBERS: Final = itertools.count()
 
 @contextmanager
 def _importable(connector: type[SourceConnector]) -> Iterator[str]:
-    """Give the dotted path that a class can be imported by during the block; its own one if it has one."""
+    """Give a class a dotted path for imports during the block; its own path if it has one."""
     place: Any = sys.modules.get(connector.__module__)
     for part in connector.__qualname__.split("."):
         place = getattr(place, part, None)

@@ -34,16 +34,16 @@ _OFFSET_FILE: Final = "offset.storage.file.filename"
 def standalone(worker: Path, connectors: tuple[Path, ...], *, once: bool, quiet: bool) -> None:
     """Run connectors in one process, exactly once.
 
-    The files are those of Kafka Connect. Source offsets are kept in Kafka, in the same transactions as the data.
-    SIGTERM and Ctrl-C commit open transactions and stop; a second one stops at once.
+    The files have Kafka Connect's format. Source offsets are kept in Kafka, in the same transactions as the data.
+    SIGTERM and Ctrl-C commit open transactions and stop; a second one stops immediately.
     """
     if asyncio.run(_run(worker, connectors, once=once, quiet=quiet)):
-        # Each failure is in the log, from when it came about.
+        # Each failure was logged when it occurred.
         raise click.exceptions.Exit(ExitCode.FAILED)
 
 
 async def _run(worker: Path, connectors: Sequence[Path], *, once: bool, quiet: bool) -> Sequence[str]:
-    """Return what failed."""
+    """Return the failures."""
     # The dependencies (Spark, Arrow, a Kafka client) take a second to import.
     from fencepost.cli.run.transfer_progress import shown_progress  # noqa: PLC0415 - see above
     from fencepost.config import file_descriptors  # noqa: PLC0415 - see above
@@ -84,7 +84,10 @@ async def _run(worker: Path, connectors: Sequence[Path], *, once: bool, quiet: b
 
 
 async def _serve(herder: StandaloneHerder, server: RestServer, registry: CollectorRegistry) -> Sequence[str]:
-    """Run until a signal comes, or nothing is left to do. Returns what failed by then; raises what prevents a start."""
+    """Run until a signal comes, or nothing is left to do.
+
+    Returns the failures so far; raises the errors that prevent a start.
+    """
     stopping = asyncio.Event()
     stop_on_signals(stopping)
     signalled: asyncio.Future[Any] = asyncio.ensure_future(stopping.wait())

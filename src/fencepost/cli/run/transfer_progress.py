@@ -1,8 +1,8 @@
-"""Shows the progress of a standalone worker's connectors: live on a terminal, else a line in the log now and then.
+"""Shows the progress of a standalone worker's connectors: live on a terminal, else in a log line from time to time.
 
     lines ━━━━━━━━━━━━━━━━━━━━  64%  1,204,000 rows  101 MB  2,100 rows/s  12 transactions  0:00:14 left
 
-The percentage is that of what was left in the source at the start, as far as `lag()` of the tasks tells it.
+The percentage refers to the rest of the source at the start, as far as `lag()` of the tasks reports it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log: Final = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 0.25
 _RATE_SECONDS: Final = 10.0
-# More than a terminal shows well: then all connectors are one line.
+# More would not fit on a terminal: then all connectors share one line.
 _MOST_LINES: Final = 12
 # While records are not committed the transfer is not complete, even if everything was polled.
 _NEARLY: Final = 0.99
@@ -77,7 +77,7 @@ class Estimate:
                 del known[name]
 
     def of(self, name: str, transfer: Transfer) -> Shown:
-        """Return what is shown of a connector's transfer."""
+        """Return the displayed figures of a connector's transfer."""
         now, counts = self._clock(), transfer.counts
         started = self._started.setdefault(name, now)
         rows = counts.records + counts.open
@@ -87,7 +87,7 @@ class Estimate:
         while len(seen) > 2 and seen[1][0] <= now - _RATE_SECONDS:
             seen.popleft()
         since, before = seen[0]
-        # A transaction that was aborted takes its rows back.
+        # An aborted transaction takes its rows back.
         rate = max(0, rows - before) / (now - since) if now > since else 0.0
         share = transfer.share if transfer.share is None or not counts.open else min(transfer.share, _NEARLY)
         left = (now - started) * (1 - share) / share if share else None
@@ -134,7 +134,7 @@ def _live(transfers: Transfers) -> Iterator[None]:
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=20),
-        # A narrow terminal has it on two lines.
+        # A narrow terminal shows it on two lines.
         TextColumn("{task.fields[told]}", markup=False, table_column=Column()),
     )
     estimate = Estimate()
@@ -174,7 +174,7 @@ def _told(transfers: Transfers, tell: Callable[[str], None]) -> Iterator[None]:
             del before[name]
         for name, transfer in found.items():
             told = estimate.of(name, transfer)
-            # An idle connector fills no log.
+            # An idle connector does not fill the log.
             if before.get(name, TransferCounts()) != told.counts:
                 before[name] = told.counts
                 percent = "" if told.share is None else f"{told.share:.0%}  "
@@ -193,7 +193,7 @@ def _lines(transfers: Mapping[str, Transfer]) -> Mapping[str, Transfer]:
 
 @contextmanager
 def _logs_above_it() -> Iterator[None]:
-    """Let log handlers write to what rich has put in the place of stderr, which prints above the live lines."""
+    """Let log handlers write to rich's replacement of stderr, which prints above the live lines."""
     handlers = [
         handler
         for handler in logging.root.handlers

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 def worker(properties: Path) -> None:
     """Run a worker of a group, with Kafka Connect's REST API.
 
-    The file is that of Kafka Connect's distributed mode. Workers with the same group.id share connectors and tasks.
-    SIGTERM and Ctrl-C commit open transactions and stop; a second one stops at once.
+    The file has the format of Kafka Connect's distributed mode. Workers with the same group.id share connectors and
+    tasks. SIGTERM and Ctrl-C commit open transactions and stop; a second one stops immediately.
     """
     asyncio.run(_run(properties))
 
 
 async def _run(path: Path) -> None:
-    # Only what is needed to answer requests: the herder's dependencies (Spark, Arrow, a Kafka client) take a while to
+    # Only the code needed to answer requests: the herder's dependencies (Spark, Arrow, a Kafka client) take a while to
     # import.
     from fencepost.config import file_descriptors  # noqa: PLC0415 - see above
     from fencepost.config.config_transformer import placeholder_files, resolve_worker_properties  # noqa: PLC0415 - see above
@@ -67,7 +67,7 @@ async def _run(path: Path) -> None:
 
 
 def _import_herder() -> None:
-    # Imported objects stay alive: scanning them for garbage would take a tenth of the time, and of each later
+    # Imported objects stay alive: scanning them for garbage would take a tenth of the time, now and in each later
     # collection.
     gc.disable()
     try:

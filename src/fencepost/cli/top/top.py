@@ -27,8 +27,8 @@ Keys:
 def top(urls: tuple[str, ...]) -> None:
     """Watch and control a group of workers, or a standalone one, live in the terminal.
 
-    It shows what the page at /ui shows: connectors and their tasks, failed ones first, with rates, lag, open
-    transactions, last commits and errors. Workers that restart are waited for.
+    It shows the same as the page at /ui: connectors and their tasks, failed ones first, with rates, lag, open
+    transactions, last commits and errors. It waits for workers that restart.
     """
     try:
         from fencepost.cli.top.top_app import OVERVIEW, TopApp  # noqa: PLC0415 - needs the extra

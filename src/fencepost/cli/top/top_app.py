@@ -44,7 +44,7 @@ OVERVIEW: Final = "/ui/api/overview"
 
 _LOOK_SECONDS: Final = 2.0
 _TICK_SECONDS: Final = 1.0
-# A worker waits up to 5 s for the others of its group. One that hangs must not keep others from being asked.
+# A worker waits up to 5 s for the others of its group. A worker that hangs must not block requests to others.
 _ANSWER_SECONDS: Final = 15.0
 # Older figures are shown with their age.
 _OLD_SECONDS: Final = 5.0
@@ -85,7 +85,7 @@ class TopApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "Quit"),
         Binding("ctrl+c", "quit", show=False, priority=True),
-        # The table has Enter for it, which is not shown below.
+        # The table itself handles Enter, which is not shown below.
         Binding("space", "unfold", "Tasks", key_display="␣"),
         Binding("t", "trace", "Trace"),
         Binding("p", "pause", "Pause"),
@@ -116,7 +116,7 @@ class TopApp(App[None]):
         self._detail_part, self._workers_part = Static(id="detail"), Static(id="workers")
 
     def compose(self) -> ComposeResult:
-        """Lay out the group, the table, and what is chosen in it."""
+        """Lay out the group, the table, and the details of the selected line."""
         yield self._head_part
         yield self._problem_part
         yield self._grid
@@ -125,13 +125,13 @@ class TopApp(App[None]):
         yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
-        """Begin to ask."""
+        """Start requesting."""
         self._follow()
         self.set_interval(_TICK_SECONDS, self._show_head)
 
     @property
     def _open(self) -> bool:
-        """Whether there is something to show on: events and answers also come while the application closes."""
+        """Whether the screen is still there: events and answers also arrive while the application closes."""
         return self._grid.is_attached
 
     @work
@@ -206,7 +206,7 @@ class TopApp(App[None]):
         self._keep(chosen, scrolled)
 
     def _keep(self, chosen: Line | None, scrolled: float) -> None:
-        """Have the cursor stay on what was chosen, wherever that has moved."""
+        """Keep the cursor on the selected line, wherever it has moved."""
         places = [at for at, line in enumerate(self._lines) if chosen is not None and line.key == chosen.key]
         if places:
             self._grid.move_cursor(row=places[0], scroll=False)
@@ -235,7 +235,7 @@ class TopApp(App[None]):
         self._detail_part.update(Text(told))
 
     def on_data_table_row_highlighted(self) -> None:
-        """Show what the cursor is on."""
+        """Show the details of the line under the cursor."""
         if self._open:
             self._show_detail()
 
@@ -244,7 +244,7 @@ class TopApp(App[None]):
         self.action_unfold()
 
     def on_resize(self, _: Resize) -> None:
-        """Show the columns that there is room for."""
+        """Show the columns that fit."""
         self._show()
 
     def action_unfold(self) -> None:
@@ -266,7 +266,7 @@ class TopApp(App[None]):
         self._ask("Resuming", "PUT", lambda line: connector_path(line.connector, "resume"))
 
     def action_restart(self) -> None:
-        """Restart what failed of the connector."""
+        """Restart the failed parts of the connector."""
         self._ask(
             "Restarting what failed of",
             "POST",
@@ -307,7 +307,7 @@ class TopApp(App[None]):
         self._due.set()
 
     async def _telling(self, ask: Callable[[], Awaitable[None]]) -> None:
-        """Have a request's failure told instead of ending the application."""
+        """Show a request's failure instead of ending the application."""
         try:
             await ask()
         except FencepostError as error:

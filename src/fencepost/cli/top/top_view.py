@@ -1,6 +1,6 @@
-"""What `fencepost top` shows of a group: lines of cells, for a terminal of any width.
+"""The lines and cells in which `fencepost top` shows a group, for a terminal of any width.
 
-The answers are those of the page at /ui: the overview of the group, and the tasks of the connectors that are unfolded.
+The answers are the ones for the page at /ui: the overview of the group, and the tasks of unfolded connectors.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ ERROR: Final = "last error"
 
 _ORDER: Final = (FAILED, "RESTARTING", "UNASSIGNED", "PAUSED", "STOPPED", "RUNNING")
 _BARS: Final = "▁▂▃▄▅▆▇█"
-# At one look every two seconds, ten minutes.
+# Ten minutes, with one value every two seconds.
 _KEPT: Final = 300
 _TREND_WIDTH: Final = 20
 # Beside each cell, on both sides.
 _PADDING: Final = 2
 _LONGEST_NAME: Final = 48
 _LISTED_WORKERS: Final = 6
-# The modules or packages of an exception's class, for which a column is too narrow.
+# The modules or packages of an exception's class, which do not fit into a column.
 _MODULE: Final = re.compile(r"^(?:\w+\.)+(?=\w+:)")
 
 
@@ -73,7 +73,7 @@ class Line:
 
     @property
     def key(self) -> tuple[str, int | None]:
-        """What the line is about."""
+        """The identity of the line."""
         return self.connector, self.task
 
 
@@ -84,7 +84,7 @@ class Rates:
         self._seen: dict[tuple[str, int | None], deque[float]] = {}
 
     def add(self, rows: Mapping[str, Json], tasks: Mapping[str, Iterable[Json]]) -> None:
-        """Add those of an answer, and forget what is in it no more."""
+        """Add the rates of an answer, and forget connectors and tasks that are missing in it."""
         now = {(name, None): float(row["rate"]) for name, row in rows.items()} | {
             (name, int(task["task"])): float(task["rate"]) for name, found in tasks.items() for task in found
         }
@@ -93,12 +93,12 @@ class Rates:
             self._seen[key].append(rate)
 
     def of(self, connector: str, task: int | None = None) -> Sequence[float]:
-        """Return the rates that were seen, the newest last."""
+        """Return the recorded rates, the newest last."""
         return tuple(self._seen.get((connector, task), ()))
 
 
 def columns_for(width: int, longest_name: int = 0) -> list[TopColumn]:
-    """Return the columns that a terminal has room for, in their order; what is left widens the names and the errors."""
+    """Return the columns that fit a terminal, in order; the remaining width goes to names and errors."""
     chosen: list[TopColumn] = []
     left = width
     for column in sorted(COLUMNS, key=lambda column: column.rank):
@@ -128,7 +128,7 @@ def lines(answer: Json, tasks: Mapping[str, Iterable[Json]], unfolded: Collectio
 
 
 def worst(row: Json) -> str:
-    """Return the state of a connector or of one of its tasks that needs a look the most."""
+    """Return the most urgent state of a connector and its tasks."""
     return min((str(part["state"]) for part in (row, *row["tasks"])), key=_rank)
 
 
@@ -195,7 +195,7 @@ def figure(value: float | None) -> str:
 
 
 def age(since_ms: int | None, now_ms: int) -> str:
-    """Return how long ago a time is, empty for None: 12s, 3m, 5h or 2d."""
+    """Return the age of a time, empty for None: 12s, 3m, 5h or 2d."""
     if since_ms is None:
         return ""
     seconds = max(0, now_ms - since_ms) / 1000
@@ -221,7 +221,7 @@ def group_line(answer: Json) -> str:
 
 
 def problems(answer: Json) -> list[str]:
-    """Return what is wrong with the group itself: workers that do not answer, or break exactly-once delivery."""
+    """Return the problems of the group itself: workers that do not answer, or that break exactly-once delivery."""
     told = [f"{worker} does not answer: {printable(why)}" for worker, why in sorted(answer["silent"].items())]
     if answer["breaking"]:
         told.insert(0, f"These workers break exactly-once delivery: {', '.join(answer['breaking'])}")
@@ -231,7 +231,7 @@ def problems(answer: Json) -> list[str]:
 
 
 def worker_lines(answer: Json) -> list[str]:
-    """Return the workers with what they run, those with most tasks first."""
+    """Return the workers with the counts of their work, the busiest first."""
     workers = sorted(answer["workers"].items(), key=lambda item: (-item[1]["tasks"], item[0]))
     shown = [
         f"{name}  {_worker(worker, answer['now'])}" + ("  answers this" if name == answer["worker_id"] else "")

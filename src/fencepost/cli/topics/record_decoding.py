@@ -9,7 +9,7 @@ ByteArrayConverter               `{"base64": ...}`
 AvroConverter, ProtobufConverter, by the schema whose id is before the data, or in a header
 JsonSchemaConverter
 auto                             the same if there is a registry, JSON if it is valid JSON, else text, else bytes.
-                                 Bytes that numbers are made of are valid text, too: what has a NUL is no text
+                                 Bytes that numbers are made of are valid text, too: with a NUL they are not text
 """
 
 from __future__ import annotations
@@ -63,7 +63,10 @@ class RecordDecoder:
         self._is_key = is_key
 
     def __call__(self, data: bytes, headers: Mapping[str, bytes | None]) -> Any:
-        """Return decoded data. Raises ValueError, and what RegistryReader raises if the registry cannot be asked."""
+        """Return decoded data.
+
+        Raises ValueError, and the errors of RegistryReader if the registry cannot be reached.
+        """
         if self._registry is not None:
             try:
                 return self._registry.read(data, is_key=self._is_key, headers=headers)

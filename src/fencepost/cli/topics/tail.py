@@ -40,10 +40,10 @@ _END: Final = "end"
 _NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
 # Offsets of aborted records and of transaction markers are not shown, so more of them are read than asked for.
 _WIDER: Final = 4
-# Brokers may be away for a while, for example during a restart.
+# Brokers may be unavailable for a while, for example during a restart.
 _PATIENCE_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 5.0
-# While brokers are away the look must not keep the command from noticing.
+# While brokers are unavailable, this request must not keep the command from noticing.
 _LOOK_TIMEOUT_MS: Final = 2_000.0
 _SHOWN_ENDS: Final = 5
 
@@ -167,12 +167,12 @@ def _show(config: ClientConfig, topic: str, start: Start, show: _Printer, *, fol
             sys.stdout.flush()
             hidden.tell_sometimes()
         return
-    # The reader of the pipe has enough, as `head` does. Python flushes once more at its end.
+    # The reader of the pipe has enough, as `head` does. Python flushes again at its end.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _records(reader: TopicReader, start: Start) -> Iterator[ConsumedRecord]:
-    """Yield the records from the start to the last stable offsets; the reader then stands there.
+    """Yield the records from the start to the last stable offsets, where the reader then is.
 
     Raises TopicNotFoundError, AuthorizationError and BrokerUnavailableError.
     """
@@ -186,7 +186,7 @@ def _records(reader: TopicReader, start: Start) -> Iterator[ConsumedRecord]:
 
 
 def _nothing(reader: TopicReader, start: Start, *, follow: bool) -> str:
-    """Say why no record was shown. The reader stands at the last stable offsets."""
+    """Say why no record was shown. The reader is at the last stable offsets."""
     topic, ends = reader.topic, reader.positions
     if start.offset is not None:
         told = ", ".join(f"{end} in partition {partition}" for partition, end in sorted(ends.items())[:_SHOWN_ENDS])
@@ -236,7 +236,7 @@ def _between(reader: TopicReader, starts: Mapping[int, int], ends: Mapping[int, 
     reader.seek(starts)
     while any(reader.positions[partition] < end for partition, end in ends.items()):
         for record in _polled(reader):
-            # A partition that was added meanwhile belongs to what follows.
+            # A partition that was added meanwhile belongs to the records to follow.
             if record.offset < ends.get(record.partition, 0):
                 yield record
 
@@ -283,7 +283,7 @@ class _Printer:
         self._advise("value", self._value, record.value)
 
     def _advise(self, part: str, used: RecordDecoder, data: bytes | None) -> None:
-        """Say once on stderr which converter to give, if none was given and the bytes are no text."""
+        """Say once on stderr which converter to give, if none was given and the bytes are not text."""
         if data is None or not used.guesses or part in self._advised:
             return
         told = advice(data, part)
@@ -349,14 +349,17 @@ class _Hidden:
         self._looked = time.monotonic()
 
     def tell_sometimes(self) -> None:
-        """Call `tell` if the last look is some seconds ago. Brokers that do not answer are asked again later."""
+        """Call `tell` if its last call is some seconds ago. Brokers that do not answer are asked again later."""
         if time.monotonic() - self._looked > _LOOK_SECONDS:
             with suppress(KafkaError):
                 self.tell(_LOOK_TIMEOUT_MS)
             self._looked = time.monotonic()
 
     def tell(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
-        """Print on stderr what is hidden, and by whom. Raises KafkaError after the time-out for each list of offsets."""
+        """Print on stderr which records are hidden, and by which transactions.
+
+        Raises KafkaError after the time-out for each list of offsets.
+        """
         stable, ends = self._reader.committed_offsets(LATEST, timeout_ms), self._reader.end_offsets(timeout_ms)
         hidden = {
             partition: end - stable[partition] for partition, end in ends.items() if end > stable.get(partition, end)

@@ -1,4 +1,4 @@
-"""`fencepost topics`: creates the topics in which workers keep their state, for operators who allow workers to create none."""
+"""`fencepost topics`: creates the workers' internal topics, for operators who do not let workers create any."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Planned:
 def create(worker: Path, connectors: tuple[Path, ...], *, standalone: bool, dry_run: bool, output: str) -> None:
     """Create the topics of a worker, and the offsets topics of connectors.
 
-    The files are those of Kafka Connect. Topics that exist are checked and not changed. With
+    The files have Kafka Connect's format. Topics that exist are checked and not changed. With
     internal.topics.automatic.creation.enable=false in its file, a worker creates none of them.
     """
     # The dependencies (Arrow, a Kafka client) take a while to import.
@@ -73,7 +73,7 @@ def _of_worker(config: WorkerConfig) -> Iterator[_Planned]:
 
 
 def _of_connectors(config: WorkerConfig, paths: Sequence[Path]) -> Iterator[_Planned]:
-    """The offsets topics that connectors name, or that they need on brokers of their own."""
+    """The offsets topics that connectors name, or that they need on their own brokers."""
     from fencepost.config.config_transformer import ConfigTransformer  # noqa: PLC0415 - as in `create`
     from fencepost.config.connector_config import ConnectorConfig  # noqa: PLC0415 - as in `create`
     from fencepost.config.properties import load_connector_config  # noqa: PLC0415 - as in `create`
@@ -89,7 +89,7 @@ def _of_connectors(config: WorkerConfig, paths: Sequence[Path]) -> Iterator[_Pla
 
 
 def _carry_out(plan: _Planned, *, dry_run: bool) -> dict[str, Any]:
-    """Create or check a topic, and return what is shown of it."""
+    """Create or check a topic, and return the line to show."""
     from fencepost.kafka.admin.admin import Admin  # noqa: PLC0415 - as in `create`
     from fencepost.storage.configs.topic import check_partitions  # noqa: PLC0415 - as in `create`
 

@@ -1,8 +1,8 @@
-"""The rows of a CSV file, and the JSON objects that they became, in comparable form.
+"""The rows of a CSV file, and the JSON objects made from them, in comparable form.
 
-The types of the columns are not known; the JSON values show them. A column is one of numbers if a JSON value in it is a
+The types of the columns are not known; the JSON values show them. A column is numeric if a JSON value in it is a
 number, and then 1.50 and 1.5 are equal. JsonConverter writes a DATE as days and a TIMESTAMP as milliseconds since 1970:
-where a column has whole numbers, a date or time in the file is compared as such a number.
+if a column has whole numbers, a date or time in the file is compared as such a number.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class CsvRows:
             raise DataError(f"{source.path} cannot be compared with the topic: {error}") from error
 
     def of_dead_letter(self, value: bytes | None) -> Row:
-        """Return the row of a refused record: the text of a row of the file, or the JSON object that it had become.
+        """Return the row of a refused record: the text of a row of the file, or the JSON object made from it.
 
         Read the records and the file before.
         """
@@ -72,14 +72,14 @@ class CsvRows:
         return self._of_texts(next(csv.reader([text.rstrip("\r\n")], delimiter=self._delimiter), []), self._places)
 
     def _found_places(self, header: Sequence[str]) -> Sequence[int]:
-        """The places of the records' fields in a row of the file: those of their names, or the same if they differ."""
+        """The indexes of the records' fields in a row of the file: by name, or the same indexes if names differ."""
         by_name = {name.casefold(): place for place, name in reversed(list(enumerate(header)))}
         found = [by_name.get(name.casefold()) for name in self._names]
         places = [place for place in found if place is not None]
         return places if places and len(places) == len(found) else range(len(header))
 
     def _of_texts(self, row: Sequence[str], places: Sequence[int]) -> Row:
-        # A row that has too few fields, or too many, was not sent: it need only differ from those that were.
+        # A row with too few or too many fields was not sent: it only has to differ from the sent ones.
         whole = len(row) > max(places, default=0) and len(row) >= len(places)
         cells = [row[place] for place in places] if whole else row
         return tuple(self._text(column, cell) for column, cell in enumerate(cells))
@@ -124,7 +124,7 @@ def _plain_decimal(schema: Mapping[str, Any], cell: Any) -> Any:
 
 def _since_epoch(text: str, *, days: bool) -> str:
     """A date or a time of ISO 8601 as days or milliseconds since 1970; any other text unchanged."""
-    # Most cells are numbers, which a look at them tells.
+    # Most cells are numbers, which this check recognises quickly.
     if "-" not in text[1:]:
         return text
     try:

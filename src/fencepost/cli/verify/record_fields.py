@@ -36,7 +36,7 @@ class RecordField:
         return ".".join((self.place, *self.path))
 
     def shown_place(self, message: Message) -> str:
-        """Say what a record has where the field should be."""
+        """Describe the value of a record at the field's place."""
         if self.place == "header":
             return _shown_names("header", dict(message.headers() or ()))
         found = _plain(message.key() if self.place == "key" else message.value())
@@ -45,7 +45,7 @@ class RecordField:
         return f"no {self.place}" if found is None else f"no JSON object as its {self.place}"
 
     def of(self, message: Message) -> Any:
-        """Return the field's value; None if there is no such field."""
+        """Return the field's value; None if the record lacks it."""
         if self.place == "header":
             headers = dict(message.headers() or ())
             return _plain(headers.get(self.path[0]))

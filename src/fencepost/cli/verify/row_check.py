@@ -37,10 +37,10 @@ class RowFindings:
     """The comparison of a topic's rows with a file's.
 
     `lost` counts the rows that appear more often in the file, `duplicates` those that appear more often in the topic.
-    `unfinished` tells whether the file's last row has no line end and is not in the topic: as long as the file may
-    grow, a source does not read such a row, so it is neither expected nor lost. `refused` counts the dead letters, which
-    are among what was `found`. `unlike` has the first record and the first row, in comparable form, if no record is equal
-    to a row at all: then they differ in form, or one of them is the wrong one.
+    `unfinished` means that the file's last row has no line end and is not in the topic: while the file may grow, a
+    source does not read such a row, so it is neither expected nor lost. `refused` counts the dead letters, which are
+    included in `found`. If no record equals any row, `unlike` has the first record and the first row, in comparable
+    form: then their forms differ, or one of them is the wrong one.
     """
 
     expected: int
@@ -62,7 +62,7 @@ def compare_rows(
 ) -> RowFindings:
     """Compare rows, in any order: `found` and `refused` together should be `expected`, the rows of `source`.
 
-    `found` is read first, then `expected`, then `refused`, each once. Raises what they raise.
+    `found` is read first, then `expected`, then `refused`, each once. Raises the errors of the iterables.
     """
     records, rows = _First(found), _First(expected)
     have = Counter(map(_digest, records))
@@ -103,7 +103,7 @@ class _First:
 class SourceFile:
     """A text file, or a pipe, which is read once; gzip, bzip2 and xz are decompressed.
 
-    `finished` tells whether the last line that was read has an end.
+    `finished` means that the last line that was read has an end.
     """
 
     def __init__(self, path: Path) -> None:
@@ -111,7 +111,7 @@ class SourceFile:
         self.finished = True
 
     def lines(self, *, newline: str | None = None, errors: str = "strict") -> Iterator[str]:
-        """Yield the lines with their ends; `newline` and `errors` are those of `open`. Raises DataError."""
+        """Yield the lines with their ends; `newline` and `errors` are as for `open`. Raises DataError."""
         try:
             with (
                 self.path.open("rb") as raw,
@@ -155,7 +155,7 @@ def line_of_record(value: bytes | None) -> Row:
 def json_value(data: bytes | None) -> Any:
     """Return the parsed JSON, without the schema envelope that Connect's JsonConverter may have added.
 
-    Numbers with a fraction are Decimals. Invalid JSON is returned as text; None is None.
+    Numbers with a fraction are Decimals. Invalid JSON is returned as text, and None as None.
     """
     if data is None:
         return None

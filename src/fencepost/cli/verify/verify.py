@@ -53,7 +53,7 @@ FIELD is one of:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What to compare the topic with, from the options of the command."""
+    """The comparisons that the options of the command request."""
 
     sequence: RecordField | None
     source_partition: RecordField | None
@@ -231,7 +231,7 @@ def _letters(config: ClientConfig, topic: str | None) -> _Counted:
 
 
 def _size(config: ClientConfig, topic: str, ends: Mapping[int, int]) -> int:
-    """How many offsets there are to read: more than records, as transaction markers and aborted records have some."""
+    """The number of offsets to read: more than records, because markers and aborted records have offsets, too."""
     with TopicReader(config, topic) as reader:
         first = reader.committed_offsets(EARLIEST)
     return sum(max(0, end - first.get(partition, 0)) for partition, end in ends.items())
@@ -320,7 +320,7 @@ def _consumed(topic: str, message: Message) -> ConsumedRecord:
 
 
 def _since(at_first: list[OpenTransaction] | None, at_last: list[OpenTransaction] | None) -> tuple[str, ...] | None:
-    """The transactional ids of transactions that were open all the time: a topic in use has others at each moment."""
+    """The transactional ids of transactions that were open throughout: a topic in use always has some open ones."""
     if at_first is None or at_last is None:
         return None
     begun = {(each.transactional_id, each.started_ms) for each in at_first}

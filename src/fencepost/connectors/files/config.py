@@ -99,7 +99,7 @@ def _quote_character(name: str, value: Any) -> None:
 def dialect_of(parsed: Mapping[str, Any]) -> Dialect:
     """Return the characters of csv files. Raises ConfigError if two are the same."""
     delimiter, quote = cast("str", delimiter_of(parsed[DELIMITER])), parsed[QUOTE] or None
-    # The quote as its own escape is what doubled quotes are anyway.
+    # Doubled quotes are the default anyway.
     escape = parsed[ESCAPE] or None if parsed[ESCAPE] != quote else None
     for name, character in ((QUOTE, quote), (ESCAPE, escape)):
         if character == delimiter:

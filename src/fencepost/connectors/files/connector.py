@@ -2,11 +2,11 @@
 
 Each file is a source partition, `{"filename": path}` -> `{"position": bytes}`, with `restart` if it is compressed, or
 `{"group": ..., "row": ..., "file": ...}` where the format has groups of rows (see `tables.table_file`), and with
-`identity` (see `file_identity`), so that a file that was renamed goes on where it was. It is read in the order of its
-records; of several files the first one with new records is read first. The files are distributed over up to `tasks.max`
-tasks. Files that fit a pattern and appear later are distributed within `files.poll.interval.ms`. Tasks whose files stay
-the same keep running then (in distributed mode, see `partitions_follow_task_configs`). While no file fits, one task
-waits.
+`identity` (see `file_identity`), so that reading a renamed file continues at its position. It is read in the order of
+its records; of several files the first one with new records is read first. The files are distributed over up to
+`tasks.max` tasks. Files that fit a pattern and appear later are distributed within `files.poll.interval.ms`. Tasks
+whose files stay the same keep running then (in distributed mode, see `partitions_follow_task_configs`). While no file
+fits, one task waits.
 
 The last record of a file may lack a line end. As long as the file may grow, that record is incomplete and is not read.
 If a worker was started to stop at the source's end, the files are treated as complete, and it is read.
@@ -74,7 +74,7 @@ class _AfterRows:
         try:
             self._found = self._found or infer(self._parsed, path, self._allowed) is not None
         except DataError:
-            # It is told when the columns are asked for.
+            # The error is raised when the columns are read.
             return True
         return self._found
 
@@ -143,17 +143,17 @@ class FileSourceConnector(SourceConnector):
         return Discovery(tuple(parsed[FILES]), self.context.allowed_paths, by_time=by_time, settle_s=settle_s)
 
     def _schema(self, files: Sequence[str]) -> str:
-        """Return the inferred columns: those of a committed offset, else of the first file with a row."""
+        """Return the inferred columns: from a committed offset, else from the first file with a row."""
         offsets = self.context.offset_reader.offsets([{FILENAME_FIELD: path} for path in files])
         pinned = next((str(offset[SCHEMA]) for offset in offsets if offset and SCHEMA in offset), None)
         if pinned is not None:
-            _log.info("The schema that was inferred before goes on: %s", pinned)
+            _log.info("The schema that was inferred before stays in use: %s", pinned)
             return pinned
         for path in files:
             columns = infer(self._parsed, path, self.context.allowed_paths)
             if columns is not None:
                 inferred = ddl_text(columns)
-                _log.info("Inferred from the begin of %s: schema=%s", path, inferred)
+                _log.info("Inferred from the first rows of %s: schema=%s", path, inferred)
                 return inferred
         raise ConfigError(
             f"{SCHEMA}={INFER} needs a row, but there is none in {', '.join(files)}: wait until there is one and restart the "
@@ -186,7 +186,7 @@ class FileSourceConnector(SourceConnector):
     def _share(self, files: Sequence[str]) -> dict[str, str]:
         inodes: Mapping[str, int | None] | None = None
         if (seen := self._watch.inodes) is not None:
-            # A task whose names have other files gets another configuration, so that it starts anew.
+            # A task gets another configuration, and so restarts, if one of its names has another file.
             inodes = {file: seen.get(file) for file in files if not is_object(file)}
         renamed = {file: self._formers[file] for file in files if file in self._formers}
         return Share(files, inodes, renamed).in_config()

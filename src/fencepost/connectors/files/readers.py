@@ -1,4 +1,4 @@
-"""Makes the readers of a task's files: what the rows of a batch are read with, in the worker or on executors."""
+"""Makes the readers of a task's files, for the rows of a batch in the worker or on executors."""
 
 from __future__ import annotations
 

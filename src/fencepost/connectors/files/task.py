@@ -299,7 +299,7 @@ class FileSourceTask(SourceTask):
         tracked.become(FileState.SUSPECT)
         tracked.error, tracked.deadline = error, time.monotonic() + wait_s
         _log.info(
-            "The path %s has another file now, or none. Waiting %g seconds in case the former one was renamed",
+            "The path %s has another file now, or none. Waiting %g seconds in case the earlier file was renamed",
             tracked.path,
             wait_s,
         )

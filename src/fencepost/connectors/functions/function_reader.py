@@ -81,7 +81,7 @@ class FunctionReader:
         return self._records(found) or None
 
     def _called(self) -> Iterator[Any]:
-        """Call the function. Its stack frames are those of a plugin, as if the worker had called it."""
+        """Call the function. Its stack frames count as a plugin's, as if the worker had called it."""
         what = f"The source function {self._function.__qualname__}"
         config, *others = self._arguments
         answer: Any = call_plugin(what, self._function, config, _cursor(self._position), *others)

@@ -66,12 +66,12 @@ def source(
     of rows (`topic`, `key.columns`, `topic.column`, `timestamp.column`, `headers.columns`), `batch.rows` and
     `poll.interval.ms`, and any others for the function.
 
-    `config` declares the function's own properties. They are checked as those of any connector, and the function gets
-    their typed values: `{"url": str, "page.size": 100, "since": ("2026-01-01", "The first day")}`, where a type
-    declares a required property and a value a default, or a ConfigDef. `partitions` are source partitions, as texts,
-    numbers or dicts of them, or a function of the configuration that returns them. They are shared out over `tasks.max`
-    tasks, and each has its own cursor: the function is called with `(config, cursor, partition)` for each. Without them
-    the connector has one task.
+    `config` declares the function's own properties. They are checked like any connector's, and the function gets their
+    typed values: `{"url": str, "page.size": 100, "since": ("2026-01-01", "The first day")}`, where a type declares a
+    required property and a value a default, or a ConfigDef. `partitions` are source partitions, as texts, numbers or
+    dicts of them, or a function of the configuration that returns them. They are shared out over `tasks.max` tasks, and
+    each has its own cursor: the function is called with `(config, cursor, partition)` for each. Without them the
+    connector has one task.
 
     Raises TypeError for anything but such a function, and for declarations in another form.
     """

@@ -43,7 +43,7 @@ class AvroConverter(RegistryConverter):
     language: ClassVar[str] = "AVRO"
 
     def config(self) -> ConfigDef:
-        """Return the definitions of the registry's properties and those of AvroData."""
+        """Return the definitions of the registry's and AvroData's properties."""
         kind, low = ConfigDef.Type.BOOLEAN, ConfigDef.Importance.LOW
         return (
             super().config()

@@ -1,4 +1,4 @@
-"""Single values in Avro's binary encoding, for what is not a column: defaults, and JSON without a schema."""
+"""Single values in Avro's binary encoding, outside of columns: defaults, and JSON without a schema."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def _check_scale(schema: Connect, written: Mapping[str, Any], place: str) -> Non
 
 
 def _per_second(schema: Connect, written: Mapping[str, Any]) -> int:
-    """The units of a second in which times are written: those of the schema's logical type, else milliseconds."""
+    """The units of a second in which times are written: from the schema's logical type, else milliseconds."""
     if str(schema.get("name", "")).rpartition(".")[0] != "org.apache.kafka.connect.data":
         return 0
     unit = str(written.get("logicalType", "")).rpartition("-")[2]

@@ -56,7 +56,7 @@ def _wanted(schema: Any, for_people: bool) -> Any:
 
 
 def _without_times(schema: Any) -> Any:
-    """A schema without the logical types that fastavro makes dates and times of."""
+    """A schema without the logical types that fastavro converts to dates and times."""
     if isinstance(schema, list):
         return [_without_times(branch) for branch in schema]
     if isinstance(schema, dict):

@@ -93,7 +93,7 @@ def schema_text(schema: Avro) -> str:
 
 
 def parsed_schema(text: str) -> Avro:
-    """Return the schema of a text, with full names. Raises ValueError for text that is none."""
+    """Parse a schema, with full names. Raises ValueError for invalid text."""
     return _full(json.loads(text), None)
 
 
@@ -128,7 +128,7 @@ def canonical_form(schema: Avro) -> Avro:  # noqa: PLR0911 - one case for each t
 
 
 def scrubbed(name: str) -> str:
-    """Return a name with the characters that Avro allows: others URL-encoded, with `_` for what remains."""
+    """Return a name with the characters that Avro allows: others are URL-encoded, and remaining ones become `_`."""
     return ".".join(scrubbed_part(part) for part in name.split("."))
 
 
@@ -150,7 +150,7 @@ def _check_name(name: str) -> None:
 
 @dataclass
 class _Schemas:
-    """Makes the schemas of one record, in which a struct that occurs again is a reference."""
+    """Makes the schemas of one record, in which repeated structs are references."""
 
     options: AvroOptions
     records: dict[str, str] = field(default_factory=dict)
@@ -232,7 +232,7 @@ class _Schemas:
         return self._with_properties({"type": "record", "name": full, "fields": fields}, schema)
 
     def _seen(self, full: str, content: str, place: str) -> bool:
-        """Whether a record of this name was there before. Raises DataError if that had another content."""
+        """Whether a record with this name was seen before. Raises DataError if its content differed."""
         known = self.contents.setdefault(full, content)
         if known is not content and known != content:
             raise DataError(
@@ -290,7 +290,7 @@ def default_of(schema: Connect, value: Any) -> Any:
 
 
 def _content(schema: Connect) -> str:
-    """What makes two structs the same: all but whether they may be null, their default and the field that has them."""
+    """The identity of a struct: everything except its nullability, its default and the field that has it."""
     return json.dumps({name: part for name, part in schema.items() if name not in ("optional", "default", "field")})
 
 

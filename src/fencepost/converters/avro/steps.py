@@ -1,8 +1,8 @@
-"""How the values of a column are written in Avro's binary encoding, https://avro.apache.org/docs/1.12.0/specification/.
+"""Writes the values of a column in Avro's binary encoding, https://avro.apache.org/docs/1.12.0/specification/.
 
-A step is one type: it makes the pieces of the values of an Arrow array. Steps are plain data, made once from two schemas
-(`plan`), and pickled to executors. `rows` marks the rows that have a value at all: those of a field whose struct is null
-have none, whatever Arrow has in their place.
+A step is one type: it makes the pieces of the values of an Arrow array. Steps are plain data, made once from two
+schemas (`plan`), and pickled to executors. `rows` marks the rows that have a value at all: fields of a null struct have
+none, even if Arrow stores something in their place.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ class AvroStep(ABC):
 
     @abstractmethod
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
-        """Return the pieces of values. Nulls are only in rows that have no value. Raises UnsupportedTypeError, DataError."""
+        """Return the pieces of values.
+
+        Nulls occur only in rows that have no value. Raises UnsupportedTypeError, DataError.
+        """
 
 
 def encoded(
@@ -59,7 +62,7 @@ def encoded(
 
 @dataclass(frozen=True)
 class WholeStep(AvroStep):
-    """int and long. `per_second`: times in so many units of a second, 0 for other numbers."""
+    """int and long. `per_second`: times in this many units of a second, 0 for other numbers."""
 
     per_second: int = 0
 
@@ -128,7 +131,7 @@ class FixedStep(AvroStep):
     decimal: bool = False
 
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
-        """The bytes. Raises DataError for those of another length."""
+        """The bytes. Raises DataError for another length."""
         if self.decimal and pt.is_decimal(values.type):
             return [self._decimals(widened(values), rows, place)]
         if not pt.is_binary(values.type):
@@ -164,7 +167,7 @@ class EnumStep(AvroStep):
     symbols: tuple[str, ...]
 
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
-        """The symbol's number. Raises DataError for a text that is none."""
+        """The symbol's number. Raises DataError for an unknown symbol."""
         if not pt.is_string(values.type):
             raise UnsupportedTypeError(values.type, place)
         found = pc.index_in(values, value_set=pa.array(self.symbols, pa.string()))
@@ -177,7 +180,7 @@ class EnumStep(AvroStep):
 
 @dataclass(frozen=True)
 class RequiredStep(AvroStep):
-    """A type that has no null."""
+    """A type without null."""
 
     inner: AvroStep
 
@@ -194,7 +197,7 @@ class RequiredStep(AvroStep):
 
 @dataclass(frozen=True)
 class UnionStep(AvroStep):
-    """A union, of which one branch has the values, and another one the nulls, None if it has none for them."""
+    """A union with one branch for the values, and one for the nulls, None if it has none for them."""
 
     branch: int
     null_branch: int | None

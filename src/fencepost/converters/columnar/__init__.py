@@ -1,1 +1,1 @@
-"""What binary formats that are written a column at a time have in common."""
+"""The common parts of binary formats that are written a column at a time."""

@@ -1,14 +1,14 @@
 """Rows of bytes put together from pieces, a column at a time.
 
-A row is a sequence of pieces. Each piece has its bytes for all rows, and their length in each row. Their place in the
-result follows from the lengths; then each piece is copied there, for all rows at once:
+A row is a sequence of pieces. Each piece has its bytes for all rows, and their length in each row. Their places in the
+result follow from the lengths; then each piece is copied there, for all rows together:
 
     lengths        piece 0   piece 1   piece 2     one column of numbers each
     row r          [......|.........|........]     at = sum of the rows before + the pieces before
 
-NumPy copies 16 bytes of a row in the time that it needs for one. So a piece of up to 16 bytes is copied with what
-follows it in its source, and the piece after it overwrites that. At the end of a row that would be the begin of the next
-one: its bytes are kept, and put back.
+NumPy copies 16 bytes of a row as fast as one. So a piece of up to 16 bytes is copied together with the following bytes
+of its source, and the next piece overwrites those. At the end of a row they would overwrite the start of the next one:
+its bytes are saved, and restored.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ import pyarrow as pa
 Array = np.ndarray[Any, Any]
 
 WIDE: Final = 16
-"""The bytes that are copied at once."""
+"""The number of bytes that are copied together."""
 
 _LADDER: Final = (4096, 256, 16)
-"""How many bytes of long pieces are copied at once."""
+"""The numbers of bytes of long pieces that are copied together."""
 _EXACT: Final = (8, 4, 2, 1)
 _LONGEST: Final = 2**31 - 1
 
@@ -90,13 +90,16 @@ class _Copy:
         self._wide = _windows(data, WIDE)
 
     def pieces(self, pieces: Sequence[RowPiece]) -> None:
-        """Copy all pieces. What of them is wide, and can be so, is said by the least bytes after and before each."""
+        """Copy all pieces.
+
+        The minimum number of bytes before and after each piece decides whether it can be copied wide.
+        """
         after = sum(piece.least for piece in pieces)
         before = 0
         kept: Array | None = None
         for piece in pieces:
             after -= piece.least
-            # The last bytes of a long piece are copied from where they are in it.
+            # The last bytes of a long piece are copied from their own place in it.
             wide = (piece.least if piece.most <= WIDE else 0) + after >= WIDE
             if not wide and kept is None and before >= WIDE:
                 kept = self._wide[self._ends]
@@ -145,7 +148,7 @@ def _rows_of(source: Array) -> Array:
 
 
 def padded(data: Array, first: int, end: int) -> tuple[Array, int]:
-    """The bytes from `first` up to `end` with WIDE more bytes after them, and where `first` is: mostly without a copy."""
+    """The bytes from `first` to `end` and WIDE more, and the position of `first`: mostly without a copy."""
     if end + WIDE <= len(data):
         return data, 0
     copy = np.empty(end - first + WIDE, np.uint8)
@@ -154,17 +157,17 @@ def padded(data: Array, first: int, end: int) -> tuple[Array, int]:
 
 
 _CONTINUED: Final = np.array([0, *((0x8080808080808080 & ((1 << 8 * n) - 1)) for n in range(8))], np.uint64)
-"""The marks of bytes that others follow, of a number of up to 8 bytes, by its length."""
+"""The continuation marks of a number of up to 8 bytes, by its length."""
 
 
 def varints(numbers: Array, rows: Array | None) -> RowPiece:
-    """Numbers of 64 bits as Avro's int and long: zigzag, 7 bits in a byte. None in rows that are not among `rows`."""
+    """Numbers of 64 bits as Avro's int and long: zigzag, 7 bits in a byte. Rows outside of `rows` get none."""
     zigzag = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
     return unsigned_varints(zigzag, rows)
 
 
 def unsigned_varints(numbers: Array, rows: Array | None, before: bytes = b"") -> RowPiece:
-    """Numbers of 64 bits without a sign, 7 bits in a byte, the lowest ones first, after up to 6 bytes that are the same."""
+    """Unsigned numbers of 64 bits, 7 bits in a byte, the lowest ones first, after up to 6 constant bytes."""
     most = int(numbers.max()) if len(numbers) else 0
     width = max(1, (most.bit_length() + 6) // 7)
     lengths = np.ones(len(numbers), np.int64)
@@ -200,7 +203,7 @@ def _spread(numbers: Array, width: int) -> Array:
 
 
 def fixed_width(values: Array, rows: Array | None, before: bytes = b"") -> RowPiece:
-    """Numbers in their own bytes, little-endian, of up to 8 bytes each, after up to 6 bytes that are the same."""
+    """Numbers in their own bytes, little-endian, of up to 8 bytes each, after up to 6 constant bytes."""
     words = np.zeros((len(values), WIDE // values.itemsize), values.dtype)
     words[:, 0] = values
     return _of_words(words, np.full(len(values), values.itemsize, np.int64), rows, before)

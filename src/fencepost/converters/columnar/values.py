@@ -1,4 +1,4 @@
-"""What of Arrow's values the pieces of rows are made of: numbers, bytes, items."""
+"""Extracts numbers, bytes and items from Arrow's values, for the pieces of rows."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def check_text(values: pa.Array) -> None:
 
 
 def counts_of(offsets: Array, rows: Array | None) -> tuple[Array, Array | None]:
-    """The number of items of each list, and which items are of lists among `rows`, None for all."""
+    """The number of items of each list, and which items belong to lists among `rows`, None for all."""
     counts = np.diff(offsets).astype(np.int64)
     if rows is None:
         return counts, None
-    # Arrow may have items where a list, or what it is in, is null.
+    # Arrow may have items where a list, or its parent, is null.
     kept = np.repeat(rows, counts) if counts[~rows].any() else None
     return counts * rows, kept
 
 
 def kept_items(items: pa.Array, kept: Array | None) -> pa.Array:
-    """The items that `counts_of` says are kept."""
+    """The items to keep, as `counts_of` marks them."""
     return items if kept is None else items.filter(pa.array(kept))
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Renderer(JsonRenderer):
-    """The JSON of JsonConverter, but for maps whose keys are not strings: arrays of objects."""
+    """The JSON of JsonConverter, except for maps whose keys are not strings: arrays of objects."""
 
     def map(self, keys: Text, values: Text, *, string_keys: bool) -> tuple[pa.Array, tuple[str, str, str]]:
         if string_keys:
@@ -52,7 +52,7 @@ class JsonSchemaConverter(RegistryConverter):
     language: ClassVar[str] = "JSON"
 
     def config(self) -> ConfigDef:
-        """Return the definitions of the registry's properties and those of JsonSchemaData."""
+        """Return the definitions of the registry's and JsonSchemaData's properties."""
         boolean, low = ConfigDef.Type.BOOLEAN, ConfigDef.Importance.LOW
         return (
             super().config()

@@ -1,4 +1,4 @@
-"""JSON Schemas of Connect's schemas, as Confluent's JsonSchemaData makes them, and what they say about values.
+"""JSON Schemas of Connect's schemas, as Confluent's JsonSchemaData makes them, and checks of values against them.
 
 | Connect | JSON Schema (draft 7) |
 |---|---|
@@ -60,7 +60,7 @@ def json_schema(connect: Connect | None, options: JsonSchemaOptions) -> dict[str
 
 
 def schema_text(schema: Mapping[str, Any]) -> str:
-    """Return a schema as the registry gets it."""
+    """Return a schema as text for the registry."""
     return json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
 
 

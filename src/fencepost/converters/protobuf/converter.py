@@ -39,13 +39,13 @@ _BLOCK: Final = 8192
 class ProtobufConverter(RegistryConverter):
     """Writes Protobuf with the id of its schema, as Java's converter of this name does.
 
-    A null is a null record. Whole values that are no structs are Google's wrapper messages.
+    A null is a null record. Whole values that are not structs are Google's wrapper messages.
     """
 
     language: ClassVar[str] = "PROTOBUF"
 
     def config(self) -> ConfigDef:
-        """Return the definitions of the registry's properties and those of ProtobufData."""
+        """Return the definitions of the registry's and ProtobufData's properties."""
         kind, low = ConfigDef.Type.BOOLEAN, ConfigDef.Importance.LOW
         return (
             super().config()
@@ -125,7 +125,7 @@ def _only_true(name: str, value: Any) -> None:
 
 
 def message_indexes(path: Sequence[int]) -> bytes:
-    """Return what says which message of its file a record is: the count and the indexes, as zigzag varints; [0] is one 0."""
+    """Return the indexes of a record's message in its file: count and indexes, as zigzag varints; [0] is one 0."""
     if list(path) == [0]:
         return b"\0"
     return b"".join(_zigzag(number) for number in (len(path), *path))

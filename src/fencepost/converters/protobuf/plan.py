@@ -59,7 +59,7 @@ _WRAPPED: Final = {f"{WRAPPER_PACKAGE}.{name}": scalar for scalar, name in WRAPP
 
 
 def plan(derived: ProtoFile, written: ProtoFile, *, strict: bool) -> tuple[MessageStep | WrapperStep, int]:
-    """Return the step of whole records, and which message of the file they are. Raises DataError for a misfit.
+    """Return the step for whole records, and their message in the file. Raises DataError for a misfit.
 
     If `strict`, the schema must have all fields of the values; others are not written.
     """

@@ -11,9 +11,9 @@
 | struct | nested message |
 | no name | ConnectDefault1, ConnectDefault2 ... in the order of visit |
 | optional | the plain field; `optional` or a wrapper message if the options say so |
-| a whole value that is no struct | the wrapper message of its type |
+| a whole value that is not a struct | the wrapper message of its type |
 
-Numbers are those of the fields' order. Connect's schemas are given in the JSON form of JsonConverter. Pure.
+Fields are numbered in their order. Connect's schemas are given in the JSON form of JsonConverter. Pure.
 """
 
 from __future__ import annotations
@@ -73,21 +73,21 @@ class ProtobufOptions:
 
     scrub: bool = False
     optional: bool = False
-    """Whether fields that may be null have the label `optional`."""
+    """Whether nullable fields have the label `optional`."""
     wrappers: bool = False
-    """Whether they are wrapper messages."""
+    """Whether nullable fields are wrapper messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProtoField:
-    """A field of a message. `source` is the name that Connect's schema has for it."""
+    """A field of a message. `source` is its name in Connect's schema."""
 
     name: str
     number: int
     type: str
     label: str = ""
     message: ProtoMessage | None = None
-    """The message that is its type, if that is in the same file."""
+    """The message that is its type, if it is in the same file."""
     params: tuple[tuple[str, str], ...] = ()
     source: str | None = None
     required: bool = False
@@ -115,7 +115,7 @@ class ProtoMessage:
 
 @dataclass(frozen=True, slots=True)
 class ProtoFile:
-    """A .proto file, and which of its messages the values are."""
+    """A .proto file, and the message of its values."""
 
     package: str
     messages: tuple[ProtoMessage, ...]
@@ -153,7 +153,7 @@ def schema_text(file: ProtoFile) -> str:
         lines += [*(f'import "{path}";' for path in imports), ""]
     if file.options:
         lines += [*(f"option {option};" for option in file.options), ""]
-    # A type of Google's or Confluent's is looked for in the innermost package or message of its first name.
+    # A type of Google's or Confluent's is looked up in the innermost package or message with its first name.
     names = (name for message in file.messages for name in _names(message))
     hidden = frozenset((*file.package.split(".")[1:], *names))
     for message in file.messages:
@@ -211,7 +211,7 @@ class _Messages:
             return ProtoField(name, 0, message.name, repeated, message)
         if item["type"] == "struct":
             kind = self.full_name(item, place).rpartition(".")[2]
-            # A message cannot have the name of a field beside it.
+            # A message cannot have the name of a sibling field.
             message = self.message(f"{kind}Message" if kind == name else kind, item, place)
             return ProtoField(name, 0, message.name, repeated, message)
         kind, params = self.scalar(item, place)
@@ -232,7 +232,7 @@ class _Messages:
         return f"{WRAPPER_PACKAGE}.{WRAPPERS[kind]}" if wrapped else kind, params
 
     def entry(self, schema: Connect, place: str) -> ProtoMessage:
-        """The message of a map's entries, which has no labels `optional` and no metadata, as Java's."""
+        """The message of a map's entries, without labels `optional` and metadata, as in Java."""
         name = _entry_name(self.full_name(schema, place).rpartition(".")[2])
         key = replace(self.field(schema["keys"], "key", f"{place}[key]"), number=1, required=True, params=())
         value = replace(

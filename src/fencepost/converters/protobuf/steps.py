@@ -1,8 +1,8 @@
-"""How the values of a column are written in Protobuf's wire format, https://protobuf.dev/programming-guides/encoding/.
+"""Writes the values of a column in Protobuf's wire format, https://protobuf.dev/programming-guides/encoding/.
 
-A value step is one type: what follows a field's tag. A field step is a field with its tag. Steps are plain data, made once
-from two schemas (`plan`), and pickled to executors. `rows` marks the rows that have a value at all: those of a field whose
-struct is null have none, whatever Arrow has in their place.
+A value step is one type: it writes the bytes after a field's tag. A field step is a field with its tag. Steps are plain
+data, made once from two schemas (`plan`), and pickled to executors. `rows` marks the rows that have a value at all:
+fields of a null struct have none, even if Arrow stores something in their place.
 
 A field without presence is absent where it has its type's default: zero, false, or empty. -0.0 is not the default.
 """
@@ -44,7 +44,7 @@ FIXED32: Final = 5
 
 
 def tag(number: int, wire_type: int) -> bytes:
-    """Return what is before a field's value: its number and wire type."""
+    """Return the tag of a field: its number and wire type."""
     left, found = number << 3 | wire_type, bytearray()
     while left > 0x7F:
         found.append(left & 0x7F | 0x80)
@@ -54,7 +54,10 @@ def tag(number: int, wire_type: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class StepColumn:
-    """Values that are ready to be written. `filled` marks those that are not their type's default, None: all."""
+    """Values that are ready to be written.
+
+    `filled` marks the values that differ from their type's default, None means all.
+    """
 
     filled: Array | None
     pieces: Callable[[bytes, Array | None], list[RowPiece]]
@@ -181,7 +184,7 @@ class SingleStep(FieldStep):
     required: bool = False
 
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
-        """The tag and the value, where it is not null and, without presence, not the default."""
+        """The tag and the value, unless it is null or, without presence, the default."""
         written = _not_null(values, rows, place, required=self.required)
         column = self.value.column(values, place)
         if column.filled is not None and not self.presence and not column.filled.all():

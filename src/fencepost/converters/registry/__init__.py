@@ -1,1 +1,1 @@
-"""Converters with a schema registry: the client, and what is common to Avro, Protobuf and JSON Schema."""
+"""Converters with a schema registry: the client, and the common parts of Avro, Protobuf and JSON Schema."""

@@ -1,4 +1,4 @@
-"""The base of converters that register schemas: decided once in the driver, written everywhere.
+"""The base of converters that register schemas: decisions are made once in the driver, and used everywhere.
 
     prepare(topic, schema)             in the worker or driver
       derive    the schema in the registry's language, from the records' types
@@ -7,7 +7,7 @@
       plan      how values are written with it
     from_connect_data(topic, ...)      anywhere, from the pickled decision: framing, plan, values -> bytes
 
-A subclass is one language. It defines `derive`, `plan` and `encode`, which ask no registry.
+A subclass is one schema language. It defines `derive`, `plan` and `encode`, which do not contact the registry.
 """
 
 from __future__ import annotations
@@ -51,24 +51,24 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger(__name__)
 
 _CHECK_S: Final = 5.0
-"""How long the validation of a configuration waits for a registry, in seconds."""
+"""The maximum time that validating a configuration waits for a registry, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A schema in the registry's language, and the name that it gives its records, if it does."""
+    """A schema in the registry's language, and the name that it gives its records, if any."""
 
     schema: RegistrySchema
     record_name: str | None
     kind: str
     """The type in one word, such as `string`."""
     connect: Any = None
-    """What the language needs for the plan."""
+    """Data that the language needs for the plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How values are written: `steps` are the language's own, and can be pickled. `indexes` follow the id."""
+    """The way to write values: `steps` belong to the language, and can be pickled. `indexes` follow the id."""
 
     steps: Any
     indexes: bytes = b""
@@ -76,7 +76,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was decided for one topic and type. `until` is when it has to be decided again, on the monotonic clock."""
+    """The decision for one topic and type. `until` is when it expires, on the monotonic clock."""
 
     subject: str
     id: int
@@ -86,7 +86,7 @@ class Decision:
 
 
 class NotPreparedError(PluginError):
-    """Values of a topic came that nobody has prepared for: the caller broke the contract of converters."""
+    """Values of a topic arrived without a call of `prepare`: the caller broke the contract of converters."""
 
 
 class RegistryConverter(BuiltinConverter):
@@ -131,7 +131,7 @@ class RegistryConverter(BuiltinConverter):
         """Return values as `binary`, each with `prefix` before it; a null stays null. Raises DataError."""
 
     def config(self) -> ConfigDef:
-        """Return the definitions of the registry's properties; subclasses add those of their language."""
+        """Return the definitions of the registry's properties; subclasses add their language's."""
         return define_registry(ConfigDef())
 
     def configure(self, configs: Mapping[str, str], *, is_key: bool | None = None) -> None:
@@ -145,7 +145,7 @@ class RegistryConverter(BuiltinConverter):
         self.settings = {name: value for name, value in values.items() if name not in secret | {URL}}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out how the registry is reached, with its passwords: executors do not ask it."""
+        """Leave out the access to the registry, with its passwords: executors do not use it."""
         return {**self.__dict__, "_registry_settings": None}
 
     @property
@@ -192,7 +192,7 @@ class RegistryConverter(BuiltinConverter):
             raise RegistryRefusedError(_incompatible(self._where(topic), subject, "", "; ".join(reasons)))
 
     def prepare(self, topic: str, schema: DataType | None) -> None:
-        """Decide with which schema and id values are written. Raises a RegistryError or RegistryUnavailableError."""
+        """Decide on the schema and id for values. Raises a RegistryError or RegistryUnavailableError."""
         key = topic, _normal(schema)
         known = self._decisions.get(key)
         if known is None or (known.until is not None and time.monotonic() >= known.until):
@@ -201,7 +201,10 @@ class RegistryConverter(BuiltinConverter):
             self._decisions = {**self._decisions, key: decision}
 
     def from_connect_data(self, topic: str, schema: DataType | None, values: pa.Array) -> pa.Array:
-        """Return framed bytes. Raises NotPreparedError without `prepare`, and DataError for what the schema cannot have."""
+        """Return framed bytes.
+
+        Raises NotPreparedError without `prepare`, and DataError for values that the schema cannot hold.
+        """
         if values.null_count == len(values):
             return pa.nulls(len(values), pa.binary())
         decision = self._decision(topic, schema)
@@ -315,7 +318,7 @@ class RegistryConverter(BuiltinConverter):
 
 
 def _of_record(role: str) -> str:
-    """The role whose properties a header has."""
+    """The role whose properties apply to a header."""
     return "key" if role == "key" else "value"
 
 
@@ -336,7 +339,7 @@ def _warn_of_unused(values: Mapping[str, Any]) -> None:
 
 
 def _explained(error: RegistryAnsweredError, where: str, subject: str, client: RegistryClient) -> RegistryAnsweredError:
-    """Say what a refusal means for a connector, and what to do."""
+    """Explain a refusal for a connector, with advice."""
     newest = ""
     if not isinstance(error, RegistryAccessError):
         try:

@@ -1,8 +1,9 @@
 """Requests to a schema registry, in the REST API of Confluent's.
 
-https://docs.confluent.io/platform/current/schema-registry/develop/api.html. Each of several addresses is asked in turn,
-from the one on that answered last; only failures that may pass lead to the next attempt, and to the next address. Java's
-statuses for that, and its times, are in RestService.java and CachedSchemaRegistryClient.java of confluentinc/schema-registry.
+https://docs.confluent.io/platform/current/schema-registry/develop/api.html. Several addresses are tried in turn,
+starting with the one that answered last; only temporary failures lead to the next attempt, and to the next address. The
+corresponding Java statuses and times are in RestService.java and CachedSchemaRegistryClient.java of
+confluentinc/schema-registry.
 """
 
 from __future__ import annotations
@@ -60,7 +61,10 @@ class RegistryClient:
         return ", ".join(url.shown for url in self._settings.urls)
 
     def register(self, subject: str, schema: RegistrySchema, *, normalize: bool) -> Registered:
-        """Register a schema, or find that it is. Raises a RegistryError or RegistryUnavailableError, as all do."""
+        """Register a schema, or find its registration.
+
+        Raises a RegistryError or RegistryUnavailableError, as all do.
+        """
         path = f"/subjects/{_part(subject)}/versions?normalize={_flag(normalize)}"
         answer = self._json("POST", path, _schema_body(schema), f"the registration under subject {subject}")
         return _registered(answer, schema)
@@ -72,7 +76,7 @@ class RegistryClient:
         return _registered(answer, schema)
 
     def latest(self, subject: str) -> Registered:
-        """The newest version of a subject. Raises RegistryMissingError if there is none."""
+        """The newest version of a subject. Raises RegistryMissingError if it does not exist."""
         path = f"/subjects/{_part(subject)}/versions/latest"
         return _with_schema(self._json("GET", path, None, f"the newest version of subject {subject}"))
 
@@ -103,7 +107,7 @@ class RegistryClient:
         return _with_schema(self._json("GET", path, None, f"version {version} of subject {subject}"))
 
     def incompatibilities(self, subject: str, schema: RegistrySchema) -> list[str]:
-        """Why the newest version of a subject would not allow a schema; none if it does, or if there is none."""
+        """Why the newest version of a subject would not allow a schema; empty if it does, or if there is no subject."""
         path = f"/compatibility/subjects/{_part(subject)}/versions/latest?verbose=true"
         try:
             answer = self._json("POST", path, _schema_body(schema), f"the compatibility with subject {subject}")
@@ -125,7 +129,7 @@ class RegistryClient:
         return [str(entry["subject"]) for entry in entries if isinstance(entry, dict) and "subject" in entry]
 
     def check(self) -> None:
-        """Ask for something that every registry has. Raises if there is no registry, or if it refuses the login."""
+        """Send a request that every registry supports. Raises if the registry does not answer, or refuses the login."""
         try:
             self._parsed("GET", "/schemas/types", None, "the types of schemas", attempts=1)
         except (RegistryMissingError, RegistryRefusedError):
@@ -198,7 +202,7 @@ class RegistryClient:
         return random.uniform(1, max(1.0, longest)) / 1000  # noqa: S311 - full jitter
 
     def _check(self, answer: Answer, what: str) -> None:
-        """Raise the error that an answer is."""
+        """Raise the error in an answer."""
         if answer.status in (200, 201, 204, 207):
             return
         told = _told(answer)
@@ -239,7 +243,7 @@ def _told(answer: Answer) -> str:
 
 
 def _reason(answer: Answer) -> tuple[int, str]:
-    """The registry's own code and message; for pages of others the beginning of their text."""
+    """The registry's own code and message; for other servers' pages the beginning of their text."""
     try:
         body = parse_json(answer.body)
         code, message = body.get("error_code", 0), str(body.get("message", ""))

@@ -1,10 +1,10 @@
-"""What can go wrong between a converter and its schema registry.
+"""The errors between a converter and its schema registry.
 
     RegistryError                  a registry cannot be used as configured, or refuses a schema: the task fails
     ├── RegistryRefusedError       it refused a schema (409, 422 and other answers of 4xx)
     ├── RegistryAccessError        it refused the login (401) or the right to do this (403)
     ├── RegistryMissingError       it has no such subject, version or schema (404)
-    └── RegistryAnswerError        its answer is not that of a registry
+    └── RegistryAnswerError        its answer does not come from a registry
     RegistryUnavailableError       a RetriableError: it does not answer, or is busy (408, 429, 5xx)
 
 None of them is an error of a record: `errors.tolerance` does not apply.
@@ -16,7 +16,7 @@ from fencepost.api.errors import FencepostError, RetriableError
 
 
 class RegistryError(FencepostError):
-    """A schema registry cannot be used as configured, or refuses what a converter needs."""
+    """A schema registry cannot be used as configured, or refuses a converter's request."""
 
 
 class RegistryAnsweredError(RegistryError):
@@ -38,12 +38,12 @@ class RegistryAccessError(RegistryAnsweredError):
 
 
 class RegistryMissingError(RegistryAnsweredError):
-    """The registry has no such subject, version or schema."""
+    """The registry does not have a subject, version or schema."""
 
 
 class RegistryAnswerError(RegistryError):
-    """The answer is not that of a schema registry."""
+    """The answer does not come from a schema registry."""
 
 
 class RegistryUnavailableError(RetriableError):
-    """No registry answered, or those that did are busy."""
+    """No registry answered, or the ones that did are busy."""

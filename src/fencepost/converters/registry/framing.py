@@ -1,8 +1,8 @@
-"""Where a record has the id of its schema: in front of the data, or in a header.
+"""The place of the schema's id in a record: in front of the data, or in a header.
 
 Prefix: 0, the id in 4 bytes, [message indexes], data. Header: 1, the GUID in 16 bytes, [message indexes].
-https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format; that in headers
-is SchemaId.java's of confluentinc/schema-registry 8.0.
+https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format; headers
+are read as in SchemaId.java of confluentinc/schema-registry 8.0.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""HTTP requests to one of several addresses, with limits on what a server may do to the worker.
+"""HTTP requests to one of several addresses, with limits that protect the worker from a server.
 
-A login is for the configured address alone, so redirects are not followed. An answer is read up to a size and until a
-time: a server that sends without an end, or a byte now and then, holds nobody.
+A login is for the configured address alone, so redirects are not followed. An answer is limited in size and time: a
+server that sends endlessly, or very slowly, blocks nothing.
 """
 
 from __future__ import annotations
@@ -65,7 +65,10 @@ class HttpClient:
             self._pool = self._lib.ProxyManager(settings.proxy, **options)
 
     def request(self, position: int, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
-        """Ask the address at a position. Raises TransportError, and RegistryAnswerError for an answer that is too long."""
+        """Send a request to the address at an index.
+
+        Raises TransportError, and RegistryAnswerError for an answer that is too long.
+        """
         url = self._settings.urls[position]
         login = {"Authorization": url.authorization} if url.authorization else {}
         return self.send(method, url.address + path, url.shown, body, {**login, **headers})

@@ -1,6 +1,6 @@
-"""Reads what converters with a schema registry wrote, for people and checks: framing -> schema -> value.
+"""Reads values of converters with a schema registry, for people and checks: framing -> schema -> value.
 
-Each language has a reader of its own, which is imported when there is a schema of it.
+Each language has its own reader, which is imported for its first schema.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _GUID_SIZE: Final = 16
 
 
 class RegistryReader:
-    """Reads values by their schemas in a registry, each of which is asked for once. For one thread."""
+    """Reads values by their schemas in a registry, each of which is requested once. For one thread."""
 
     def __init__(self, properties: Mapping[str, str], *, for_people: bool = True) -> None:
-        """`properties` are those of a converter, without prefix. Raises ConfigError."""
+        """`properties` are the properties of a converter, without prefix. Raises ConfigError."""
         values = define_registry(ConfigDef()).parse(properties)
         self._client = RegistryClient(RegistrySettings.of(values, properties))
         self._for_people = for_people
@@ -87,7 +87,7 @@ class RegistryReader:
 
 
 def is_framed(data: bytes) -> bool:
-    """Whether bytes may begin with the id of a schema."""
+    """Whether bytes may start with the id of a schema."""
     return len(data) >= PREFIX_SIZE and data[0] == PREFIX_MAGIC
 
 

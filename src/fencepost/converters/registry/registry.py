@@ -1,4 +1,4 @@
-"""A registry as all converters of a process share it: each id is asked for once."""
+"""A registry as all converters of a process share it: each id is requested once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ T = TypeVar("T")
 
 
 class Registry:
-    """The ids that a registry gave. Thread-safe; who waits for an answer holds up all who need one."""
+    """The ids that a registry assigned.
+
+    Thread-safe; while one thread waits for an answer, others that need one wait, too.
+    """
 
     def __init__(self, client: RegistryClient) -> None:
         self.client = client
@@ -44,7 +47,7 @@ class Registry:
         return self._once(key, lambda: self.client.look_up(subject, schema, normalize=normalize), own=not normalize)
 
     def latest(self, subject: str, lifetime_s: int) -> tuple[Registered, float | None]:
-        """Return a subject's newest schema, as it was at most `lifetime_s` seconds ago (-1: ever), and until when it holds.
+        """Return a subject's newest schema, at most `lifetime_s` seconds old (-1: any age), and until when it is valid.
 
         Raises as `RegistryClient`.
         """
@@ -100,7 +103,7 @@ class Registry:
         return found
 
     def _check(self, found: Registered) -> None:
-        """Refuse an id that was given for another schema: records would be read with the wrong one."""
+        """Refuse an id that was assigned to another schema: records would be read with the wrong one."""
         known = self._schemas.setdefault(found.id, found.schema)
         if _content(known) != _content(found.schema):
             raise RegistryAnswerError(
@@ -110,7 +113,7 @@ class Registry:
 
 
 def _content(schema: RegistrySchema) -> object:
-    """What of a schema's text matters to readers, as far as its type's notation tells."""
+    """The part of a schema's text that matters to readers, according to its type."""
     return CONTENT.get(schema.type, _text)(schema)
 
 
@@ -119,14 +122,17 @@ def _text(schema: RegistrySchema) -> object:
 
 
 CONTENT: Final[dict[str, Callable[[RegistrySchema], object]]] = {}
-"""For each type of schema, what is equal for schemas that readers read alike. By default that is the text."""
+"""For each type of schema, a text that is equal for schemas that readers treat alike.
+
+By default it is the schema's text.
+"""
 
 _registries: dict[RegistrySettings, Registry] = {}
 _lock = threading.Lock()
 
 
 def shared_registry(settings: RegistrySettings) -> Registry:
-    """Return the registry of this process for some settings. Raises ConfigError if it cannot be reached so at all."""
+    """Return the registry of this process for some settings. Raises ConfigError if the settings cannot work at all."""
     with _lock:
         found = _registries.get(settings)
         if found is None:
@@ -135,7 +141,7 @@ def shared_registry(settings: RegistrySettings) -> Registry:
 
 
 def forget_registries() -> None:
-    """Close all connections, and ask for ids again from here on."""
+    """Close all connections, and request all ids again."""
     with _lock:
         for registry in _registries.values():
             registry.client.close()
@@ -143,7 +149,7 @@ def forget_registries() -> None:
 
 
 def _begin_in_child() -> None:
-    """Begin anew in a process that was forked: it must not use its parent's connections."""
+    """Start over in a forked process: it must not use its parent's connections."""
     global _lock  # noqa: PLW0603 - a thread that the fork does not have may hold it
     _lock = threading.Lock()
     _registries.clear()

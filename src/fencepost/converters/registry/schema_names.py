@@ -1,4 +1,4 @@
-"""Names in schemas: after the topic and the field for structs that have none, and of allowed characters only."""
+"""Names in schemas: made of the topic and the field for unnamed structs, with allowed characters only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SUFFIXES: Final = {"key": "Key", "value": "Value", "header": "Header"}
 
 
 def scrubbed_part(part: str, *, before: str = "0123456789") -> str:
-    """Return a part of a name as Java scrubs it: URL-encoded, with `_` for what remains, `x` in front of some characters."""
+    """Return a part of a name as Java scrubs it: URL-encoded, `_` for remaining characters, `x` in front of some."""
     if not _NOT_IN_PARTS.search(part) and part[:1] not in set(before):
         return part
     encoded = urllib.parse.quote_plus(part, safe="*-._").replace("~", "%7E")

@@ -1,4 +1,4 @@
-"""Schemas as a registry has them, and what it says of them. All are plain data, and can be pickled."""
+"""Schemas in a registry, with its metadata. All are plain data, and can be pickled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How a schema registry is reached: addresses, logins, TLS and times. Read from the converter's properties."""
+"""The settings for reaching a schema registry: addresses, logins, TLS and times.
+
+Read from the converter's properties.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,10 @@ class OAuthSettings:
 
 @dataclass(frozen=True, slots=True)
 class RegistrySettings:
-    """How a registry is reached. Equal settings share a client, and the ids that it has learnt. Times as named."""
+    """The settings for reaching a registry.
+
+    Equal settings share a client, and its known ids. Names of times end with their unit.
+    """
 
     urls: tuple[RegistryUrl, ...]
     randomize: bool = False
@@ -57,12 +63,12 @@ class RegistrySettings:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers of each request beside those of the API."""
+        """The headers of each request beside the API's."""
         return dict(self.header_items)
 
     @property
     def needs_tls(self) -> bool:
-        """Whether an address has TLS."""
+        """Whether an address uses TLS."""
         addresses = [*(url.address for url in self.urls), *([self.oauth.endpoint] if self.oauth is not None else [])]
         return any(address.startswith("https:") for address in addresses)
 

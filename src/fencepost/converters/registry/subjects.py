@@ -33,8 +33,8 @@ class Subjects:
     def name(self, topic: str, record_name: str | None, kind: str, registry: Registry) -> str:
         """Return the subject of a schema. `record_name` is its own name, if it has one, `kind` its type.
 
-        Headers have a subject for each type: they differ from record to record. Raises RegistryError for a schema without
-        a name where the strategy needs one, and what the `registry` raises where it is asked.
+        Headers have a subject for each type: they differ from record to record. Raises RegistryError for a schema
+        without a name if the strategy needs one, and the errors of the `registry` if it is asked.
         """
         subject = (
             f"{topic}-header-{record_name or kind}"

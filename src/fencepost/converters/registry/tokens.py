@@ -32,14 +32,17 @@ class TokenSource:
         self._until = 0.0
 
     def token(self) -> str:
-        """Return a token. Raises RegistryAccessError if the endpoint refuses, RegistryUnavailableError if it is away."""
+        """Return a token.
+
+        Raises RegistryAccessError if the endpoint refuses, RegistryUnavailableError if it does not answer.
+        """
         with self._lock:
             if self._token is None or self._clock() >= self._until:
                 self._token = self._fetch()
             return self._token
 
     def forget(self) -> None:
-        """Drop the token: the registry did not take it."""
+        """Drop the token: the registry refused it."""
         with self._lock:
             self._token = None
 
@@ -78,7 +81,7 @@ class TokenSource:
                 "bearer.auth.client.secret and bearer.auth.scope",
                 status=answer.status,
             )
-        # Of a token that lives no longer than the buffer, half of its life is used.
+        # For a token with a shorter life than the buffer, half of its life is used.
         SECRETS.learn_renewed(f"{oauth.endpoint} {oauth.client_id}", token)
         self._until = self._clock() + max(lifetime - self._settings.token_buffer_s, lifetime / 2)
         return token

@@ -1,8 +1,8 @@
 """Moves rows between Arrow and Spark's driver JVM without a Spark job.
 
 They are passed in files that only this user can read: an answer of py4j above 8 KiB waits 40 ms for a delayed
-acknowledgement. The classes used here are internals of Spark. Where one of them is not as expected, TypeError or
-Py4JError is raised.
+acknowledgement. The classes used here are internals of Spark. If one of them is not as expected, TypeError or Py4JError
+is raised.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def rows_from_arrow(session: SparkSession, batch: pa.RecordBatch, schema: Any) -
 def rows_to_arrow(session: SparkSession, rows: Any, schema: Any, arrow_schema: pa.Schema) -> pa.Table:
     """Return the rows of a Scala iterator; `schema` is Java's StructType for them.
 
-    Raises what Spark raises for a row that the iterator computes.
+    Raises Spark's error for a row that the iterator computes.
     """
     jvm = _jvm(session._jvm)  # noqa: SLF001 - rows are the JVM's
     batches = jvm.encode(rows, schema, _ONE_BATCH, _ONE_BATCH, TIME_ZONE, True, False)

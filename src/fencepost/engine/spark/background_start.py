@@ -1,4 +1,4 @@
-"""Starts Spark in the background, while the worker goes on without it."""
+"""Starts Spark in the background, while the worker continues without it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 _log: Final = logging.getLogger(__name__)
 
 _AGAIN_SECONDS: Final = 60.0
-"""How long after a failed start the next one begins at the earliest."""
+"""The minimum time between a failed start and the next one."""
 
 _LOOK_SECONDS: Final = 0.2
-"""How often a start looks whether it must still wait."""
+"""The interval at which a waiting start checks whether it may begin."""
 
 
 class BackgroundStart:
@@ -55,7 +55,7 @@ class BackgroundStart:
             self._thread.start()
 
     def expect_failure(self) -> None:
-        """Spark is stopped: a failure of what is under way is not worth a warning, and a start that waits is given up."""
+        """Record that Spark is stopped: a failing start is not logged as a warning, a waiting one is cancelled."""
         self._stopping = True
         self._wait_no_more.set()
 

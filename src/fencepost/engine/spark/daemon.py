@@ -37,14 +37,17 @@ _MODULES: Final = (
 
 
 def import_ahead() -> None:
-    """Import what workers need. A module that cannot be imported is left out: a worker that needs it reports why."""
+    """Import the modules that workers need.
+
+    A module that cannot be imported is left out: a worker that needs it reports why.
+    """
     for module in _MODULES:
         with suppress(Exception):
             importlib.import_module(module)
     with suppress(Exception):
         # The first array of Python values imports pandas: 0.3 s of CPU.
         importlib.import_module("pyarrow").array([""])
-    # A worker collects garbage after each task: these objects stay, and need not be looked at, nor copied by a fork.
+    # A worker collects garbage after each task: these objects stay, and need not be scanned, nor copied by a fork.
     gc.collect()
     gc.freeze()
 
@@ -52,7 +55,7 @@ def import_ahead() -> None:
 def quiet_if_cancelled(work: Callable[[socket.socket, bool], int]) -> Callable[[socket.socket, bool], int]:
     """Return pyspark's function of a forked worker, without the traceback for a JVM that has closed the connection.
 
-    The JVM does so when a job is cancelled or the session stops, and tells of it itself.
+    The JVM does so when a job is cancelled or the session stops, and reports it itself.
     """
 
     @wraps(work)

@@ -1,4 +1,4 @@
-"""Lets the converters decide how the rows of a DataFrame are written; their topics are looked up by a job of its own."""
+"""Lets the converters decide how to write the rows of a DataFrame, whose topics a separate job finds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Running = Callable[[], AbstractContextManager[None]]
 def prepare_batch(session: SparkSession, batch: SourceBatch, pipeline: Pipeline, running: Running, mark: str) -> None:
     """Prepare the converters for the rows of a SourceBatch, whose jobs run in a context that `running` gives.
 
-    Raises as `prepare_topics`, and what `running` makes of errors. What the transforms refuse is left to the write.
+    Raises as `prepare_topics`, and the errors that `running` converts. Errors of the transforms are left to the write.
     """
     frame = batch.dataframe
     if batch.reader is not None:

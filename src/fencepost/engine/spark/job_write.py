@@ -43,9 +43,9 @@ _POSITION: Final = "__fencepost_position"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkWrite:
-    """One batch's jobs, each of which runs in a context that `running` gives and knows its failures by `mark`.
+    """One batch's jobs: each runs in a context from `running`, and recognizes its failures by `mark`.
 
-    `metadata` tells how many partitions a topic has.
+    `metadata` knows the numbers of the topics' partitions.
     """
 
     session: SparkSession
@@ -74,7 +74,7 @@ class SparkWrite:
         return self._shuffle(frame, GivenRows(), types, writers)
 
     def refuse(self, rows: SplitRows) -> None:
-        """Read splits for what is not a row. The write's `errors` get that."""
+        """Read splits for items that are not rows. The write's `errors` get that."""
         if rows.splits:
             stage = RefusedStage(self.spec.pipeline.without_transforms(), rows)
             frame = self.session.range(0, rows.runs, numPartitions=rows.runs)
@@ -149,10 +149,10 @@ def written_rows(rows: SplitRows, pipeline: Pipeline) -> tuple[SplitRows | Funct
 def coalesces_in_order(frame: DataFrame, count: int) -> bool:
     """Whether `frame.coalesce(count)` is guaranteed to read the joined partitions in order.
 
-    It joins neighbours, unless Spark knows a preferred location of some partition, for example where it is cached: then it
+    It joins neighbours, unless Spark knows a preferred location of a partition, for example where it is cached: then it
     joins the partitions of one location, starting at any of them. For an adaptive plan that is known once it has run.
     """
-    # A frame keeps its first plan, which does not know what was cached later.
+    # A frame keeps its first plan, which does not know later caching.
     execution = frame.select("*")._jdf.queryExecution()  # noqa: SLF001 - pyspark shows no plan
     if execution.executedPlan().nodeName() == "AdaptiveSparkPlan":
         return False
@@ -162,7 +162,10 @@ def coalesces_in_order(frame: DataFrame, count: int) -> bool:
 
 
 def write_batch(write: SparkWrite, batch: SourceBatch) -> list[Ack]:
-    """Write a SourceBatch by Spark's executors. Raises what they reported, and what `write.running` makes of errors."""
+    """Write a SourceBatch by Spark's executors.
+
+    Raises their reported errors, and the errors that `write.running` converts.
+    """
     rows = None
     if batch.reader is not None:
         rows = replace(SplitRows.of(batch.reader, batch.splits, write.spec.pipeline), runs=max(1, len(batch.splits)))

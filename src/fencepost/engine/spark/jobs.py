@@ -55,9 +55,9 @@ class Jobs:
     ) -> Iterator[None]:
         """Run Spark jobs for a task. Spark's failures become fencepost's.
 
-        That is what an executor sent along behind `mark`, else a RetriableJobError where Python code raised a RetriableError, else a
-        SparkDataError for what would fail again with the same rows, else a SparkJobError. Each call has a job group of
-        its own, so that cancelling it also stops jobs that it has yet to start.
+        It is the error that an executor sent behind `mark`, else a RetriableJobError if Python code raised a
+        RetriableError, else a SparkDataError for errors that the same rows would cause again, else a SparkJobError.
+        Each call has its own job group, so that cancelling it also stops later jobs of the call.
         """
         context = session.sparkContext
         group = f"{task}#{next(self._numbers)}"

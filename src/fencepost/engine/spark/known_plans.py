@@ -37,7 +37,7 @@ _PASSES: Final = "__fencepost_passes"
 
 
 class _Use(Enum):
-    """How often a key without a plan was used."""
+    """The use count of a key without a plan."""
 
     NEVER = auto()
     ONCE = auto()
@@ -55,8 +55,7 @@ class KnownPlans(Generic[P]):
         """Lend a key's plan to the block exclusively. It is kept if the block ends without an exception.
 
         `make` is called when a key is used for the second time: a source whose columns always change uses most keys
-        once. It returns None if no plan can be kept. The block gets None then, for a new key, and for one that is in
-        use.
+        once. It returns None if no plan can be kept. The block gets None for a new key, and for one in use.
         """
         with self._lock:
             known = self._plans.pop(key, _Use.NEVER)
@@ -118,7 +117,7 @@ class LocalPlan:
     def rows(self, batch: pa.RecordBatch) -> pa.Table:
         """Return the selection from a batch.
 
-        Raises what Spark raises for a row that an expression refuses, also for one that the filter drops.
+        Raises Spark's error for a row that an expression refuses, even if the filter drops it.
         """
         _set_active(self.session)
         batch = pa.RecordBatch.from_arrays(batch.columns, schema=self.given)
@@ -137,8 +136,8 @@ class LocalPlan:
 def _projections(session: SparkSession, selection: DataFrame) -> tuple[list[Any], bool] | None:
     """The projections of a plan, in their order, as functions of Scala from row to row.
 
-    With a filter the last column tells whether a row passes: the filter of an iterator would have to be a function of
-    Scala, too, which Spark's conditions are not. None for any other plan.
+    With a filter the last column shows whether a row passes: an iterator's filter would have to be a function of Scala,
+    which Spark's conditions are not. None for any other plan.
     """
     plan = selection._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 - pyspark shows no plan
     projects: list[Any] = []

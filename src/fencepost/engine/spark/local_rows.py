@@ -2,9 +2,9 @@
 
 A small Arrow table becomes a LocalRelation in Spark, and the optimizer folds a select of deterministic expressions over
 it into another one (its rule ConvertToLocalRelation). Its rows are in the driver's JVM when the plan is made. `toArrow`
-runs a job for them all the same, which takes several times as long as everything else that a small batch needs.
+still runs a job for them, which takes several times as long as everything else in a small batch.
 
-Where Spark's internals are not as expected, `local_rows` returns None, and the caller runs the job.
+If Spark's internals are not as expected, `local_rows` returns None, and the caller runs the job.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _FOLDED: Final = "LocalTableScan"
 
 
 def local_rows(frame: DataFrame) -> pa.Table | None:
-    """Return what `frame.toArrow()` would, or None if that needs a job or Spark's internals are not as expected.
+    """Return the result of `frame.toArrow()`, or None if that needs a job or Spark's internals are not as expected.
 
-    Raises what Spark raises for the plan, and for a row that an expression refuses.
+    Raises Spark's errors for the plan, and for a row that an expression refuses.
     """
     plan = frame._jdf.queryExecution().executedPlan()  # noqa: SLF001 - pyspark shows no plan
     if plan.nodeName() != _FOLDED or not may_use_files(frame.sparkSession):

@@ -50,7 +50,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     # A write is never retried: the worker aborts the transaction and plans the batch again.
     "spark.task.maxFailures": "1",
     "spark.stage.maxConsecutiveAttempts": "1",
-    # A stage that lost what a decommissioned executor had shuffled would be run again without being counted.
+    # A stage that lost the shuffle output of a decommissioned executor would run again without being counted.
     "spark.stage.ignoreDecommissionFetchFailure": "false",
     "spark.speculation": "false",
     "spark.python.worker.reuse": "true",
@@ -90,7 +90,7 @@ REQUIRED: Final[Mapping[str, Required]] = {
 _LAUNCH: Final = threading.Lock()
 
 _STARTING_SECONDS: Final = 2.0
-"""How long a stop waits for a start that is under way."""
+"""How long a stop waits for a start in progress."""
 
 _VECTOR_MODULE: Final = "--add-modules=jdk.incubator.vector"
 _SECURITY_ACTION: Final = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
@@ -173,8 +173,9 @@ def _quiet_logging() -> str:
 class LazySession:
     """Starts a session at its first use. Safe to use from several threads.
 
-    A SparkContext that is there already, of a program that embeds fencepost, is used and left alone at the end. One that
-    was started is stopped at the latest when the interpreter ends: a job under way would report that nobody listens.
+    A SparkContext that is there already, of a program that embeds fencepost, is used and left alone at the end. A
+    started session is stopped at the latest when the interpreter ends: otherwise running jobs would report lost
+    connections.
     """
 
     def __init__(self, settings: Mapping[str, str], *, import_path: Sequence[str] = ()) -> None:
@@ -221,7 +222,7 @@ class LazySession:
     def ready(self, *, start: bool) -> bool:
         """Return whether a job would start at once. If not, `start` Spark in the background, or leave it.
 
-        True as well with a master that is not local: only its executors may be able to read what a job reads.
+        Always true with a master that is not local: only its executors may be able to read the job's input.
         """
         if not self._local:
             return True
@@ -253,7 +254,7 @@ class LazySession:
             self._stop_due.set()
             # The start may have ended just before that.
             if not self._lock.acquire(blocking=False):
-                logger.debug("Spark is still starting: it is not waited for, and ends when it has started")
+                logger.debug("Spark is still starting: this does not wait for it, and it ends once it has started")
                 return
         try:
             self._end()

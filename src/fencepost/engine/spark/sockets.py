@@ -36,7 +36,7 @@ class SocketFolder:
         """The descriptor that has the folder locked."""
 
     def settings(self, settings: Mapping[str, str]) -> dict[str, str]:
-        """Return the settings to add to those of a session.
+        """Return the settings to add to a session's.
 
         They name the folder, which is created, or say that TCP is used, as its path is too long or it cannot be locked.
         """
@@ -47,7 +47,7 @@ class SocketFolder:
         return {_FOLDER: str(self._path)}
 
     def remove(self) -> None:
-        """Remove the folder, if there is one, and what a JVM that was killed left in it."""
+        """Remove the folder, if it exists, with the remains of a killed JVM."""
         if self._path is not None:
             shutil.rmtree(self._path, ignore_errors=True)
             self._path = None

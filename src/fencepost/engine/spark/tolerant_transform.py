@@ -32,7 +32,7 @@ from fencepost.engine.spark.transform import transform_frame
 _NUMBER: Final = "__fencepost_number"
 
 _PARTITION_BITS: Final = 33
-"""Spark numbers the rows of each partition from the partition's index, shifted by so many bits."""
+"""Spark numbers the rows of each partition from the partition's index, shifted by this many bits."""
 
 Running = Callable[[], AbstractContextManager[None]]
 Keep = Callable[[DataFrame], DataFrame]
@@ -45,8 +45,8 @@ def passing_rows(
 ) -> Iterator[Transformed | None]:
     """Yield the transformed rows of a batch, computed and cached until the context ends; None if none passes.
 
-    Raises RecordRefusedError for a row that is refused where that is not tolerated, and what `running` makes of other
-    failures, those of the batch's own DataFrame among them.
+    Raises RecordRefusedError for a refused row unless that is tolerated, and other failures, including the errors of
+    the batch's own DataFrame, as `running` converts them.
     """
     with kept_frames() as keep:
         try:
@@ -70,7 +70,7 @@ def kept_frames() -> Iterator[Keep]:
         yield keep
     finally:
         for frame in kept:
-            # A session that has stopped keeps nothing, and the error that stopped it is to be told.
+            # A stopped session keeps nothing, and the error that stopped it must be reported.
             with suppress(Py4JError, *WITHOUT_JVM):
                 frame.unpersist()
 

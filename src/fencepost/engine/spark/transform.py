@@ -75,8 +75,8 @@ def transform_group(
 ) -> tuple[list[pa.RecordBatch], ColumnTypes]:
     """Apply the transforms to polled records: Arrow to Catalyst and back. Rows that are missing were dropped.
 
-    Functions of Python are called here; a chain of them needs no `session`. Raises AllRowsRefusedError if the transforms
-    refuse the columns, whatever the rows hold, and what Spark and functions raise for a row.
+    Python functions are called here; a chain of them needs no `session`. Raises AllRowsRefusedError if the transforms
+    refuse the columns regardless of the rows, and the errors of Spark and functions for a row.
     """
     parts = list(segments(pipeline.transforms))
     group = replace(group, columns=_all_columns(group))
@@ -113,11 +113,11 @@ def _by_catalyst(
 def _by_known_plan(
     session: SparkSession, group: RecordGroup, steps: tuple[Step, ...], plans: GroupPlans, *, final: bool
 ) -> tuple[list[pa.RecordBatch], ColumnTypes] | None:
-    """Apply the transforms as they were planned for an earlier group, if there is such a plan. Raises nothing."""
+    """Apply the transforms with the plan of an earlier group, if there is such a plan. Raises nothing."""
     given = group.columns
 
     def make() -> tuple[LocalPlan, _Selection] | None:
-        # A table of no rows that Spark does not know to have none.
+        # An empty table that Spark does not know to be empty.
         table = session.createDataFrame(session.sparkContext.emptyRDD(), _frame_schema(given, group.types))
         selection = _selection(table, group, steps, final=final)
         local = LocalPlan.of(table, selection.frame)
@@ -151,7 +151,7 @@ def _selection(frame: DataFrame, group: RecordGroup, steps: Sequence[Step], *, f
             structured.append(name)
             selected.append(_AS_JSON.format(name))
         elif final and isinstance(kind, t.NullType):
-            # Converters have a form for each type but that of nulls alone.
+            # Converters have a form for each type except NullType.
             selected.append(f"CAST({name} AS STRING) AS {name}")
         else:
             selected.append(name)
@@ -166,7 +166,7 @@ def _selection(frame: DataFrame, group: RecordGroup, steps: Sequence[Step], *, f
 
 @contextmanager
 def _planning() -> Iterator[None]:
-    """Tell what refuses the columns from what is not theirs to blame: the configuration, a pause, the JVM."""
+    """Distinguish errors of the columns from others: of the configuration, a pause, the JVM."""
     try:
         yield
     except (ConfigError, PluginError):
@@ -210,7 +210,7 @@ def _all_columns(group: RecordGroup) -> pa.RecordBatch:
 
 
 def _frame_schema(given: pa.RecordBatch, types: ColumnTypes) -> t.StructType:
-    """The columns' types, with the schemas as the source declared them: Arrow's types alone do not tell those."""
+    """The columns' types, with the schemas as the source declared them: Arrow's types do not contain those."""
     schema = from_arrow_schema(given.schema, prefer_timestamp_ntz=True)
     for name, declared in (("value", types.value), ("key", types.key)):
         if declared is not None:
@@ -245,7 +245,7 @@ def check_user_types(frame: DataFrame, *, where: str) -> None:
     """Raise DataError if a column has a user-defined type whose class would have to be imported.
 
     Files may declare one (Parquet's do, in Spark's own metadata), with the name of a Python class. To ask pyspark for
-    such a schema is to import the module that the file names: so the JVM is asked first.
+    such a schema would import the module that the file names: so the JVM is asked first.
     """
     schema = json.loads(frame._jdf.schema().json())  # noqa: SLF001 - pyspark has no schema that is not parsed
     for column in schema["fields"]:
@@ -278,9 +278,9 @@ def _user_types(kind: Any) -> Iterator[str]:
 
 
 def transform_frame(frame: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, ColumnTypes]:
-    """Apply the transforms to a batch. Columns that the result has none of, or the same in all rows, are left out.
+    """Apply the transforms to a batch. Columns that are missing in the result, or the same in all rows, are left out.
 
-    Raises AllRowsRefusedError if they refuse the columns, whatever the rows hold.
+    Raises AllRowsRefusedError if they refuse the columns regardless of the rows.
     """
     complete = _with_all_columns(frame, pipeline)
     with _planning():
@@ -320,9 +320,12 @@ def _not_before_1970(milliseconds: Column) -> Column:
 
 
 def constant_columns(frame: DataFrame, names: list[str]) -> dict[str, Any]:
-    """The columns whose value Catalyst knows to be the same in all rows. They need no look at the rows to route them.
+    """The columns whose value Catalyst knows to be the same in all rows.
 
-    Only texts and nulls are told; the plan is pyspark's to change, so what it does not show counts as not constant.
+    Such columns can be routed without reading the rows.
+
+    Only texts and nulls are reported; the plan may differ between versions of pyspark, so anything that it does not
+    show counts as not constant.
     """
     plan = frame.select(*names)._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 - pyspark shows no plan
     if plan.nodeName() != "Project":

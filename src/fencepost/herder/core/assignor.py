@@ -52,7 +52,7 @@ class Departed:
 
 @dataclass(frozen=True, slots=True)
 class AssignorState:
-    """The leader's state between rounds: the members by id, as they are once all have applied their assignments."""
+    """The leader's state between rounds: the members by id, as of when all have applied their assignments."""
 
     members: Mapping[str, Member] = field(default_factory=dict)
     departed: tuple[Departed, ...] = ()

@@ -4,7 +4,7 @@
     ConfigChanged              ──┼──> decide ──> GroupState, and commands: PlanUnits, RestartFenced, ConfigureTasks,
     TaskFenced                 ──┘               DeleteStatuses, ForgetStatuses, Rejoin
 
-If the connectors and tasks differ from those of the last assignment, the worker requests a rebalance.
+If the connectors and tasks differ from the last assignment's, the worker requests a rebalance.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class ForgetStatuses:
     """Delete the statuses of deleted connectors and tasks.
 
     This has to wait for the rebalance without them: until then Apache's workers report them as UNASSIGNED when they
-    revoke them, and they show every status, even that of a deleted task.
+    revoke them, and they show every status, even a deleted task's.
     """
 
 
@@ -155,7 +155,7 @@ class EndWorker:
 
 Command = PlanUnits | FollowConfig | RestartFenced | ConfigureTasks | DeleteStatuses | ForgetStatuses | Rejoin
 HerderCommand = ConfigureTasks | Rejoin | EndWorker
-"""What the parts of a herder cannot do by themselves: the herder carries it out."""
+"""Commands that the parts of a herder cannot carry out themselves: the herder does."""
 Decision = tuple[GroupState, tuple[Command, ...]]
 
 

@@ -2,7 +2,7 @@
 
 A member with another offsets topic finds no offsets of the tasks that it is given, and would send all their records
 again. One with another config topic knows neither the connectors nor which tasks were fenced. The leader is the
-reference, because what it writes is what the group runs.
+reference, because the group runs its config topic.
 
     AGREEING ──a member differs from the leader──> all members start no tasks ──it left, or agrees──> AGREEING
                                                      │
@@ -25,7 +25,7 @@ _HARMLESS: Final = "status"
 
 @dataclass(frozen=True, slots=True)
 class GroupTopics:
-    """The internal topics of a worker, and those of the leader and of other members that differ from the leader's.
+    """The internal topics of a worker, of the leader, and of other members that differ from the leader.
 
     `leader` is unknown if the leader did not announce its topics; it may be an earlier leader, see the module's
     diagram.
@@ -75,7 +75,7 @@ class GroupTopics:
 def judge_topics(former: GroupTopics, assignment: Assignment) -> GroupTopics:
     """Return how the topics of a group's members compare, by what its leader announced.
 
-    `former` is what this worker found in the generation before.
+    `former` is the finding of this worker in the previous generation.
     """
     own, url = former.own, former.url
     leader = assignment.leader_topics

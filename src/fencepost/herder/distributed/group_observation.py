@@ -79,7 +79,7 @@ class GroupObservation(LocalObservation):
         except TimeoutError:
             return f"It did not answer within {_ASKING_SECONDS:g} s"
         except (FencepostError, ValueError, KeyError, TypeError) as error:
-            _log.debug("The worker at %s does not tell its tasks", worker, exc_info=error)
+            _log.debug("The worker at %s does not report its tasks", worker, exc_info=error)
             return str(error)
         # A worker of Kafka Connect has no page.
         return answer if isinstance(tasks, list) else f"It answered with status {response.status}"

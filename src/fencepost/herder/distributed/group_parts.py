@@ -1,4 +1,4 @@
-"""The parts of a worker of a group, as connectors, tasks and requests use those of any herder (`HerderParts`).
+"""The parts of a worker of a group, as connectors, tasks and requests use any herder's parts (`HerderParts`).
 
 What the rooms of the distributed herder need beyond that, they are handed by themselves: the config topic, the view of the
 group, the client for other workers. Only functions that are called on threads may run outside of the event loop.
@@ -84,7 +84,7 @@ class GroupParts:
         return in_turn(self._turns)
 
     def on_loop(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine on the event loop and wait for it on another thread. Raises what it raises."""
+        """Run a coroutine on the event loop and wait for it on another thread. Raises its errors."""
         asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
 
     async def read_config_topic(self) -> None:

@@ -79,5 +79,5 @@ async def ask(
     except TimeoutError:
         return f"The worker at {url} did not answer within {seconds:g} s"
     except (FencepostError, TypeError) as error:
-        _log.debug("The worker at %s does not tell its transactions", url, exc_info=error)
+        _log.debug("The worker at %s does not report its transactions", url, exc_info=error)
         return f"The worker at {url} does not tell: {error}"

@@ -5,8 +5,8 @@ through the config topic. Java workers do the same, so the headers and the algor
 
 An attacker who sees such a request can replay its body, for another connector and at any time until the key changes. So
 fencepost's workers send a second signature, which binds the first to the method, the path, the time and an id. They
-require it of each other in a group without other workers; a Java worker ignores it. A worker takes each of these
-requests once (`AcceptedRequests`): the id distinguishes those of tasks that start within the same millisecond.
+require it of each other in a group without other workers; a Java worker ignores it. A worker accepts each of these
+requests once (`AcceptedRequests`): the id distinguishes tasks that start within the same millisecond.
 """
 
 from __future__ import annotations

@@ -202,7 +202,7 @@ def _named_plugins(config: Mapping[str, str | None]) -> Iterator[tuple[PluginKin
 
 
 def _in_package(name: str, path: str) -> bool:
-    """Whether a name is a former Python path of the class: configurations have it, tools need not see it."""
+    """Whether a name is an old Python path of the class: configurations may have it, tools need not see it."""
     return name.partition(".")[0] == path.partition(".")[0]
 
 

@@ -4,7 +4,7 @@
                              ^                                         │
                              └──── another process claimed it ─────────┘
 
-    before and after a task owns its transactional id: is the noted offset that of the connector's last task count?
+    before and after a task owns its transactional id: is the noted offset still the one of the last task count?
 
 No other process may write a count between reading the previous count and writing the new one. So each round claims the
 transactional id of the group's leader first, and rounds of one process run one after the other. A process that is
@@ -32,7 +32,7 @@ _ATTEMPTS: Final = 5
 
 
 class StandaloneFencing:
-    """Fences former tasks of connectors in any process, and detects when others have fenced those of this process."""
+    """Fences former tasks of connectors in any process, and detects when others have fenced this process's tasks."""
 
     def __init__(self, parts: StandaloneParts) -> None:
         self._parts = parts

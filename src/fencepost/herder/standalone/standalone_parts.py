@@ -104,7 +104,7 @@ class StandaloneParts:
         return in_turn(self._turns)
 
     def on_loop(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine on the event loop and wait for it on another thread. Raises what it raises."""
+        """Run a coroutine on the event loop and wait for it on another thread. Raises its errors."""
         asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
 
     async def read_config_topic(self) -> None:

@@ -21,7 +21,7 @@ class MemoryStatuses:
         self.table.apply(subject, status)
 
     def delete_connector(self, connector: str) -> None:
-        """Remove a connector's status, and those of its tasks and topics."""
+        """Remove a connector's status, and the statuses of its tasks and topics."""
         for task in self.table.tasks(connector):
             self.delete_task(task)
         for status in self.table.topics(connector):

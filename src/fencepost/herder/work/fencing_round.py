@@ -2,11 +2,11 @@
 
     asked ──> read the config topic ──> fence the transactional ids of the former count ──> read the config topic
               (fenced already: done)    (not where one task follows one,                       │
-                         │               nor those of tasks that are unchanged)                │
+                         │               nor of tasks that are unchanged)                      │
                          │ for the first tasks                                                 v
                          └───────────────────────────> write the new count (newer task configurations: 409)
 
-At-least-once tasks have no transactional ids: their count is 0. They wait for a round only if former tasks had ids, so
+At-least-once tasks have no transactional ids: their count is 0. They wait for a round only if earlier tasks had ids, so
 that none of these can still commit.
 
 Concurrent requests for one connector share a round; rounds of several connectors run concurrently.
@@ -62,7 +62,7 @@ class SharedCalls:
         self._running: dict[TaskSet, asyncio.Task[None]] = {}
 
     async def call(self, connector: str, function: Callable[[str], Coroutine[Any, Any, None]]) -> None:
-        """Return when the function has returned. Raises what it raises."""
+        """Return when the function has returned. Raises its errors."""
         work = task_set(self._parts.state, connector)
         task = self._running.get(work)
         if task is None:

@@ -46,7 +46,7 @@ class StatusStore(TopicStatuses, Protocol):
     """Stores the states of connectors and tasks."""
 
     def delete_connector(self, connector: str) -> None:
-        """Remove a connector's status, and those of its tasks and topics."""
+        """Remove a connector's status, and the statuses of its tasks and topics."""
 
     def delete_task(self, task: ConnectorTaskId) -> None:
         """Remove a task's status."""
@@ -116,7 +116,7 @@ class HerderParts(Protocol):
         """Wait until a connector or a task may start or stop, and let others wait meanwhile."""
 
     def on_loop(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine on the event loop and wait for it on another thread. Raises what it raises."""
+        """Run a coroutine on the event loop and wait for it on another thread. Raises its errors."""
 
     async def read_config_topic(self) -> None:
         """Read everything that was committed to the config topic before this call.

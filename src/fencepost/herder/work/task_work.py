@@ -28,8 +28,8 @@ _log: Final = logging.getLogger(__name__)
 class TaskPlan:
     """The plan of a task: a plan that differs in more than `paused` and `held` requires a new start.
 
-    `generation` is that of its configuration; `restart` counts the requested restarts. `held` is the reason why it must
-    not be started, None if it may; a running task keeps running.
+    `generation` is its configuration's; `restart` counts the requested restarts. `held` is the reason why it must not
+    be started, None if it may; a running task keeps running.
     """
 
     generation: int | None

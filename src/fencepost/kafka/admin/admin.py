@@ -49,13 +49,13 @@ _TOPIC_RESOURCE: Final = 2
 _USUAL_REPLICATION_FACTOR: Final = 3
 
 _RECORDS_OF_A_REQUEST: Final = 5_000
-"""At most so many records of the metadata log are asked for at once: a controller refuses more than 10,000."""
+"""The maximum number of metadata records per request: a controller refuses more than 10,000."""
 
 _DEFAULT_PARTITIONS: Final = 10
 """Counted for a topic with the brokers' `num.partitions`, which is not known here."""
 
 _NAMED: Final = 3
-"""How many topics a message names."""
+"""The maximum number of topics named in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Admin:
         return self._client.run(topic_names, self._client, doing="listing the topics")
 
     def delete_topics(self, *names: str) -> None:
-        """Delete topics, and wait until the brokers do not list them any more. A missing topic is no error.
+        """Delete topics, and wait until the brokers do not list them any more. A missing topic is not an error.
 
         Raises AuthorizationError without DELETE on one of them.
         """
@@ -162,8 +162,9 @@ class Admin:
         """Make sure that an internal topic exists and is compacted. True if it was created.
 
         Without a `replication_factor` it is 1 in a cluster of one broker, else 3. `configs` are further topic settings;
-        `cleanup.policy` is always `compact`. Without `create` a missing topic is an error, ConfigError. Raises ConfigError if the topic exists with another policy, which would
-        lose state over time, or is diskless, and what `create_topics` raises. If the topic exists, only the right DESCRIBE is needed.
+        `cleanup.policy` is always `compact`. Without `create` a missing topic is an error, ConfigError. Raises
+        ConfigError if the topic exists with another policy, which would lose state over time, or is diskless, and the
+        errors of `create_topics`. If the topic exists, only the right DESCRIBE is needed.
         """
         if self.exists_compacted(name):
             return False
@@ -225,8 +226,8 @@ class Admin:
     def abort_transaction(self, transactional_id: str) -> OpenTransaction:
         """Abort an open transaction by fencing its producer; return the transaction.
 
-        Raises NoOpenTransactionError if there is none or its coordinator is ending it, AuthorizationError, and
-        FencingTimeoutError.
+        Raises NoOpenTransactionError if there is no transaction or its coordinator is ending it, AuthorizationError,
+        and FencingTimeoutError.
         """
         transactions = {transaction.transactional_id: transaction for transaction in self.open_transactions()}
         transaction = transactions.get(transactional_id)
@@ -246,7 +247,7 @@ class Admin:
     def abort_hanging_transaction(self, topic: str, partition: int, start_offset: int) -> ProducerIdentity:
         """Abort, in one partition, a transaction that no coordinator knows, whose first record is at an offset.
 
-        Returns its producer. Raises NoOpenTransactionError if there is none or a coordinator knows of it,
+        Returns its producer. Raises NoOpenTransactionError if there is no transaction or a coordinator knows it,
         TopicNotFoundError, AuthorizationError without READ on the topic and ALTER on the cluster, and
         UnsupportedBrokerError before Kafka 3.0.
         """

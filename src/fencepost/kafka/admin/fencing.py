@@ -60,7 +60,7 @@ class FencingTimeoutError(KafkaError):
 
 
 class FenceProducersResult:
-    """The outcome for each transactional id; the names are those of Kafka's admin client."""
+    """The outcome for each transactional id, under the names of Kafka's admin client."""
 
     def __init__(self, outcomes: Mapping[str, FencedProducer | KafkaError]) -> None:
         self._outcomes = outcomes
@@ -135,7 +135,7 @@ class _Round:
         return dict(zip(ids, outcomes, strict=True))
 
     def _find_coordinators(self, ids: Sequence[str]) -> Mapping[str, Address]:
-        """Return the addresses of those coordinators that are known at once."""
+        """Return the addresses of the coordinators that are known immediately."""
         client = self._client
         try:
             rows = dict(ask_for_coordinators(client.cluster, ids, self._deadline, client.interruption))

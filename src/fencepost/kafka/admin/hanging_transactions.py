@@ -28,7 +28,7 @@ from fencepost.kafka.transport.topic_leaders import topic_leaders
 def abort_hanging(client: BrokerClient, topic: str, partition: int, start_offset: int) -> ProducerIdentity:
     """Abort, in one partition, the transaction that began at an offset; return its producer.
 
-    Raises NoOpenTransactionError if there is none or a coordinator knows of it, TopicNotFoundError, and
+    Raises NoOpenTransactionError if there is no transaction or a coordinator knows it, TopicNotFoundError, and
     AuthorizationError without READ on the topic and ALTER on the cluster.
     """
     leaders = topic_leaders(client, topic, Deadline.after(client.config.request_timeout_ms))

@@ -19,7 +19,7 @@ from fencepost.kafka.transport.broker_client import TRANSIENT, BrokerClient, ans
 from fencepost.kafka.transport.error_codes import Code, is_retriable
 
 ONGOING: Final = "Ongoing"
-"""The state in which a transaction accepts records; in the others its coordinator is ending it."""
+"""The state in which a transaction accepts records; in all others its coordinator is ending it."""
 
 _OPEN_STATES: Final = (ONGOING, "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 _NO_TRANSACTION: Final = -1
@@ -49,7 +49,7 @@ class OpenTransaction:
 class OpenProducer:
     """A producer with a transaction that is open in one partition, where its first record is at `start_offset`.
 
-    `coordinator_epoch` is that of the last marker of the producer in the partition, -1 if there is none.
+    `coordinator_epoch` is the epoch of the producer's last marker in the partition, -1 if there is none.
     """
 
     identity: ProducerIdentity

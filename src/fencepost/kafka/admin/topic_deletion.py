@@ -22,7 +22,7 @@ def topic_names(client: BrokerClient) -> frozenset[str]:
 
 
 def delete_topics(client: BrokerClient, names: Collection[str]) -> None:
-    """Delete topics, and wait until the brokers do not list them any more. A missing topic is no error.
+    """Delete topics, and wait until the brokers do not list them any more. A missing topic is not an error.
 
     Raises AuthorizationError without DELETE on one of them, after the others were deleted.
     """

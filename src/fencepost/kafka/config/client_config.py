@@ -45,7 +45,7 @@ class ClientConfig:
     def from_properties(cls, properties: Mapping[str, str], *, where: str) -> ClientConfig:
         """Read Java's properties of a client of any kind.
 
-        `where` tells the operator which file or connector they come from. Raises ConfigError for a property that is
+        `where` names the file or connector of the properties, for messages. Raises ConfigError for a property that is
         malformed, unknown, or has no counterpart here; the message names the alternative.
         """
         with _Blaming(where):
@@ -97,7 +97,7 @@ class ClientConfig:
 
 @dataclass(frozen=True, slots=True)
 class ProducerConfig:
-    """How a transactional producer and its writers work. Sizes are in bytes, times in milliseconds.
+    """The configuration of a transactional producer and its writers. Sizes are in bytes, times in milliseconds.
 
     `batch_size` is the maximum size of a batch; records are buffered until there is half of it. It defaults to
     `max_request_size`, not to Java's 16 KiB: columns are encoded at a fixed cost per batch. `buffer_memory` limits the
@@ -131,7 +131,7 @@ class ProducerConfig:
                     f"acks={values['acks']} cannot be exactly-once: remove it, or set acks=all", name="acks"
                 )
             size = values["max.request.size"]
-            # Java's reads 0 as 'do not batch'; a batch of one record is what our smallest batch size makes.
+            # Java's reads 0 as 'do not batch'; our smallest batch size makes batches of one record.
             batch_size = max(1, values["batch.size"]) if "batch.size" in properties else size
             compression = _compression(values["compression.type"])
             return cls(

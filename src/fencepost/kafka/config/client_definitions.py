@@ -1,7 +1,7 @@
 """The definitions of the properties of Kafka's Java clients, with their handling in fencepost.
 
-Types, defaults and importances are those of Kafka 4.1, listed in `client_definitions.csv`; a default there may be
-`(none)` or, of a property that must be given, `(required)`.
+Types, defaults and importances come from Kafka 4.1, listed in `client_definitions.csv`; a default there may be `(none)`
+or, for a required property, `(required)`.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class OAuthConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], options: Mapping[str, str]) -> OAuthConfig:
-        """Read the endpoint's property and the JAAS `options`. Raises ConfigError that says what is missing."""
+        """Read the endpoint's property and the JAAS `options`. Raises ConfigError with the missing part."""
         endpoint = properties.get(ENDPOINT)
         if endpoint is None:
             subject = options.get("unsecuredLoginStringClaim_sub")

@@ -33,7 +33,7 @@ class ConsumedRecord(NamedTuple):
     """A record in a topic.
 
     `timestamp` is in milliseconds; `headers` are (name, value) pairs; `producer` is the writer's producer id and epoch;
-    `transactional` tells whether it was written in a transaction.
+    `transactional` is whether it was written in a transaction.
     """
 
     topic: str
@@ -81,7 +81,7 @@ class FetchedRecords(NamedTuple):
 def read_fetched(
     topic: str, partition: int, data: bytes | None, aborted: Sequence[AbortedTransaction] | None, *, from_offset: int
 ) -> FetchedRecords:
-    """Return the records of `data` from `from_offset` on, without those of `aborted` transactions, and all markers.
+    """Return the records of `data` from `from_offset` on, without records of `aborted` transactions, and all markers.
 
     `data` is the `records` of a Fetch response: complete batches, the first of which may begin before `from_offset`,
     and perhaps a part of one more. `aborted` is the response's list, which exists only for read_committed. Raises

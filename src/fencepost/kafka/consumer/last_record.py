@@ -1,6 +1,6 @@
-"""Reads the last committed record of a key whose only writer has no open transaction, and waits for nobody else's.
+"""Reads the last committed record of a key whose only writer has no open transaction, ignoring other writers.
 
-A read_committed consumer sees nothing behind the first open transaction of a partition, whoever's it is. So the log is
+A read_committed consumer sees nothing after the first open transaction of a partition, whoever owns it. So the log is
 read at read_committed up to there, and at read_uncommitted from there on: a record counts once the marker of its
 transaction is read. Behind an open transaction no marker is missing, because brokers compact a log only up to it.
 """
@@ -60,7 +60,7 @@ class LastRecordReader(TopicReader):
     def read_last(self, key: bytes, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> ConsumedRecord | None:
         """Return the last committed record of a key, None if there is none.
 
-        An open transaction is waited for only if it has written the key. Raises what `read_to_end` does.
+        An open transaction is waited for only if it has written the key. Raises the errors of `read_to_end`.
         """
         deadline = Deadline.after(timeout_ms)
         while True:

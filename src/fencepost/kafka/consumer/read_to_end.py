@@ -115,8 +115,8 @@ class TopicReader:
     ) -> Iterator[ConsumedRecord]:
         """Yield the committed records between the last call's end and the current one, in order per partition.
 
-        `deadline` is that of a caller who has already used some of the time. Leaving the iteration early keeps the
-        position before the current batch. Raises TopicReadTimeoutError, TopicNotFoundError, AuthorizationError or
+        `deadline` is the deadline of a caller who has already used some of the time. Leaving the iteration early keeps
+        the position before the current batch. Raises TopicReadTimeoutError, TopicNotFoundError, AuthorizationError or
         BrokerUnavailableError.
         """
         deadline = deadline or Deadline.after(timeout_ms)

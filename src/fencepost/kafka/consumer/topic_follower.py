@@ -71,7 +71,7 @@ class TopicLog:
     def start(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
         """Deliver the committed records on the calling thread; follow the topic from then on.
 
-        Raises what `TopicReader.read_to_end` does.
+        Raises the errors of `TopicReader.read_to_end`.
         """
         for record in self._reader.read_to_end(timeout_ms):
             self._on_record(record)
@@ -85,7 +85,7 @@ class TopicLog:
     def read_to_end(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
         """Wait until everything that was committed before this call, or is in an open transaction, is delivered.
 
-        Raises what `TopicReader.read_to_end` does, and IllegalStateError once the log is closed.
+        Raises the errors of `TopicReader.read_to_end`, and IllegalStateError once the log is closed.
         """
         self._wait(*self._list_ends(timeout_ms), timeout_ms)
 
@@ -118,7 +118,7 @@ class TopicLog:
 
     @property
     def fatal_failure(self) -> FencepostError | None:
-        """The fatal error because of which the topic is not followed, for example that it was deleted."""
+        """The fatal error that stops following the topic, for example that it was deleted."""
         failure = self._failure
         return None if isinstance(failure, BrokerUnavailableError | TopicReadTimeoutError) else failure
 

@@ -46,7 +46,7 @@ def read_transaction_markers(config: ClientConfig, topic: str) -> list[Transacti
 
 
 def _collect(topic: str, partition: int, data: bytes | None, markers: list[TransactionMarker]) -> int | None:
-    """Add the markers among the fetched batches; return the next offset, None if there was no batch."""
+    """Add the markers in the fetched batches; return the next offset, None without a batch."""
     next_offset = None
     for batch in MemoryRecords(data or b""):
         next_offset = batch.next_offset

@@ -66,7 +66,7 @@ class _LastWords:
 
 
 class _AtOnce:
-    """Writes to the socket at once, where kafka-python first waits until it is writable."""
+    """Writes to the socket immediately, where kafka-python first waits until it is writable."""
 
     async def _write_to_sock(self) -> None:
         _, error = self._sock_send()  # type: ignore[attr-defined]  # of the transport that this is mixed into
@@ -141,7 +141,7 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-
 
 
 def translated(error: client_errors.KafkaError, doing: str, *, address: str) -> KafkaError:
-    """Return the typed form of what kafka-python raises. `address` names the cluster in messages."""
+    """Return the typed form of an error of kafka-python. `address` names the cluster in messages."""
     if isinstance(error, BAD_CREDENTIALS):
         return AuthenticationError(
             f"The broker at {address} does not accept the credentials while {doing}: {error}. "

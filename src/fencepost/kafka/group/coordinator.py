@@ -79,7 +79,7 @@ class MemberHeartbeat(Heartbeat):  # type: ignore[misc]  # kafka-python ships no
         self._announce_next()
 
     def fail_heartbeat(self) -> None:
-        """Record that a heartbeat failed: nobody waits for the next one, which may fail as well."""
+        """Record that a heartbeat failed: no caller waits for the next one, which may fail as well."""
         super().fail_heartbeat()
         HEARTBEAT.announce(None)
 
@@ -132,7 +132,7 @@ class ConnectCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python
     def expires_at(self) -> float | None:
         """When the coordinator may expel this member, unless a heartbeat arrives before; None if it never was a member.
 
-        While a JoinGroup request waits at the coordinator there are no heartbeats, and the session does not run out.
+        While a JoinGroup request waits at the coordinator there are no heartbeats, and the session does not expire.
         """
         heard_at = self.heard_at
         ends: list[float] = []

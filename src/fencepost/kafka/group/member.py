@@ -1,7 +1,7 @@
 """A worker's membership in the group of workers that share its `group.id`.
 
 A member has one thread, which drives kafka-python's event loop and everything on it. It notifies a listener on an
-asyncio loop of what to run; the states are in `membership`.
+asyncio loop of its assignments; the states are in `membership`.
 
 kafka-python treats a disconnected member as stable for the whole request time-out. This module tracks itself when the
 coordinator last answered: work stops when it may have been assigned to others.
@@ -313,7 +313,7 @@ class GroupMember:
         return {name: encode_assignment(given, spoken) for name, given in self._assign(election).items()}
 
     async def joined(self, generation: int, member_id: str, protocol: str, assignment: bytes) -> None:
-        """Apply an assignment: stop what is revoked, then notify the listener of what to run."""
+        """Apply an assignment: stop the revoked work, then notify the listener of the assigned work."""
         given = decode_assignment(assignment)
         self._protocol = ConnectProtocol(protocol)
         self._become(MemberState.MEMBER)
@@ -358,7 +358,7 @@ class GroupMember:
     async def _tell(self, stopping: Coroutine[Any, Any, None]) -> None:
         """Let the listener stop work, while heartbeats continue.
 
-        Waits no longer than the group would, and not once the member is closed or disconnected.
+        Waits no longer than the group would, and not after the member is closed or disconnected.
         """
         deadline = Deadline.after(self._settings.rebalance_timeout_ms)
 

@@ -50,10 +50,11 @@ TRANSITIONS: Final[Mapping[MemberState, frozenset[MemberState]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """What a member joins with. `url` is where other workers reach this one; times are in milliseconds.
+    """The settings with which a member joins. `url` is where other workers reach this one; times are in milliseconds.
 
     `support` is its `exactly.once.source.support`, which the leader sends to all; `topics` are its internal topics,
-    which the leader compares to its own; `files` are what its connectors may read, which the leader sends to all.
+    which the leader compares to its own; `files` are the files that its connectors may read, which the leader sends to
+    all.
     """
 
     group_id: str
@@ -71,8 +72,8 @@ class GroupSettings:
 class Membership:
     """A generation that this worker is a member of.
 
-    `assignment` is everything that this worker must run from now on, and what was just revoked. If it `failed`, read
-    the config topic to its end and `rejoin`; running work keeps running meanwhile, except in `default`.
+    `assignment` is everything that this worker must run from now on, without the work that was just revoked. If it
+    `failed`, read the config topic to its end and `rejoin`; running work keeps running meanwhile, except in `default`.
     """
 
     generation: int
@@ -111,7 +112,7 @@ class GroupObserver(Protocol):
 
 
 class GroupListener(Protocol):
-    """Is notified of what to run, on the asyncio loop.
+    """Is notified of assignments, on the asyncio loop.
 
     The member waits for `on_revoked` and `on_lost` before it calls anything else, but at most the rebalance time-out.
     """

@@ -90,7 +90,7 @@ UNKNOWN_TOPICS: Final = WorkerTopics()
 
 
 class WorkerFiles(NamedTuple):
-    """Where a worker's relative paths begin, empty if unknown; and the paths that it allows, None for all."""
+    """The directory of a worker's relative paths, empty if unknown; and the paths that it allows, None for all."""
 
     directory: str = ""
     paths: tuple[str, ...] | None = None
@@ -170,7 +170,7 @@ class WorkerMetadata:
     """The metadata that a member sends to the leader when it joins.
 
     `config_offset` is the offset of the last data record of the config topic that it read, plus 1: not the position,
-    which transaction markers advance too. `assignment` is what it runs, None if nothing. `support` is its
+    which transaction markers advance too. `assignment` is the work that it runs, None if nothing. `support` is its
     `exactly.once.source.support`, empty if unknown.
     """
 
@@ -186,7 +186,8 @@ class WorkerMetadata:
 class Election:
     """The leader's input for the assignments: the metadata of all members by member id.
 
-    `held` is what this member ran until now, None if nothing. Its `leader` is the leader of the previous generation.
+    `held` is the work that this member ran until now, None if nothing. Its `leader` is the leader of the previous
+    generation.
     """
 
     leader: str

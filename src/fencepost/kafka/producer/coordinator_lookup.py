@@ -32,9 +32,9 @@ def ask_for_coordinators(
 
 
 def find_coordinator(cluster: Cluster, transactional_id: str, deadline: Deadline) -> tuple[int, Address]:
-    """Return the error code of an answer that does not pass by itself, and where the coordinator listens.
+    """Return the error code of a permanent error, and the address of the coordinator.
 
-    On a new cluster this is also what makes the brokers create their transaction log. Raises as `Cluster.settle`.
+    On a new cluster this request also makes the brokers create their transaction log. Raises as `Cluster.settle`.
     """
     answer = cluster.settle(
         _request([transactional_id]),

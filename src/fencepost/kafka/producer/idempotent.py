@@ -1,8 +1,8 @@
 """Provides a producer id for writes outside of transactions: each record is written at least once, in order.
 
-The brokers drop duplicates of a writer (KIP-98), wherever that writer runs, as long as all writers follow each other
-under one producer id. After a failure some writer may still be sending: then a new producer id is used, and records that
-are written again may be duplicated.
+The brokers drop a writer's duplicates (KIP-98), wherever it runs, as long as all writers take turns under one producer
+id. After a failure some writer may still be sending: then a new producer id is used, and records that are written again
+may be duplicated.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class IdempotentProducer:
         POOL.leave(self._config.client)
 
     def abandon(self) -> None:
-        """Create no more writers. Thread-safe; a writer that is in use may continue."""
+        """Create no further writers. Thread-safe; a writer that is in use may continue."""
         self._abandoned = True
 
     def _init_producer_id(self) -> ProducerIdentity:

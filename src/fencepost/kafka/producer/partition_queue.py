@@ -1,4 +1,4 @@
-"""The queue of one partition's records: which batch may be sent when, and what an answer changes. No I/O.
+"""The queue of one partition's records: decides which batch may be sent when, and processes answers. No I/O.
 
 A batch is QUEUED until it is sent, IN_FLIGHT until it is answered, then ACKED or QUEUED again with the same sequence
 number, which the broker uses to recognize it. Two rules keep a partition's records in order and its transaction whole:

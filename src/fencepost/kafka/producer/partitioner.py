@@ -79,7 +79,7 @@ def _mix_blocks(
         return hashes
     order = np.argsort(-blocks, kind="stable")
     starts, blocks, sorted_hashes = starts[order], blocks[order], hashes[order]
-    # How many keys have more than 0, 1, 2 ... blocks: with the longest keys first these are the first so many.
+    # The number of keys with more than 0, 1, 2 ... blocks: with the longest keys first, these are the first ones.
     alive = len(blocks) - np.cumsum(np.bincount(blocks))[:-1]
     for block, count in enumerate(alive.tolist()):
         if count <= _FEW:

@@ -56,8 +56,8 @@ def write_and_acknowledge(
     """Write to a topic that the worker creates itself, and return when the brokers have all of it.
 
     `by_partition` gets the number of the topic's partitions, and returns the records for each partition. Raises
-    TopicNotFoundError for a topic that was deleted, which no broker may create again with its default settings, and
-    what `by_partition` and a RecordWriter raise.
+    TopicNotFoundError for a topic that was deleted, which no broker may create again with its default settings, and the
+    errors of `by_partition` and a RecordWriter.
     """
     with closing(producer.writer()) as writer:
         for partition, records in by_partition(writer.kept_partitions(topic)):

@@ -401,7 +401,7 @@ class RecordWriter:
         queue.replace(batch, [first, second])
 
     def _lose(self, connection: Connection, error: BrokerUnavailableError) -> None:
-        """Queue again what was in flight on a lost connection; whether the broker has it is unknown."""
+        """Queue again the batches in flight on a lost connection; it is unknown whether the broker has them."""
         del self._connections[connection.address]
         for batches in connection.tags_in_flight:
             for batch in batches:

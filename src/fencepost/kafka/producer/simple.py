@@ -58,7 +58,7 @@ class PlainProducer:
         self.close()
 
     def write(self, topic: str, rows: Sequence[Row | OutgoingRecord]) -> dict[int, int]:
-        """Write records, each to the partition that it names or to that of its key's hash.
+        """Write records, each to its given partition or to the one of its key's hash.
 
         Returns the offset after the last record of each partition.
 
@@ -111,7 +111,7 @@ class PlainProducer:
         ends: dict[int, int],
         deadline: Deadline,
     ) -> None:
-        """Send each partition's first batch, and remove what is written. Raises one of TRANSIENT if some is not."""
+        """Send each partition's first batch, and remove the written ones. Raises one of TRANSIENT if some is not."""
         by_leader: dict[int, list[int]] = defaultdict(list)
         for partition in waiting:
             by_leader[leaders[partition]].append(partition)

@@ -63,9 +63,9 @@ class CoordinatorView:
 class Transaction:
     """The data of an open transaction that every writer needs. It can be pickled.
 
-    Without a `transactional_id` there is no transaction: the batches are an idempotent producer's, and are always kept.
-    `sequences` holds the next sequence number of each partition that was written in this transaction; a partition that
-    is not in it starts at 0.
+    Without a `transactional_id` there is no transaction: the batches belong to an idempotent producer, and are always
+    kept. `sequences` holds the next sequence number of each partition that was written in this transaction; a partition
+    that is not in it starts at 0.
     """
 
     transactional_id: str | None
@@ -90,7 +90,7 @@ def has_expired(ours: ProducerIdentity, view: CoordinatorView | None, *, open_ms
     """Return whether a transaction with a refused epoch expired; if not, a newer producer fenced its producer.
 
     Both raise the epoch. Expiry raises it by one and leaves the transaction aborted; a newer producer reaches another
-    epoch and state. The two look alike only for the milliseconds in which the newer producer fences: but then the
+    epoch and state. Both look alike only for the milliseconds in which the newer producer fences: but then the
     transaction is younger than its time-out. `view` is None if the coordinator cannot be asked.
     """
     if open_ms < timeout_ms:
@@ -106,8 +106,8 @@ _LAST_EPOCH: Final = 32_766
 def may_be_own_rise(ours: ProducerIdentity, view: CoordinatorView) -> bool:
     """Return whether a coordinator may have raised our own epoch, although it answers that we are fenced.
 
-    Its answer was lost, and with it what it would recognize the retry by (KAFKA-20310). A newer producer looks the same
-    until it begins a transaction.
+    Its answer was lost, and with it the information to recognize the retry (KAFKA-20310). A newer producer looks the
+    same until it begins a transaction.
     """
     raised = view.identity == ProducerIdentity(ours.producer_id, ours.epoch + 1)
     rotated = (

@@ -69,7 +69,7 @@ _EXPLAINING_MS: Final = 1_000
 """How long to ask for the state of a transaction that does not end."""
 
 _OPENING_MS: Final = 1_000
-"""How long a connection is opened at least: a deadline that is near must not lose one that opens at once."""
+"""The minimum connect timeout: even close to its deadline, a connection that opens quickly must not be lost."""
 
 # A transaction that is being completed takes a millisecond or a few (its markers are being written).
 _FIRST_PAUSE_MS: Final = 1
@@ -284,7 +284,7 @@ class TransactionCoordinator:
                 if code in COORDINATOR_MOVED:
                     self._leave()
             except BrokerUnavailableError as error:
-                # An answer says more than that there was no time left for another one.
+                # An answer says more than that the time for another one was over.
                 problem = f"{problem}; then: {error}" if problem and deadline.passed else str(error)
                 held_up = held_up and deadline.passed
                 self._answer_lost = True

@@ -187,7 +187,7 @@ class TransactionalProducer:
         self._move_to(TransactionState.COMMITTING)
         if self._sequences:
             self._end(committed=True)
-        # A transaction without records does not exist for the coordinator: there is nothing to end.
+        # A transaction without records does not exist for the coordinator: nothing has to be ended.
         self._move_to(TransactionState.READY)
 
     def abort_transaction(self) -> None:
@@ -224,8 +224,8 @@ class TransactionalProducer:
     def abandon(self) -> None:
         """Abort the open transaction from another thread, because the thread that uses this producer hangs.
 
-        Brokers refuse what that thread still sends. A newer owner of the transactional id is not affected. Never raises,
-        and stops trying if no coordinator answers quickly. A wait of the hanging thread for brokers ends.
+        Brokers refuse that thread's later requests. A newer owner of the transactional id is not affected. Never
+        raises, and stops trying if no coordinator answers quickly. A wait of the hanging thread for brokers ends.
         """
         # Before the abort: a thread that adds a partition after it finds the mark when it commits.
         self._abandoned = True
@@ -255,8 +255,8 @@ class TransactionalProducer:
         try:
             return self._init_producer_id(ProducerIdentity())
         except InvalidProducerEpochError:
-            # A take-over has no epoch that could be outdated: a coordinator that says so lost what it did for the last
-            # attempt (KAFKA-20310).
+            # A take-over has no epoch that could be outdated: if a coordinator says so, it has lost its state from the
+            # last attempt (KAFKA-20310).
             return self._init_producer_id(ProducerIdentity())
 
     def _init_producer_id(self, current: ProducerIdentity) -> tuple[ProducerIdentity, TransactionVersion]:

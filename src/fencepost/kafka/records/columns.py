@@ -37,7 +37,7 @@ HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa
 _BINARY = pa.binary()
 _MAX_OFFSET = 2**31 - 1
 _BINARY_LIKE = (pa.types.is_binary, pa.types.is_string, pa.types.is_fixed_size_binary, pa.types.is_null)
-# Views have no common offsets, so their bytes may exceed what 32 bits count.
+# Views have no common offsets, so the size of their bytes may exceed 32 bits.
 _LARGE = (pa.types.is_large_binary, pa.types.is_large_string, pa.types.is_binary_view, pa.types.is_string_view)
 _LISTS = (
     pa.types.is_list,
@@ -98,7 +98,7 @@ class Records:
 
     @classmethod
     def concat(cls, parts: Sequence[Records]) -> Records:
-        """All records of `parts`, of which there is at least one, in order."""
+        """All records of `parts`, in order; `parts` is not empty."""
         if len(parts) == 1:
             return parts[0]
         lengths = [len(part) for part in parts]
@@ -162,7 +162,7 @@ def normalize_binary(column: Any, name: str) -> pa.Array:
 
 
 def concat_binary(columns: Sequence[Any], name: str) -> pa.Array:
-    """The rows of several columns of bytes or text, which `normalize_binary` takes, as one column; none are no rows."""
+    """The rows of several columns that `normalize_binary` accepts, as one column; empty without columns."""
     return _one_array([normalize_binary(column, name) for column in columns], pa.binary())
 
 

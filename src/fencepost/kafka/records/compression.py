@@ -41,7 +41,7 @@ class Compression(StrEnum):
 
     @property
     def levels(self) -> range | None:
-        """The levels that may be asked for (`compression.<type>.level`, KIP-390); None where there are none."""
+        """The configurable levels (`compression.<type>.level`, KIP-390); None for a codec without levels."""
         return _LEVELS.get(self)
 
 

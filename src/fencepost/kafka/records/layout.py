@@ -1,7 +1,7 @@
 """The bytes of records one after the other: the middle of the record batch encoder, which has two ways.
 
 If all lengths are equal, records are the rows of a matrix. A row has strips, each as wide in every row, and a strip of
-all rows is one strided copy. That takes a fraction of what views and their cast take (bench/encoder.py), which look at
+all rows is one strided copy. That takes a fraction of the time of views and their cast (bench/encoder.py), which read
 each record's lengths.
 
 Other records are rows of binary views. Without headers each is the same number of pieces:
@@ -54,7 +54,7 @@ class Strip:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`count` rows, from the row `first` of the strips on: what they consist of from left to right.
+    """`count` rows, starting at the row `first` of the strips: their parts from left to right.
 
     Bytes are the same in every row.
     """
@@ -105,10 +105,9 @@ def _repeated(constant: bytes) -> Iterator[Strip]:
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """A column of byte strings that go into the batch as they are, each after its length.
+    """A column of byte strings that go into the batch unchanged, each after its length.
 
-    `prefixes` are the lengths as the batch states them, -1 for null; one element stands for all rows where they are
-    equal.
+    `prefixes` are the lengths in the batch, -1 for null; one element applies to all rows if they are equal.
     """
 
     column: pa.Array
@@ -205,7 +204,7 @@ class Columns:
         )
 
     def body_lengths(self, deltas: Lengths) -> NDArray[np.int64]:
-        """The lengths that the records state, given those of their two deltas; one element where all are equal."""
+        """The lengths in the records, given the lengths of their two deltas; one element where all are equal."""
         attributes = 1
         key = 1 if self.key is None else self.key.encoded_lengths()
         headers = 1 if self.headers is None else self.headers.encoded_lengths()

@@ -15,8 +15,8 @@ says that timestamps are the records' own (CREATE_TIME). Codecs compress the rec
 
 How (layout.py): runs of small fields become pieces of at most 12 bytes (varints.py); keys, values and headers are
 pieces that point into the columns' own buffers. All pieces of a batch, in order, are one Arrow array of binary views,
-and a single cast of it to plain binary lays the bytes out one after the other. Where all records are of one length, the
-pieces need no views: they are copied to where they belong.
+and a single cast of it to plain binary lays the bytes out one after the other. If all records have one length, the
+pieces need no views: they are copied to their places.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def split_by_bytes(records: Records, limit: int) -> Iterator[Records]:
     while start < len(records):
         end = int(np.searchsorted(ends, sent + room, side="right"))
         if end <= start:
-            # The bound may be a few bytes above what the record takes alone, with deltas of zero.
+            # The bound may be a few bytes above the size of the record alone, with deltas of zero.
             size = BATCH_OVERHEAD + int(_sizes(records.slice(start, 1), 2)[0])
             if size > limit:
                 raise OversizeRecordError(start, size, limit)

@@ -197,7 +197,7 @@ def _shifted(words: Words, start: Lengths) -> Words:
     up = words << bits.view(np.uint64)
     if int(bits.min()) >= 0:
         return up
-    # A shift by 64 or more gives zero, and as an unsigned number a negative shift is such a one.
+    # A shift by 64 or more gives zero, and a negative shift, as an unsigned number, is such a shift.
     return _or(up, words >> (-bits).view(np.uint64))
 
 

@@ -1,7 +1,7 @@
 """Requests to the brokers of a cluster, for administration, for reading, and for records outside of transactions.
 
-They go over the connections of POOL, on the thread that asks: a client has no thread and no connection of its own.
-The idle connections of a configuration are closed with the last client that has it.
+They go over the connections of POOL, on the calling thread: a client has no thread and no connection of its own. The
+idle connections of a configuration are closed with the last client that has it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ T = TypeVar("T")
 
 
 class UnansweredError(BrokerUnavailableError):
-    """A request has no answer: its connection broke, or the time is over. `BrokerClient.run` says what it was for."""
+    """A request has no answer: its connection broke, or the time is over.
+
+    The error of `BrokerClient.run` names its purpose.
+    """
 
 
 class AnsweredError(KafkaError):
@@ -49,7 +52,7 @@ TRANSIENT: Final = (UnansweredError, PassingError)
 
 
 def answered(code: int, detail: str | None = None) -> AnsweredError:
-    """Return an error code as what can be raised."""
+    """Return an error code as an exception."""
     return (PassingError if is_retriable(code) else AnsweredError)(code, detail)
 
 
@@ -77,7 +80,7 @@ class BrokerClient:
         self.close()
 
     def run(self, procedure: Callable[..., T], *args: Any, doing: str) -> T:
-        """Run a procedure that uses this client, and return what it returns.
+        """Run a procedure that uses this client, and return its result.
 
         `doing` is for messages: `"creating topic orders"`. Raises KafkaError (BrokerUnavailableError,
         AuthenticationError, ...), and IllegalStateError once the client is closed.
@@ -164,7 +167,7 @@ class BrokerClient:
             raise UnansweredError(str(error)) from error
 
     def close(self) -> None:
-        """Use no connection any more. What runs on another thread ends with an IllegalStateError."""
+        """Use no connection any more. Requests running on another thread end with an IllegalStateError."""
         with self._closing:
             if not self.interruption.requested:
                 self.interruption.request()

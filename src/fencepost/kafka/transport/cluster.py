@@ -39,7 +39,7 @@ _METADATA_VERSION: Final = 9
 """Metadata 10 and later also have topic ids, which are not needed here."""
 
 _ANSWER_MS: Final = 1_000
-"""The shortest wait for an answer: a deadline that is near must not lose an answer that comes at once."""
+"""The shortest wait for an answer: even close to a deadline, an answer that comes immediately must not be lost."""
 
 _GROWTH_GRACE_MS: Final = 1_000
 """How long a record's partition may be unknown: brokers learn of added partitions one after the other."""
@@ -83,7 +83,7 @@ class Cluster:
 
     @classmethod
     def of(cls, config: ClientConfig) -> Cluster:
-        """Return this process's view of the cluster, as long as somebody has it or it is one of the latest asked for."""
+        """Return this process's view of the cluster, kept while it is referenced or among the latest requested."""
         with _CLUSTERS_LOCK:
             found = _CLUSTERS.setdefault(config, cls(config))
             if found not in _RECENT:
@@ -100,7 +100,7 @@ class Cluster:
     def learn_topics(self, topics: Iterable[str], deadline: Deadline) -> None:
         """Learn the partitions of topics together. Brokers with automatic topic creation create missing ones.
 
-        What cannot be learnt of a topic is left to who asks for its partitions. Raises BrokerUnavailableError.
+        Errors of single topics are left to the callers that ask for their partitions. Raises BrokerUnavailableError.
         """
         grace = Deadline.after(UNKNOWN_MS)
         backoff = Backoff(self.config.retry_backoff_ms / 4, self.config.retry_backoff_max_ms)
@@ -126,7 +126,9 @@ class Cluster:
             self._learn_settings(unset, deadline)
 
     def refresh_topics(self, topics: Iterable[str], deadline: Deadline) -> None:
-        """Ask for the partitions of topics again, and forget what the brokers do not tell. No broker creates a topic.
+        """Request the partitions of topics again, and forget topics that the brokers do not report.
+
+        No broker creates a topic.
 
         Raises as `call`.
         """
@@ -212,7 +214,7 @@ class Cluster:
             return list(self._brokers)
 
     def address(self, broker: int) -> Address | None:
-        """Return where a broker listens, None if there is none of that id as far as is known."""
+        """Return the address of a broker, None if no broker with this id is known."""
         with self._lock:
             return self._brokers.get(broker)
 
@@ -224,9 +226,9 @@ class Cluster:
     def settle(
         self, request: Any, deadline: Deadline, *, at_most: int | None = None, code_of: Callable[[Any], int], what: str
     ) -> Any:
-        """Ask any broker until the code of its answer is not a passing one; `what` is for messages.
+        """Ask any broker until its answer has a final code; `what` is for messages.
 
-        Raises as `call`, and BrokerUnavailableError if there is no other code in time.
+        Raises as `call`, and BrokerUnavailableError if no other code arrives in time.
         """
         backoff = Backoff(self.config.retry_backoff_ms / 4, self.config.retry_backoff_max_ms)
         while True:
@@ -336,7 +338,7 @@ class Cluster:
             backoff.sleep(deadline)
 
     def _learn(self, row: Any) -> _Topic | None:
-        """Keep what a row of metadata tells of a topic, None if it has no partitions."""
+        """Store the topic in a row of metadata, None if it has no partitions."""
         leaders = {partition.partition_index: partition.leader_id for partition in row.partitions}
         if row.error_code != Code.NONE or not leaders:
             return None
@@ -393,7 +395,7 @@ def _split(servers: Iterable[str]) -> Iterable[tuple[str, str, str]]:
     return (server.rpartition(":") for server in servers)
 
 
-# Each connector may have a configuration of its own, and connectors come and go.
+# Connectors may differ in their configurations, and they come and go.
 _CLUSTERS: weakref.WeakValueDictionary[ClientConfig, Cluster] = weakref.WeakValueDictionary()
 _RECENT: deque[Cluster] = deque(maxlen=8)
 _CLUSTERS_LOCK = threading.Lock()

@@ -220,7 +220,7 @@ class Connection:
         answer = decode(pending.response, frame, pending.version)
         throttled_ms = getattr(answer, "throttle_time_ms", 0)
         if throttled_ms:
-            # The broker reads nothing from this connection for as long (KIP-219): do not fill its buffers.
+            # The broker reads nothing from this connection for this time (KIP-219): do not fill its buffers.
             self._muted_until = self._used_at + throttled_ms / 1000
         return pending.tag, answer
 

@@ -1,4 +1,4 @@
-"""Ends from another thread what somebody waits for at brokers: answers, and pauses before the next try."""
+"""Lets another thread end waits for brokers: for answers, and pauses before the next attempt."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Interruption:
         return self._requested.is_set()
 
     def request(self) -> None:
-        """End what is waited for, now and from here on."""
+        """End all present and future waits."""
         self._requested.set()
         with self._lock:
             for connection in self._held:

@@ -35,12 +35,12 @@ class ConnectionPool:
         self._users: Counter[ClientConfig] = Counter()
 
     def join(self, config: ClientConfig) -> None:
-        """Take note of somebody who uses connections of a configuration, until `leave`."""
+        """Record a user of a configuration's connections, until `leave`."""
         with self._lock:
             self._users[config] += 1
 
     def leave(self, config: ClientConfig) -> None:
-        """Take note that somebody is done; with the last one the idle connections of the configuration are closed."""
+        """Record that a user is done; with the last one the idle connections of the configuration are closed."""
         useless: list[Connection] = []
         with self._lock:
             self._users[config] -= 1

@@ -33,7 +33,7 @@ def metadata_error(code: int, topic: str) -> KafkaError:
 def topic_leaders(client: BrokerClient, topic: str, deadline: Deadline) -> dict[int, int]:
     """Return the leader of each partition, waiting for elections until the deadline.
 
-    Raises TopicNotFoundError, AuthorizationError, and one of TRANSIENT if there is no leader in time.
+    Raises TopicNotFoundError, AuthorizationError, and one of TRANSIENT if no leader is elected in time.
     """
     return _leaders(_row_with_leaders(client, topic, deadline))
 

@@ -39,7 +39,7 @@ def warn_while_unreachable(bootstrap_servers: Sequence[str], since: float) -> No
     servers = ",".join(bootstrap_servers)
     now = time.monotonic()
     before = _SILENCES.get(servers)
-    # Nobody asked for a while: the brokers may have been back in between.
+    # No requests for a while: the brokers may have been back in between.
     if before is not None and since - before.noticed < _INTERVAL_S:
         since = min(since, before.since)
     _SILENCES[servers] = _Silence(since, now)

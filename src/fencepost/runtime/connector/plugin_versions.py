@@ -13,7 +13,7 @@ from fencepost.config.version_range import VersionRange
 from fencepost.config.worker_config import WorkerConfig
 
 VERSION: Final = "plugin.version"
-"""What the names of these properties end with."""
+"""The suffix of the names of these properties."""
 
 ROLES: Final[Mapping[str, PluginKind]] = {
     "key.converter": PluginKind.CONVERTER,

@@ -49,7 +49,7 @@ class WorkerConnector:
     ) -> None:
         """`watch` starts a watch for shared source partitions; it is called each time the connector becomes RUNNING.
 
-        `kinds` are those of the worker's plugins' metrics.
+        `kinds` are the ones of the worker's plugin metrics.
         """
         self.config = config
         self.allowed_paths = allowed_paths
@@ -61,7 +61,7 @@ class WorkerConnector:
         self._plugin_metrics = self._new_plugin_metrics()
         self._watch: Watch | None = None
         self._lock = threading.RLock()
-        # Whether there is something to stop. Reports of the connector during its stop are ignored.
+        # Whether the connector has to be stopped. Reports of the connector during its stop are ignored.
         self._started = False
         self._state = State.UNASSIGNED
         self._error: Exception | None = None
@@ -121,8 +121,8 @@ class WorkerConnector:
     def task_configs(self) -> list[dict[str, str]]:
         """Return a configuration for each task, with its `task.class`, and the connector's placeholders.
 
-        A connector may set `task.class` itself, for Java workers, which use another name. Raises ConfigError if there are
-        more than `tasks.max`, unless `tasks.max.enforce` is false (KIP-1004), and what the connector raises.
+        A connector may set `task.class` itself, for Java workers, which use another name. Raises ConfigError if there
+        are more than `tasks.max`, unless `tasks.max.enforce` is false (KIP-1004), and the errors of the connector.
         """
         most = self.config.tasks_max
         with log_context(self.config.name):

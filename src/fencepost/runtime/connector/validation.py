@@ -1,8 +1,9 @@
 """Validates a connector's configuration: every property that it has or could have, with its errors.
 
-In addition to the common properties and the connector's own, a configuration can set those of its converters, transforms
-and predicates, under prefixes; each has its definitions here. Nothing is started and no broker is asked; plugins are
-imported, and the connector's code runs. A converter asks its schema registry, unless the configuration was accepted before.
+In addition to the common properties and the connector's own, a configuration can set properties of its converters,
+transforms and predicates, under prefixes; each has its definitions here. Nothing is started and no broker is asked;
+plugins are imported, and the connector's code runs. A converter asks its schema registry, unless the configuration was
+accepted before.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def connector_class(worker: WorkerConfig, config: Mapping[str, str]) -> type[Sou
 def connector_defaults(worker: WorkerConfig, config: Mapping[str, str]) -> dict[str, str]:
     """Return the defaults of a connector's class for properties that every connector has.
 
-    None for a class that this worker does not have: whoever runs it reports that.
+    None for a class that this worker lacks: the worker that runs it reports that.
     """
     try:
         plugin = connector_class(worker, config)
@@ -254,7 +255,7 @@ def _common(worker: WorkerConfig, config: Mapping[str, str], connector: Connecto
 
 
 def _converter(worker: WorkerConfig, role: str, config: Mapping[str, str]) -> _Section:
-    """A converter's own properties, empty if there is no such converter."""
+    """A converter's own properties, empty if the converter does not exist."""
     try:
         plugin = find_plugin(ROLES[role], config[role], property_name=role, sources=worker.plugin_sources)
     except ConfigError:

@@ -29,7 +29,7 @@ class MetricType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MetricDefinition:
-    """A metric: `name` is that of its samples, for a histogram without their `_bucket`, `_sum` and `_count`."""
+    """A metric: `name` is the name of its samples, for a histogram without their `_bucket`, `_sum` and `_count`."""
 
     name: str
     type: MetricType
@@ -241,7 +241,7 @@ PROCESS: Final = define(
         "start_time_seconds": "When the worker's process started, in seconds since the epoch",
     },
 )
-"""Metrics of the process, by prometheus_client and only on Linux. Spark's JVM is a process of its own."""
+"""Metrics of the process, by prometheus_client and only on Linux. Spark's JVM is a separate process."""
 
 DEFINITIONS: Final[tuple[MetricDefinition, ...]] = (
     *CONNECTOR_TEXTS.values(),

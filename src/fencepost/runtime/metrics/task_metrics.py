@@ -41,7 +41,7 @@ class TaskSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What a task does: `rate` is in records per second, `lag` in the source's unit, None if unknown.
+    """The activity of a task: `rate` is in records per second, `lag` in the source's unit, None if unknown.
 
     Times are in milliseconds since the epoch. `ended` are the last transactions, the oldest first.
     """
@@ -69,7 +69,7 @@ class TaskMetrics:
         on_start: Callable[[bool], None] = lambda _: None,
         kinds: MetricKinds | None = None,
     ) -> None:
-        """`kinds` are those of the worker's plugins' metrics."""
+        """`kinds` are the ones of the worker's plugin metrics."""
         self._kinds = kinds or MetricKinds()
         self._plugin_metrics: list[WorkerPluginMetrics] = []
         self._clock = clock
@@ -91,9 +91,9 @@ class TaskMetrics:
     def new_plugin_metrics(
         self, task: str, counts: PluginCounts | None = None, labels: Mapping[str, str] | None = None
     ) -> WorkerPluginMetrics:
-        """Return what a run of the task, or a plugin of it with its `labels`, adds its own metrics with.
+        """Return the object with which a run of the task, or a plugin of it with its `labels`, adds metrics.
 
-        `counts` brings what is counted on Spark's executors.
+        `counts` collects counts from Spark's executors.
         """
         plugin = "".join(f", {label} {text}" for label, text in (labels or {}).items())
         metrics = WorkerPluginMetrics(f"task {task}{plugin}", self._kinds, labels=labels, counts=counts)
@@ -109,7 +109,7 @@ class TaskMetrics:
             metrics.close()
 
     def plugin_samples(self) -> list[PluginSample]:
-        """Return the values of the task's own metrics, and of those of its plugins."""
+        """Return the values of the task's own metrics, and of its plugins'."""
         with self._lock:
             shown = list(self._plugin_metrics)
         return [sample for metrics in shown for sample in metrics.samples()]
@@ -209,13 +209,13 @@ class TaskMetrics:
 
     @property
     def transferred(self) -> Transferred:
-        """How much was transferred since the task's start."""
+        """The totals transferred since the task's start."""
         with self._lock:
             counts = replace(self._transferred, open=self._active, skipped=self._errors.skipped)
             return Transferred(counts, self._lag, self._greatest_lag)
 
     def activity(self) -> Activity:
-        """Return what the task does, to be shown to people."""
+        """Return the task's activity, for people."""
         counts = self.transferred.counts
         with self._lock:
             commit, opened = self.transactions.last_commit, self.transactions.open

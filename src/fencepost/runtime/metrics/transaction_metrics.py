@@ -13,7 +13,7 @@ from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.runtime.metrics.histogram import Histogram
 
 _MOST_ENDED: Final = 200
-"""How many ended transactions of a task are kept, to be shown."""
+"""The maximum number of ended transactions of a task that are kept for display."""
 
 _MOST_BATCHES: Final = 1_000
 """The number of batches of a transaction whose latency is measured: a transaction may have any number."""
@@ -31,7 +31,7 @@ class OngoingTransaction:
 
 
 class TransactionEnd(StrEnum):
-    """How a transaction ended. FENCED: another producer had taken over the transactional id."""
+    """The end of a transaction. FENCED: another producer had taken over the transactional id."""
 
     COMMITTED = "COMMITTED"
     ABORTED = "ABORTED"
@@ -50,7 +50,7 @@ class EndedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class TransferCounts:
-    """What became of records: `records` and `bytes` (as sent, compressed) are committed, `open` records not yet.
+    """Counts of records: `records` and `bytes` (as sent, compressed) are committed, `open` records not yet.
 
     `transactions` and `aborted` count transactions, `skipped` the records that errors.tolerance skipped.
     """
@@ -106,7 +106,7 @@ class TransactionMetrics:
 
     @property
     def age(self) -> float:
-        """For how many seconds a transaction has been open, 0.0 if none is."""
+        """Return how long a transaction has been open, in seconds, 0.0 without one."""
         return 0.0 if self.open is None or self._opened is None else self._clock() - self._opened
 
     def polled(self) -> None:

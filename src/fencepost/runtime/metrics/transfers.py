@@ -1,4 +1,4 @@
-"""How much the connectors of a process have transferred, from its start, over all restarts of their tasks."""
+"""The totals transferred by the connectors of a process since its start, over all restarts of their tasks."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class _Sample:
 class Windowed:
     """Values measured within two windows of 30 seconds. Times are seconds of a monotonic clock.
 
-    The memory is that of two windows, however long nobody reads the values.
+    It needs the memory of two windows, even if the values are not read for long.
     """
 
     def __init__(self) -> None:

@@ -108,7 +108,7 @@ class WorkerMetrics(Collector):
         self.registry.register(self)
 
     def add(self, task: ConnectorTaskId) -> TaskMetrics:
-        """Return the metrics of a starting task; those of an earlier start are dropped."""
+        """Return the metrics of a starting task; metrics of an earlier start are dropped."""
         metrics = TaskMetrics(on_start=self._task_startups.record, kinds=self.kinds)
         with self._lock:
             self._tasks[task] = metrics
@@ -146,7 +146,7 @@ class WorkerMetrics(Collector):
             self._connectors.pop(name, None)
 
     def activities(self, connector: str | None = None) -> Mapping[ConnectorTaskId, Activity]:
-        """Return what the tasks of this worker do, of one connector or of all."""
+        """Return the activities of this worker's tasks, of one connector or of all."""
         with self._lock:
             tasks = sorted(self._tasks.items())
         return {task: metrics.activity() for task, metrics in tasks if connector in (None, task.connector)}

@@ -21,7 +21,7 @@ _OF_A_START: Final = 2
 """The descriptors that are kept for each task that is starting: most tasks have a single connection in the end."""
 
 _RESERVES: Final = 2
-"""The connections of a worker itself also leave the reserve alone, so tasks leave room for them beside it."""
+"""A worker's own connections also leave the reserve alone, so tasks leave room for them as well."""
 
 
 class Admission:
@@ -37,7 +37,8 @@ class Admission:
     def admitted(self, task: ConnectorTaskId, control: TaskControl) -> Iterator[Callable[[], None]]:
         """Enclose a run of a task, once it is its turn, or `control` has it stop.
 
-        The run calls what it is given once it has started. Raises OutOfFileDescriptorsError if there is no room for another task.
+        The run calls its argument once it has started. Raises OutOfFileDescriptorsError if there is no room for another
+        task.
         """
         turn = self._turns.ask(control.wake)
         try:

@@ -17,7 +17,7 @@ from fencepost.runtime.task.transaction_context import Request, WorkerTransactio
 
 
 class BoundaryDecision(Enum):
-    """What to do with the transaction at some point."""
+    """The decision about the transaction at some point."""
 
     CONTINUE = "continue"
     COMMIT = "commit"
@@ -73,7 +73,7 @@ class PollBoundary(TransactionBoundaryManager):
 
 
 class IntervalBoundary(TransactionBoundaryManager):
-    """A transaction for as long as the interval, from one commit to the next."""
+    """A transaction lasts as long as the interval, from one commit to the next."""
 
     def __init__(self, interval_s: float, now: float) -> None:
         self._interval_s = interval_s

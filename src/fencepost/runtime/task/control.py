@@ -55,7 +55,7 @@ class TaskControl:
             raise self._failure
 
     def wait(self, seconds: float) -> None:
-        """Return after some time, or at once when the task should end, or pause."""
+        """Return after some time, or at once if the task should end or pause."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopping or self._paused or self._failure, seconds)
 
@@ -65,7 +65,7 @@ class TaskControl:
             self._changed.wait_for(lambda: self._stopping or self._failure or true())
 
     def wake(self) -> None:
-        """Let the task check what it waits for."""
+        """Wake the task, so that it checks its wait condition again."""
         with self._changed:
             self._changed.notify_all()
 

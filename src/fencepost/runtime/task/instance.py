@@ -28,7 +28,7 @@ class TaskInstance:
     """
 
     def __init__(self, task_id: ConnectorTaskId, new_task: Callable[[], SourceTask]) -> None:
-        """Create the task. Raises what its constructor raises."""
+        """Create the task. Raises the errors of its constructor."""
         self.id = task_id
         self._task = call_plugin(f"The constructor of task {task_id}", new_task)
         self._stopping = threading.Lock()
@@ -43,12 +43,12 @@ class TaskInstance:
         return type(self._task).commit_record is not SourceTask.commit_record
 
     def start(self, config: Mapping[str, str], context: SourceTaskContext) -> None:
-        """Start the task. Raises what it raises."""
+        """Start the task. Raises the errors of the call."""
         call_plugin(f"The context of task {self.id}", setattr, self._task, "context", context)
         call_plugin(self._what("start"), self._task.start, config)
 
     def poll(self) -> Batch | None:
-        """Return the result of poll: None, a SourceBatch or a list of records. Raises what the task raises.
+        """Return the result of poll: None, a SourceBatch or a list of records. Raises the errors of the task.
 
         A generator runs to its end.
         """
@@ -77,7 +77,7 @@ class TaskInstance:
         refuse_answer(self._what("poll"), self._task.poll, found, expected)
 
     def at_end(self) -> bool:
-        """Return whether the source has ended. Raises what the task raises."""
+        """Return whether the source has ended. Raises the errors of the task."""
         what = self._what("at_end")
         answer = call_plugin(what, self._task.at_end)
         if not isinstance(answer, bool):
@@ -85,7 +85,7 @@ class TaskInstance:
         return answer
 
     def first_lag(self) -> float | None:
-        """Return the lag before the first poll, None if unknown. A task may need a poll to tell it."""
+        """Return the lag before the first poll, None if unknown. A task may need a poll to know it."""
         with suppress(Exception):
             return self._ask_lag()
         return None
@@ -107,7 +107,7 @@ class TaskInstance:
         if lag is None:
             return None
         number: float = call_plugin(what, float, lag)
-        # JSON has no other numbers, and an estimate no use for them.
+        # JSON has no other numbers, and an estimate needs none.
         return number if math.isfinite(number) else None
 
     def settled(self, records: list[tuple[SourceRecord, RecordMetadata | None]]) -> None:

@@ -206,9 +206,9 @@ class TaskRun:
 
 
 def _author(delivery: Delivery, reader: ConnectorOffsetReader) -> Callable[[], CommitAuthor | None]:
-    """Return what names this run in its commits.
+    """Return the name of this run in its commits.
 
-    A producer id and the epoch of its ownership are had by no other run.
+    No other run has this producer id with the epoch of its ownership.
     """
     producer = delivery.producer
     if producer is None:

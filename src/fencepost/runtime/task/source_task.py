@@ -154,7 +154,7 @@ class WorkerSourceTask:
                 self._fail_at_last(as_failure(f"Task {self.id}", error))
 
     def _run_and_restart(self) -> None:
-        """Run, and run again after retriable failures, until there is nothing more to do."""
+        """Run, and run again after retriable failures, until the task is done."""
         final, reason = State.STOPPED, None
         again = True
         while again and not self._control.stopping:
@@ -199,7 +199,7 @@ class WorkerSourceTask:
             else:
                 _log.error("Task %s failed: %s", self.id, describe_error(error), exc_info=error)
             return False
-        # Hundreds of tasks may wait for descriptors, for as long as it takes.
+        # Hundreds of tasks may wait for descriptors for any time.
         told = isinstance(error, OutOfFileDescriptorsError) and isinstance(self._error, OutOfFileDescriptorsError)
         level = logging.DEBUG if told else logging.WARNING
         _log.log(level, "Task %s failed and restarts in %.1f s: %s", self.id, delay, describe_error(error))

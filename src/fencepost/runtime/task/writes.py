@@ -5,7 +5,7 @@
     TaskWrites      TaskTransaction      AcknowledgedWrites
 
 A TaskTransaction has the task's batches, and their source offsets, which are written at the commit. acknowledged_writes
-has what writes without transactions.
+does the same without transactions.
 
 The source offsets of records that a transform dropped, or that were skipped because of an error, are committed as well.
 A transaction with nothing else would be one more request for each poll of a source whose records are all dropped. So
@@ -106,16 +106,16 @@ class TaskWrites(ABC):
 
     @abstractmethod
     def has_due_offsets(self, *, final: bool = False) -> bool:
-        """Return whether source offsets are to be committed although no transaction is open.
+        """Return whether source offsets have to be committed although no transaction is open.
 
-        `final` stands for the end of a run, at which none may wait any longer.
+        `final` means the end of a run, where no offset may wait any longer.
         """
 
     @abstractmethod
     def write(self, batch: Batch) -> Settled:
         """Write a batch and return the records that are settled by that.
 
-        Raises ConfigError for a record with a forbidden topic, and what the engine raises.
+        Raises ConfigError for a record with a forbidden topic, and the errors of the engine.
         """
 
     @abstractmethod
@@ -134,7 +134,7 @@ class TaskWrites(ABC):
         """Clean up so that a task that starts now reads again all records that are not settled."""
 
     def _create_topics(self, batch: Batch, producer: RecordProducer) -> None:
-        """Create the topics that a batch names, as far as transforms leave them as they are."""
+        """Create the topics of a batch, unless transforms may change them."""
         if isinstance(batch, SourceBatch) and batch.topics and self._path.pipeline.keeps_topics:
             topics = {self._path.pipeline.destination(topic) for topic in batch.topics}
             self._gate.admit(topics)
@@ -180,7 +180,7 @@ class Delivery(ABC):
     """The means of one run of a task to write: from its start to its end, or until it is abandoned."""
 
     def own(self) -> None:  # noqa: B027 - not every kind owns something
-        """Take over the transactional id, if there is one. Raises what that raises."""
+        """Take over the transactional id, if there is one. Raises its errors."""
 
     @property
     def producer(self) -> TransactionalProducer | None:
@@ -258,8 +258,8 @@ class TaskTransaction(TaskWrites):
     def write(self, batch: Batch) -> Settled:
         """Write a batch into the transaction; begin one if there is none. Nothing is settled before the commit.
 
-        Raises ConfigError for a record for the task's own offsets topic, and what the engine raises. The transaction is
-        then still open, if it was begun: abort it.
+        Raises ConfigError for a record for the task's own offsets topic, and the errors of the engine. The transaction
+        is then still open, if it was begun: abort it.
         """
         self._create_topics(batch, self._producer)
         try:

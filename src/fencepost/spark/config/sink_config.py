@@ -141,7 +141,7 @@ class SinkConfig:
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> SinkConfig:
-        """Check a sink's options; those of Kafka's clients may have the prefix `kafka.`, as for Spark's own sink.
+        """Check a sink's options; options for Kafka's clients may have the prefix `kafka.`, as for Spark's own sink.
 
         Passwords among them are hidden in all later messages. Raises ConfigError for the first invalid option.
         """

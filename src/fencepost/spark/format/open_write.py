@@ -3,7 +3,7 @@
 driver     begin     InitProducerId, is it in Kafka?, begin, open the ledger
 executors  write     claim partitions in the ledger, convert, write
 driver     commit    close the ledger, compare its attempts with the results, record the progress, EndTxn
-           abort     after any failure, also after that of `commit`
+           abort     after any failure, also after a failure of `commit`
 """
 
 from __future__ import annotations

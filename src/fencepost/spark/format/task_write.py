@@ -2,9 +2,9 @@
 
 Tasks do not know their total number, and a data source cannot move rows to other tasks. So topic partitions go from one
 task to the next: a task writes to those that the ledger grants it, and waits if another has them. Rows without a
-partition go to any free one. Rows with keys need all partitions of a topic together. A task that has the partitions of one
-topic cannot wait for those of the next, which may wait for it: so tasks whose rows have topics and keys write one after
-the other.
+partition go to any free one. Rows with keys need all partitions of a topic together. A task that has the partitions of
+one topic cannot wait for the next topic's, which may wait for it: so tasks whose rows have topics and keys write one
+after the other.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ UNTOLD: Final = (Py4JError, AttributeError, TypeError, ValueError)
 class StreamingBatch:
     """A micro-batch. `query` is the checkpoint's id, `run` the id of the query's run.
 
-    `timestamp_ms` is when the batch was planned, which is in the checkpoint; None if Spark does not tell.
+    `timestamp_ms` is the planning time of the batch, which is in the checkpoint; None if unknown.
     """
 
     query: str

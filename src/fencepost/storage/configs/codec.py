@@ -73,8 +73,8 @@ class TaskRecord:
 class CommitRecord:
     """Commits the preceding task records of a connector, with the number of its tasks.
 
-    If unchanged tasks keep running, `digest` is that of the committed configurations, and `continues` the offset of the
-    connector's previous commit: see state.py. Kafka Connect ignores these fields.
+    If unchanged tasks keep running, `digest` is the digest of the committed configurations, and `continues` the offset
+    of the connector's previous commit: see state.py. Kafka Connect ignores these fields.
     """
 
     connector: str

@@ -1,7 +1,7 @@
 """Writes of the group's leader to the config topic.
 
 With exactly-once support preparing or enabled, each write is a transaction under the id of the group's leader. A new
-leader takes over the id: a former leader that has not noticed can change nothing. Otherwise writes are plain.
+leader takes over the id: a previous leader that has not noticed can change nothing. Otherwise writes are plain.
 
     without privilege ──claim──> privileged ──a write fails──> without privilege
 """
@@ -42,7 +42,7 @@ class LeaderWriter(Protocol):
 
 
 class PlainLeaderWriter:
-    """Writes of a leader without exactly-once support. A former leader can still write."""
+    """Writes of a leader without exactly-once support. A previous leader can still write."""
 
     def __init__(self, producer: PlainProducer, topic: str) -> None:
         self._producer = producer
@@ -68,7 +68,7 @@ class TransactionalLeaderWriter:
         self._producer: TransactionalProducer | None = None
 
     def claim(self) -> None:
-        """Take over the transactional id: a former leader is fenced. Raises what initializing it raises."""
+        """Take over the transactional id: a previous leader is fenced. Raises the errors of initializing it."""
         self._drop()
         producer = self._new_producer()
         try:
@@ -144,7 +144,7 @@ def write_in_transaction(producer: TransactionalProducer, topic: str, rows: Sequ
     """Write rows in one transaction and return the offset after the last, nothing if it is unknown.
 
     `producer` is initialized under the id of the group's leader, which excludes all others. Raises ProducerFencedError
-    if another producer took over the id, and what writing and committing raise.
+    if another producer took over the id, and the errors of writing and committing.
     """
     producer.begin_transaction()
     try:

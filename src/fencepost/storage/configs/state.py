@@ -54,11 +54,11 @@ _NOTHING: Final[Mapping[int, Config]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class ConnectorState:
-    """Everything known under a connector's name, also what outlives the connector.
+    """Everything known under a connector's name, including records that outlive the connector.
 
-    `target_state` is None if there is no record of it. `tasks_generation` counts the commits that brought task
-    configurations, from 0, as far as this process has read them; `generations` has that of each task. `committed` is
-    the offset of the last commit, and `commit` the same, if the committed records match its digest. `task_count` is the
+    `target_state` is None if there is no record of it. `tasks_generation` counts the commits with task configurations,
+    from 0, as far as this process has read them; `generations` has the generation of each task. `committed` is the
+    offset of the last commit, and `commit` the same, if the committed records match its digest. `task_count` is the
     count of the last fencing, `task_count_offset` the offset of its record, and `fenced_generation` the latest
     generation at that time.
     """
@@ -103,7 +103,7 @@ class ClusterConfigState:
     """The content of the config topic up to `offset`, the offset of the last read record plus 1; -1 before any.
 
     Unlike a consumer's position, it does not count transaction markers: workers compare it, and must agree, also with
-    those of Kafka Connect, and also for a topic without records.
+    Kafka Connect's workers, and also for a topic without records.
     """
 
     offset: int = -1
@@ -115,7 +115,7 @@ class ClusterConfigState:
         return self.entries.get(connector, _UNKNOWN)
 
     def contains(self, connector: str) -> bool:
-        """Whether there is such a connector."""
+        """Whether the connector exists."""
         return self.entry(connector).config is not None
 
     def connectors(self) -> list[str]:
@@ -123,7 +123,7 @@ class ClusterConfigState:
         return sorted(name for name, entry in self.entries.items() if entry.config is not None)
 
     def connector_config(self, connector: str) -> Config | None:
-        """A connector's configuration, None if there is no such connector."""
+        """A connector's configuration, None if the connector does not exist."""
         return self.entry(connector).config
 
     def applied_config(self, connector: str) -> Config | None:
@@ -132,7 +132,7 @@ class ClusterConfigState:
         return entry.config if entry.config is None or entry.applied_config is None else entry.applied_config
 
     def target_state(self, connector: str) -> TargetState | None:
-        """The target state of a connector, None if there is no such connector and no record of it."""
+        """The target state of a connector, None if neither the connector nor a record of it exists."""
         entry = self.entry(connector)
         return entry.target_state or (TargetState.STARTED if entry.config is not None else None)
 
@@ -141,7 +141,7 @@ class ClusterConfigState:
         return [ConnectorTaskId(connector, number) for number in range(len(self.entry(connector).tasks))]
 
     def task_config(self, task: ConnectorTaskId) -> Config | None:
-        """A task's configuration, None if there is no such task."""
+        """A task's configuration, None if the task does not exist."""
         tasks = self.entry(task.connector).tasks
         return tasks[task.task] if 0 <= task.task < len(tasks) else None
 
@@ -170,7 +170,7 @@ class ClusterConfigState:
         return self.entry(connector).tasks_generation
 
     def task_generation(self, task: ConnectorTaskId) -> int | None:
-        """The generation in which a task got its configuration, None if there is no such task."""
+        """The generation in which a task got its configuration, None if the task does not exist."""
         generations = self.entry(task.connector).generations
         return generations[task.task] if 0 <= task.task < len(generations) else None
 
@@ -374,6 +374,6 @@ def _for_tasks(config: Config) -> dict[str, str | None]:
 
 
 def tasks_digest(config: Config, tasks: Sequence[Config]) -> str:
-    """Return a digest of what a commit puts in force: the configurations of a connector and of its tasks."""
+    """Return a digest of the configurations of a connector and its tasks, which a commit puts in force."""
     text = json.dumps([_for_tasks(config), *map(dict, tasks)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -117,8 +117,8 @@ class ConfigBackingStore:
     def start(self, admin: ClientConfig) -> Future[ClusterConfigState]:
         """Create the topic if it is missing, read it to its end, and follow it from then on.
 
-        The future holds ConfigError for a topic that has several partitions or is not compacted, and what creating and
-        reading a topic raises. The listener is not notified of records that are read before it is done.
+        The future holds ConfigError for a topic that has several partitions or is not compacted, and the errors of
+        creating and reading a topic. The listener is not notified of records that are read before it is done.
         """
         return self._run(self._reading, self._start, admin)
 
@@ -136,12 +136,12 @@ class ConfigBackingStore:
         """
         return self._run(self._leading, self._leader.claim)
 
-    # -- privileged writes: futures hold ConfigWriteError, or those of LeaderWriter.write ------------
+    # -- privileged writes: futures hold ConfigWriteError, or the errors of LeaderWriter.write ------------
 
     def put_connector(self, connector: str, config: Config, target_state: TargetState | None = None) -> Future[None]:
         """Write a connector's configuration together with its target state.
 
-        Without a given state a new connector is STARTED, regardless of records of a former one with its name.
+        Without a given state a new connector is STARTED, regardless of records of an earlier one with its name.
         """
         return self._run(self._leading, self._put_connector, connector, config, target_state)
 

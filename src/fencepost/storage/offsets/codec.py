@@ -1,10 +1,10 @@
 """Encodes and decodes source offsets as records, in Kafka Connect's format, with fencepost's headers.
 
-The key is `["<connector>",{<source partition>}]`, where the source partition may be null, and the value
-`{<source offset>}`, or null for one that was removed, both as JSON without spaces. Byte equality of keys matters: it
-decides which partition of the offsets topic a record goes to, and what compaction replaces. So the text is exactly what
-Jackson, Java's JSON library, makes of the same map: names in the map's order, UTF-8 without escapes but for quotes,
-backslashes, control characters and characters beyond 16 bits.
+The key is `["<connector>",{<source partition>}]`, where the source partition may be null, and the value `{<source
+offset>}`, or null for one that was removed, both as JSON without spaces. Byte equality of keys matters: it decides the
+partition of the offsets topic, and which records compaction replaces. So the text is exactly the one of Jackson, Java's
+JSON library, for the same map: names in the map's order, UTF-8 without escapes except for quotes, backslashes, control
+characters and characters beyond 16 bits.
 
 The headers are an OffsetMark. Connect's own workers ignore them:
 
@@ -18,8 +18,8 @@ commit the same source partition at the same time are a mistake of the connector
 `fencepost.copied.from` marks a copy, and names the topic that holds the commit itself: `topic`, or `cluster/topic`
 if that is on another Kafka cluster than the worker's topics.
 
-`fencepost.former.topics` names former offsets topics of the connector, if the newest commit of one of its source
-partitions was only there when the task read its offsets. The copies that named these topics may be replaced by commits of
+`fencepost.former.topics` names earlier offsets topics of the connector, if only they had the newest commit of one of
+its source partitions when the task read its offsets. The copies that named these topics may be replaced by commits of
 other source partitions, and a task that starts later must find them all the same.
 """
 
@@ -223,7 +223,7 @@ class CommitAuthor:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Return what `str` of a run made, None for any other text."""
+        """Parse the text of a run, None for any other text."""
         run, separator, task = text.partition(" ")
         return cls(task, run) if separator else None
 
@@ -233,7 +233,7 @@ class CommitAuthor:
 
 @dataclass(frozen=True, slots=True)
 class OffsetMark:
-    """When an offset was committed, in milliseconds, for a copy where, and by whom if that is known.
+    """The commit of an offset: its time in milliseconds, the topic if it is a copy, and the task if known.
 
     Larger times are later commits. `former` are topics that have offsets of other source partitions.
     """

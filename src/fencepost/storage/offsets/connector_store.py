@@ -5,9 +5,9 @@
              former    ─┘
     commits  own topic, with the task's transaction ──> copies in the worker's topic, which name the own topic
 
-The copies name the topic of the connector's commits. So a reader of the worker's topic finds the connector's former own
-topics, and reads them as well: it misses no offset that was not copied. While a former topic has such an offset, commits
-name it, too: they replace the copies.
+The copies name the topic of the connector's commits. So a reader of the worker's topic finds the connector's earlier
+own topics, and reads them as well: it misses no offset that was not copied. While an earlier topic has such an offset,
+commits name it, too: they replace the copies.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class ConnectorOffsetStore:
         if self._shared is not None:
             self._shared.store.refresh(timeout_ms)
         read = {self._origin, self._shared_origin}
-        # Former topics may name others.
+        # Earlier topics may name others.
         while found := self._view.origins() - read:
             for origin in found:
                 self._refresh_former(origin, timeout_ms)
@@ -115,9 +115,9 @@ class ConnectorOffsetStore:
         return ConnectorOffsetReader(self, timeout_ms, mends_copies=True)
 
     def records(self, author: Callable[[], CommitAuthor | None] = lambda: None) -> OffsetRecords:
-        """Return an empty collection of offsets for one task; what is committed of them is copied.
+        """Return an empty collection of offsets for one task; committed offsets of it are copied.
 
-        `author` is that of OffsetRecords.
+        `author` is as for OffsetRecords.
         """
         return OffsetRecords(
             self.connector,
@@ -141,7 +141,7 @@ class ConnectorOffsetStore:
     def held_elsewhere(
         self, partitions: Iterable[SourcePartition | None]
     ) -> list[tuple[SourcePartition | None, dict[str, Any]]]:
-        """Return those of the source partitions, as last read, whose newest offset is not in the own topic, with it.
+        """Return the source partitions whose newest offset is, as last read, not in the own topic, with that offset.
 
         Raises DataError for malformed offsets.
         """
@@ -173,7 +173,7 @@ class ConnectorOffsetStore:
         return Origin((self._own if self._shared is None else self._shared.store).topic)
 
     def _needed_now(self) -> frozenset[Origin]:
-        """Earlier offsets topics with the newest offset of a source partition that has no copy, as last read."""
+        """Earlier offsets topics that have the newest offset of a source partition without a copy, as last read."""
         current = [self._own.table] if self._shared is None else [self._own.table, self._shared.store.table]
         former = ((origin, store) for origin, store in self._former.items() if store is not None)
         return frozenset(origin for origin, store in former if self._view.is_needed(store.table, current))
@@ -208,7 +208,7 @@ class ConnectorOffsetStore:
 class ConnectorOffsetReader:
     """Reads one connector's committed offsets; an `OffsetReader` of the author's API.
 
-    Each call reads the topics to their ends first, so it sees what any worker committed before.
+    Each call reads the topics to their ends first, so it sees all earlier commits of any worker.
     """
 
     def __init__(self, store: ConnectorOffsetStore, timeout_ms: float, *, mends_copies: bool = False) -> None:

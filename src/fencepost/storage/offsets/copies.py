@@ -294,7 +294,7 @@ class OffsetCopies:
 
 
 def _is_told(failure: Exception, before: Exception | None) -> bool:
-    """Whether the previous failure was already logged. A failure for want of another right is logged as well."""
+    """Whether the previous failure was already logged. A failure because of another missing right is logged as well."""
     return before is not None and (not isinstance(failure, AuthorizationError) or str(failure) == str(before))
 
 

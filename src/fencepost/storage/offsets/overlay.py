@@ -90,7 +90,7 @@ class OffsetView:
     def held_elsewhere(
         self, partitions: Iterable[SourcePartition | None]
     ) -> list[tuple[SourcePartition | None, dict[str, Any]]]:
-        """Return those of the source partitions whose newest offset is not in `own`, with it.
+        """Return the given source partitions whose newest offset is not in `own`, with that offset.
 
         Raises DataError for malformed offsets.
         """
@@ -106,7 +106,7 @@ class OffsetView:
     def uncopied(
         self, partitions: Iterable[SourcePartition | None], shared: OffsetTable, origin: Origin
     ) -> list[CommittedOffset]:
-        """Return what `shared` is missing for these source partitions: the newest offset, or that `origin` holds it.
+        """Return the offsets missing in `shared`: the newest offset, or that `origin` holds it.
 
         Raises DataError if the newest offset is malformed.
         """

@@ -9,8 +9,8 @@ Each run of a task has a span for each source partition: from its first to its l
     task 1          ├────────────┤
 
 Commits are ordered by their commit times (see codec). A task reads the offsets before it starts, and its commits have
-later times than all that it read. So the spans of a task that is fenced before its successor starts cannot overlap
-those of the successor, with any clocks.
+later times than all that it read. So the spans of a task that is fenced before its successor starts cannot overlap the
+successor's, whatever the clocks show.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SharedPartition:
 
 
 def with_commit(spans: tuple[Span, ...], author: CommitAuthor, time: int) -> tuple[tuple[Span, ...], Span | None]:
-    """Return the spans of a source partition with one more commit, and that of another task which it overlaps.
+    """Return the spans of a source partition with one more commit, and the overlapping span of another task.
 
     Kept are the span of `author`, and of the other tasks the one with the latest commit.
     """
@@ -71,5 +71,5 @@ class SharedPartitions:
             self._found[connector] = (self.found(connector)[0] + 1, shared)
 
     def found(self, connector: str) -> tuple[int, SharedPartition | None]:
-        """Return how many commits showed a shared source partition of a connector, and what the last one showed."""
+        """Return the number of commits that showed a shared source partition of a connector, and the last finding."""
         return self._found.get(connector, (0, None))

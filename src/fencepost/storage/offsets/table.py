@@ -67,7 +67,7 @@ class OffsetTable:
         self._lock = threading.Lock()
 
     def apply(self, record: ConsumedRecord) -> bool:
-        """Add a record of the topic. Returns False if its key is not that of an offset record."""
+        """Add a record of the topic. Returns False if its key is not an offset record's."""
         key = record.key
         if key is None:
             return False
@@ -87,12 +87,12 @@ class OffsetTable:
         return True
 
     def shared_partitions(self, connector: str) -> tuple[int, SharedPartition | None]:
-        """Return how many commits showed that two tasks share a source partition, and what the last one showed."""
+        """Return the number of commits that showed that two tasks share a source partition, and the last finding."""
         with self._lock:
             return self._shared.found(connector)
 
     def leave_places(self) -> None:
-        """Record that the topic was replaced by another one of that name: the offsets stay, but have no place."""
+        """Record that the topic was replaced by another one with its name: the offsets stay, but have no place."""
         with self._lock:
             for known in self._connectors.values():
                 for identity, places in known.items():

@@ -1,7 +1,7 @@
 """An offsets topic as a store: compacted, with the offsets of all connectors that commit to it.
 
 Tasks collect their offsets in OffsetRecords and write them in the transaction of the data. The store only reads the
-topic, which is the only record of what was committed.
+topic, which is the only record of committed offsets.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class OffsetStore:
     def ensure_topic(self) -> bool:
         """Create the topic, compacted, if it does not exist. True if it was created.
 
-        Raises what `Admin.ensure_compacted_topic` does.
+        Raises the errors of `Admin.ensure_compacted_topic`.
         """
         with self._clients.admin(self._admin) as admin:
             created = admin.ensure_compacted_topic(
@@ -78,8 +78,8 @@ class OffsetStore:
         """Read everything that was committed before this call, waiting for open transactions.
 
         Takes a few milliseconds if nothing is new. A deleted topic is created again (unless `create` is False), and the
-        offsets that were read from it stay valid. Raises what `TopicReader.read_to_end` does, and what creating a topic
-        raises.
+        offsets that were read from it stay valid. Raises the errors of `TopicReader.read_to_end`, and of creating a
+        topic.
         """
         deadline = Deadline.after(timeout_ms)
         if not self._reading.acquire(timeout=timeout_ms / 1000):
@@ -121,7 +121,7 @@ class OffsetStore:
                 ignored, first = ignored + 1, first or record
         self._notice_another_topic()
         if first is not None:
-            # One line, however many there are: a topic of somebody else may be configured, or named by a header.
+            # One line for all of them: a topic of another program may be configured, or named by a header.
             _LOG.warning(
                 "Record %d of %s-%d is not a source offset (key %r): it is ignored, as are %d other records. Allow only "
                 "Connect workers to write to that topic",

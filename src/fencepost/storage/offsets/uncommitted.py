@@ -18,8 +18,8 @@ from fencepost.storage.offsets.table import OffsetTable
 class OffsetRecords:
     """The last offset of each source partition since the last commit, at a constant cost for each record.
 
-    `table` is that of the store of the records: a source partition that it knows is written to its existing place. Only
-    one task's thread uses it.
+    `table` is the table of the records' store: known source partitions are written to their existing place. Only one
+    task's thread uses it.
     """
 
     def __init__(
@@ -34,9 +34,9 @@ class OffsetRecords:
     ) -> None:
         """`on_commit` is called with the committed offsets; it must not wait or raise.
 
-        `known_time` returns the commit time of a source partition's newest offset, as read from all relevant topics; 0 if
-        there is none. Without it, `table` is used. `author` returns the committing run of the task, None if it must not be
-        compared with other tasks. `former` returns the former topics that the commits must name.
+        `known_time` returns the commit time of a source partition's newest offset, as read from all relevant topics; 0
+        if there is none. Without it, `table` is used. `author` returns the committing run of the task, None if it must
+        not be compared with other tasks. `former` returns the earlier topics that the commits must name.
         """
         self._connector = connector
         self._table = table
@@ -63,7 +63,7 @@ class OffsetRecords:
             # In Python 1, 1.0 and True are equal, in JSON they are not.
             key = frozenset([(name, value.__class__, value) for name, value in partition.items()])
         except (AttributeError, TypeError) as error:
-            # Raises the DataError that names what is wrong.
+            # Raises DataError with the invalid part.
             encode_key(self._connector, partition)
             raise DataError(f"Connector {self._connector}: {partition!r} is not a source partition") from error
         # Copied: a task may change the mapping later.

@@ -24,7 +24,7 @@ _TOPIC_END: Final = ":connector-"
 
 @dataclass(frozen=True, slots=True, order=True)
 class ActiveTopic:
-    """Names a topic to which a connector wrote."""
+    """A topic to which a connector wrote."""
 
     connector: str
     topic: str
@@ -38,8 +38,8 @@ Subject = str | ConnectorTaskId | ActiveTopic
 class Status:
     """The state of a connector or task, reported by `worker_id` (host:port) in the group's generation `generation`.
 
-    `state` is one of Connect's: UNASSIGNED, RUNNING, PAUSED, FAILED, RESTARTING, and STOPPED for connectors. `trace`
-    is for FAILED; `version` is that of the plugin.
+    `state` is one of Connect's: UNASSIGNED, RUNNING, PAUSED, FAILED, RESTARTING, and STOPPED for connectors. `trace` is
+    for FAILED; `version` is the plugin's.
     """
 
     state: str

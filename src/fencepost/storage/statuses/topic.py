@@ -90,7 +90,7 @@ class StatusBackingStore:
 
     @property
     def fatal_failure(self) -> FencepostError | None:
-        """The fatal error because of which the topic is not read any more, for example that it was deleted."""
+        """The fatal error that stops reading the topic, for example that it was deleted."""
         return self._log.fatal_failure
 
     @property
@@ -106,7 +106,7 @@ class StatusBackingStore:
     def start(self, admin: ClientConfig) -> Future[None]:
         """Create the topic if it is missing, read it to its end, and follow it from then on.
 
-        The future holds ConfigError for a topic that is not compacted, and what creating and reading a topic raises.
+        The future holds ConfigError for a topic that is not compacted, and the errors of creating and reading a topic.
         """
         return self._reading.submit(self._start, admin)
 
@@ -125,7 +125,7 @@ class StatusBackingStore:
             self._own.pop(subject, None)
 
     def delete_connector(self, connector: str) -> None:
-        """Remove a connector's status, and those of its tasks and topics."""
+        """Remove a connector's status, and the statuses of its tasks and topics."""
         subjects: list[Subject] = [connector, *self.table.tasks(connector)]
         subjects += [ActiveTopic(connector, status.topic) for status in self.table.topics(connector)]
         for subject in subjects:
@@ -266,7 +266,7 @@ class StatusBackingStore:
             raise
         except FencepostError as error:
             if len(writes) > 1:
-                # One of them is to blame; the others must not be lost with it.
+                # One write caused the failure; the others must not be lost with it.
                 for write in writes:
                     self._send([write])
             elif not self._closing:

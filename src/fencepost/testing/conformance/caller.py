@@ -1,4 +1,4 @@
-"""Calls code of a connector on a thread of its own, and notices when it does not return."""
+"""Calls a connector's code on a separate thread, and detects calls that do not return."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class BlockedError(Violation):
 
 
 def left_of(limit_s: float) -> float:
-    """Return how much of a limit that is over is left without the time that Spark takes to start, which is the machine's."""
+    """Return the rest of an exceeded limit, not counting the time that Spark takes to start."""
     return limit_s - seconds_since_start()
 
 
@@ -34,7 +34,7 @@ class Caller:
         self._thread.start()
 
     def call(self, what: str, function: Callable[[], T]) -> T:
-        """Return what a function returns. Raises what it raises, and BlockedError after the limit."""
+        """Return a function's result. Raises its exception, and BlockedError after the limit."""
         return self.result(what, self.submit(function))
 
     def submit(self, function: Callable[[], T]) -> Future[T]:

@@ -1,4 +1,4 @@
-"""Checks of what tasks return when they are committed, killed, restarted, and when their number changes."""
+"""Checks of the records that tasks return when they are committed, killed, restarted, and when their number changes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _lose_the_callbacks(task: CheckedTask, committed: SourceOffsets) -> Iterator
 
 
 def _steps_to_an_offset(task: CheckedTask) -> list[SeenPoll]:
-    """Poll until there is something to commit: a connector that ends transactions itself may return batches before it."""
+    """Poll until there is something to commit: a connector with its own transactions may return batches before."""
     steps = []
     while (step := task.poll_until_some()) is not None:
         steps.append(step)
@@ -64,14 +64,14 @@ def _steps_to_an_offset(task: CheckedTask) -> list[SeenPoll]:
 
 
 def _chain(subject: Subject, what: str, run: Run) -> None:
-    """Run one task after another on the same offsets, and compare all that was committed."""
+    """Run one task after another on the same offsets, and compare all committed records."""
     reference, deadline = subject.reference, subject.deadline()
     committed, found, ended = SourceOffsets(), list[Seen](), False
     with ExitStack() as killed, subject.started(committed) as started:
         for _ in range(_RUNS):
             config = subject.task_configs(started, 1)[0]
             task = CheckedTask(subject, started, 0, config)
-            # A worker that was fenced may live on: it is stopped late.
+            # A fenced worker may stay alive: it is stopped late.
             keep = killed if run is not _commit_and_stop else None
             if keep is not None:
                 keep.callback(task.stop)
@@ -134,7 +134,7 @@ def tasks_share_no_source_partition(subject: Subject) -> None:
 
 
 def partitions_follow_task_configs(subject: Subject) -> None:
-    """If the connector promises it, a task's configuration tells which source partitions it reads."""
+    """If the connector promises it, a task's configuration defines the source partitions that it reads."""
     with subject.started() as started:
         if not started.instance.partitions_follow_task_configs(started.config):
             raise NotApplicableError("partitions_follow_task_configs() returns False")

@@ -75,7 +75,7 @@ def reads_only_defined_properties(subject: Subject) -> None:
         started.instance.start(recorded, started.context)
         config = _Recorded(subject.task_configs(started, 1)[0])
         RunningTask(started, 0, config).stop()
-    # A task's configuration may have properties that the connector made for it.
+    # A task's configuration may have properties that the connector adds for it.
     allowed = defined | (config.keys() - recorded.keys())
     for reads in (recorded, config):
         for name, where in reads.read.items():
@@ -147,7 +147,7 @@ def says_whether_it_is_exactly_once(subject: Subject) -> None:
 
 
 class _Recorded(dict[str, str]):
-    """A configuration that keeps which properties are read, each with the line of the first read."""
+    """A configuration that records which properties are read, each with the line of the first read."""
 
     def __init__(self, config: Mapping[str, str]) -> None:
         super().__init__(config)

@@ -1,4 +1,4 @@
-"""Checks of what a single task returns, and where it resumes."""
+"""Checks of a single task's records, and of where it resumes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def resumes_from_every_offset(subject: Subject) -> None:
             return
         following = _check_following(subject, subject.reference, point, deadline)
         if number < _RESUMED_TWICE:
-            # A resumed task may count its offsets from where it began.
+            # A resumed task may count its offsets from its own start.
             points = list(_resume_points(following, point.offsets))
             for again in points[len(points) // 2 :][:1]:
                 _check_following(subject, following, again, deadline)
@@ -66,7 +66,7 @@ class _ResumePoint:
 
 
 def _resume_points(reference: Reading, before: SourceOffsets | None = None) -> Iterator[_ResumePoint]:
-    """Yield the points of what a task returned that began at some offsets, by default without any."""
+    """Yield the resume points of a task's records, for a task that started at some offsets, by default without any."""
     committed = SourceOffsets() if before is None else before.copy()
     count = 0
     for step in reference.steps:
@@ -99,7 +99,7 @@ def _in_spread_order(points: list[_ResumePoint]) -> Iterator[_ResumePoint]:
 
 
 def _check_following(subject: Subject, reference: Reading, point: _ResumePoint, deadline: float) -> Reading:
-    """Resume a task from a point of what an earlier one returned. Raises Violation if it does not go on as that one."""
+    """Resume a task from a point of an earlier task's records. Raises Violation if it continues differently."""
     left = len(reference.records) - point.count
     with subject.task(point.offsets) as task:
         if left:
@@ -109,7 +109,7 @@ def _check_following(subject: Subject, reference: Reading, point: _ResumePoint, 
             following = task.reading
     compared = following.records
     if reference is not subject.reference:
-        # Of the resumed one some records were read: other source partitions may come now.
+        # The resumed task has read only some records: other source partitions may follow.
         known = {record.partition for record in reference.records}
         compared = [record for record in compared if record.partition in known]
     wrong = difference(reference, point.count, compared, ended=following.ended)
@@ -124,7 +124,7 @@ def _check_following(subject: Subject, reference: Reading, point: _ResumePoint, 
 
 
 def waits_for_more(subject: Subject) -> None:
-    """At the end of the source, poll() waits a little for more, and returns nothing that was not there."""
+    """At the end of the source, poll() waits a little for more, and returns only new records."""
     with subject.task() as task:
         task.read(subject.limits.records, subject.deadline())
         if not task.ended:
@@ -144,7 +144,7 @@ def waits_for_more(subject: Subject) -> None:
 
 
 def stops_promptly(subject: Subject) -> None:
-    """stop() lets a poll() that waits return, and raises nothing."""
+    """stop() lets a waiting poll() return, and raises nothing."""
     with subject.started() as started:
         task = CheckedTask(subject, started, 0, subject.task_configs(started, 1)[0])
         poller = _Poller(task)
@@ -169,10 +169,10 @@ def stops_promptly(subject: Subject) -> None:
 
 
 class _Poller(threading.Thread):
-    """Polls a task until it is to stop, or the source has ended."""
+    """Polls a task until it should stop, or the source has ended."""
 
     def __init__(self, task: CheckedTask) -> None:
-        # A daemon, because the poll that it waits for may never return.
+        # A daemon, because the waiting poll may never return.
         super().__init__(name="conformance-poll", daemon=True)
         self._task = task
         self._polls = 0
@@ -189,7 +189,7 @@ class _Poller(threading.Thread):
             self.violation = violation
 
     def wait_until_it_waits(self) -> None:
-        """Wait until a poll has lasted for a while, or polling has ended, or the source goes on and on."""
+        """Wait until a poll has lasted for a while, or polling has ended, or the source turns out to be endless."""
         before, since = self._polls, time.monotonic()
         deadline = since + _READING_S
         while self.is_alive() and time.monotonic() < deadline:

@@ -1,12 +1,12 @@
-"""Kills real workers that run a connector, at each step of a transaction, and compares what is in Kafka afterwards.
+"""Kills real workers that run a connector, at each step of a transaction, and compares the records in Kafka afterwards.
 
     expected    a worker runs the connector to the source's end
     each step   a worker is killed with SIGKILL at the step, another one runs to the end
 
-Each run has a new name for the connector, so it starts from the beginning; the records that it adds must be those that
-were expected, each once. What only a new process loses, such as files that a task keeps, is found here alone.
+Each run has a new name for the connector, so it starts from the beginning; it must add exactly the expected records.
+Only this check finds state that a new process loses, such as files that a task keeps.
 
-The workers write to topics of the checks alone, whatever the connector names, and these are deleted at the end.
+The workers write only to the checks' own topics, whatever the connector names, and these are deleted at the end.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from fencepost.kafka.consumer.read_to_end import TopicReader
 
 RUN_S: Final = 120.0
-"""How long a worker may take to the end of the source."""
+"""The maximum time for a worker to reach the end of the source."""
 
 _SHOWN: Final = 120
 _WORKER: Final = "fencepost.testing.conformance.tested_worker"
 
 _Written = Counter[tuple[str, bytes | None, bytes | None]]
-"""How often there is each topic, key and value."""
+"""The count of each topic, key and value."""
 
 
 class KilledWorkers:
@@ -74,7 +74,7 @@ class KilledWorkers:
         self._closing.close()
 
     def check(self, point: FailPoint) -> None:
-        """Kill a worker at a step. Raises Violation for lost and doubled records, and for a worker that fails.
+        """Kill a worker at a step. Raises Violation for lost and duplicated records, and for a worker that fails.
 
         Raises NotApplicableError if the step is not reached.
         """
@@ -120,7 +120,7 @@ class KilledWorkers:
         )
 
     def _run(self, name: str, environment: Mapping[str, str]) -> tuple[int, str]:
-        """Run a worker to the source's end, or to where it dies; return its exit code and what it said."""
+        """Run a worker to the source's end, or until it dies; return its exit code and its output."""
         worker, connector = self._folder / "worker.properties", self._folder / "connector.json"
         worker.write_text("".join(f"{property_}={value}\n" for property_, value in self._worker().items()))
         own = {"name": name, "connector.class": describe(self._subject.connector)}
@@ -150,7 +150,7 @@ class KilledWorkers:
         }
 
     def _written(self) -> _Written:
-        """Return what was written to the topics since the last call."""
+        """Return the records that were written to the topics since the last call."""
         ignored = self._subject.ignored
         return Counter(
             (self._topics.original(topic), record.key, _compared(record.value, ignored))
@@ -166,7 +166,7 @@ class KilledWorkers:
 
 
 def _compared(value: bytes | None, ignored: Collection[str]) -> bytes | None:
-    """Return what is compared of a value: of JSON, what is not ignored."""
+    """Return the compared part of a value: of JSON, the fields that are not ignored."""
     if value is None or not ignored:
         return value
     try:

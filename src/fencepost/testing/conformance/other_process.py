@@ -1,4 +1,4 @@
-"""Asks a connector for its tasks in processes of their own, as workers after a restart do.
+"""Requests a connector's tasks in separate processes, as workers after a restart do.
 
 Python's hash() of a text, and with it the order of a set of texts, differs from process to process. Each process has
 another seed for it.
@@ -31,15 +31,15 @@ _RUN_S: Final = 60.0
 def task_configs_in_processes(
     connector: type[SourceConnector], config: Mapping[str, str], counts: Sequence[int]
 ) -> list[TaskConfigs]:
-    """Return what each process got. `counts` are values of `tasks.max`.
+    """Return the result of each process. `counts` are values of `tasks.max`.
 
-    Raises NotApplicableError if the connector runs in this process only, as with a source that a test has patched, and
+    Raises NotApplicableError if the connector runs only in this process, as with a source that a test has patched, and
     Violation if it fails in some of the others.
     """
     asked = {"import_path": sys.path, "connector": describe(connector), "config": dict(config), "counts": list(counts)}
     with tempfile.TemporaryDirectory(prefix="fencepost-processes-") as folder:
         answers = [Path(folder) / seed for seed in _SEEDS]
-        # One after the other: what a connector holds while it runs may be there once.
+        # One after the other: resources of a running connector may exist only once.
         told = [_failure(seed, answer, json.dumps(asked)) for seed, answer in zip(_SEEDS, answers, strict=True)]
         failures = [failure for failure in told if failure is not None]
         if len(failures) == len(told):

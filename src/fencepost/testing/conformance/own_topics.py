@@ -4,7 +4,7 @@
     internal topics      ->  fencepost-test-1a2b3c4d.offsets      and the config topic
 
 A worker puts the prefix before the name of a topic when its records are converted: after all transforms, in the worker
-and on executors (`Pipeline.destination`). Such a topic gets the partitions of the one that it stands for.
+and on executors (`Pipeline.destination`). Such a topic gets the same partitions as the original.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class OwnTopics:
 
     bootstrap_servers: str
     run: str = field(default_factory=_new_run)
-    """What the names of all of them begin with; also the group id of the workers."""
+    """The prefix of all names; also the group id of the workers."""
 
     @property
     def prefix(self) -> str:
-        """Put before the name of a topic for records."""
+        """The prefix of the names of topics for records."""
         return f"{self.run}-"
 
     def internal(self, store: str) -> str:
@@ -49,13 +49,13 @@ class OwnTopics:
         return f"{self.run}.{store}"
 
     def original(self, own: str) -> str:
-        """Return the topic that one of these stands for."""
+        """Return the original of one of these topics."""
         return own.removeprefix(self.prefix)
 
     def redirected(self, config: Mapping[str, str]) -> dict[str, str]:
         """Return a connector's configuration whose separate offsets topic is one of these.
 
-        Raises ConfigError if the connector writes to brokers that it names itself.
+        Raises ConfigError if the connector names its own brokers.
         """
         for name in config:
             if name.endswith(_OTHER_CLUSTER):
@@ -68,7 +68,7 @@ class OwnTopics:
         return {**config, **offsets}
 
     def written(self, config: Mapping[str, str]) -> list[str]:
-        """Return the topics for records that there are so far, dead letters included."""
+        """Return the existing topics for records, including dead letters."""
         with self._admin() as admin:
             names = admin.topic_names()
         return sorted(name for name in names - {config.get(_OFFSETS)} if name.startswith(self.prefix))

@@ -1,4 +1,4 @@
-"""Compares what a task returned with what an earlier task returned. Pure.
+"""Compares a task's records with an earlier task's. Pure.
 
 Records are compared for each source partition and topic. The order between source partitions may differ from run to run,
 and Kafka keeps no order between topics: a batch may have more rows in one run than in another, and has one topic.
@@ -24,8 +24,8 @@ Contents = tuple[str, str, str, int | None, str]
 class Seen:
     """A record that a task returned. `partition` identifies its source partition, None if that is not known.
 
-    The rows of a SourceBatch with several source partitions belong to none. `fields` are the fields of the value, and the
-    headers, by name. `left_out` are the names of those that are in neither `contents` nor `fields`.
+    The rows of a SourceBatch with several source partitions belong to none. `fields` are the fields of the value, and
+    the headers, by name. `left_out` are the names that are in neither `contents` nor `fields`.
     """
 
     partition: str | None
@@ -35,9 +35,9 @@ class Seen:
 
     @classmethod
     def of(cls, record: SourceRecord, ignored: Collection[str] = ()) -> Seen:
-        """Take down a record; later changes of its objects do not change this.
+        """Record a record; later changes of its objects do not change this.
 
-        The contents are without the fields of the value, and the headers, that are `ignored`.
+        The contents exclude `ignored` fields of the value and headers.
         """
         partition = identity_of(record.source_partition) if record.source_partition else None
         value = without(record.value, ignored)
@@ -62,9 +62,9 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class SeenPoll:
-    """One poll that returned something. `offsets` is the position after all of its records, of each partition.
+    """One poll that returned something. `offsets` is the position after all of its records, for each partition.
 
-    `positions` has an offset for each record, and is empty for a SourceBatch, which has none.
+    `positions` has an offset for each record; for a SourceBatch, which has none, it is empty.
     """
 
     records: Sequence[Seen]
@@ -74,7 +74,7 @@ class SeenPoll:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a task returned. `ended`: the source had nothing more."""
+    """The records of a task. `ended`: the source had no more."""
 
     steps: Sequence[SeenPoll]
     ended: bool
@@ -88,8 +88,8 @@ class Reading:
 def records_of(steps: Iterable[SeenPoll]) -> list[Seen]:
     """Return the records of some polls, in order, each with its source partition.
 
-    A batch without offsets is committed with a later one, so it belongs to that one's source partition; if none came yet,
-    to that of the last one before.
+    A batch without offsets is committed with a later one, so it belongs to that one's source partition; if none
+    follows, to the last one before.
     """
     found, uncommitted, partition = list[Seen](), list[Seen](), None
     for step in steps:
@@ -112,7 +112,7 @@ def by_partition(records: Iterable[Seen]) -> dict[str | None, list[Seen]]:
 
 
 def difference(expected: Reading, start: int, actual: Sequence[Seen], *, ended: bool) -> str | None:
-    """Return how `actual` differs from what `expected` has from its record `start` on; None if it does not.
+    """Return how `actual` differs from `expected` from record `start` on; None if it does not.
 
     Each may end before the other, unless both have `ended`.
     """
@@ -173,7 +173,7 @@ def _described(whole: Sequence[Seen], index: int, record: Seen, wanted: Seen | N
 
 
 def _differing_fields(record: Seen, wanted: Seen | None) -> str:
-    """Name the innermost fields of two records that differ, if there are some."""
+    """Name the innermost differing fields of two records, if any."""
     if wanted is None:
         return ""
     names = dict.fromkeys((*wanted.fields, *record.fields))

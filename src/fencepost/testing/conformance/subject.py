@@ -1,4 +1,4 @@
-"""A connector that is checked: starts it and its tasks, and reads what they return."""
+"""A connector under test: starts it and its tasks, and reads their records."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _IDLE_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is checked.
+    """The extent of the checks.
 
-    `records`: how many records are read at most. `offsets`: from how many of their offsets a task is resumed at most.
-    `following`: how many records are compared after each. `check_s`: about how many seconds a check may take before it
-    ends with what it has checked so far. `call_s`: within how many seconds each call of the connector must return.
-    `stop_s`: within how many seconds after stop() a poll must return.
+    `records`: the maximum number of records that are read. `offsets`: the maximum number of their offsets from which a
+    task is resumed. `following`: the number of records that are compared after each. `check_s`: about how many seconds
+    a check may take before it ends early. `call_s`: the seconds within which each call of the connector must return.
+    `stop_s`: the seconds after stop() within which a poll must return.
     """
 
     records: int = 300
@@ -43,7 +43,7 @@ class Limits:
 
 
 class CheckedTask:
-    """A running task, on a thread of its own, with what it returned so far."""
+    """A running task on a separate thread, with its records so far."""
 
     def __init__(self, subject: Subject, started: StartedConnector, number: int, config: Mapping[str, str]) -> None:
         self._subject = subject
@@ -64,11 +64,11 @@ class CheckedTask:
 
     @property
     def reading(self) -> Reading:
-        """What the task returned so far."""
+        """The task's records so far."""
         return Reading(tuple(self.steps), self.ended)
 
     def poll(self) -> SeenPoll | None:
-        """Poll once and take the result down. Sets `ended` when there is nothing more."""
+        """Poll once and record the result. Sets `ended` when the source has no more."""
         polled = self._polled(self.task.poll_once)
         self._check_unchanged()
         if not polled:
@@ -80,7 +80,7 @@ class CheckedTask:
         return step
 
     def poll_for(self, seconds: float) -> tuple[int, SeenPoll | None]:
-        """Poll again and again for some seconds, or until there is something; return how often, and that."""
+        """Poll for some seconds, or until a poll returns records; return the number of polls, and that result."""
         polls = 0
 
         def live() -> Polled:
@@ -92,7 +92,7 @@ class CheckedTask:
                 if polled or time.monotonic() > until:
                     return polled
 
-        # In one call: the hand-over to the thread would take longer than a poll.
+        # In one call: handing over to the thread would take longer than a poll.
         polled = self._polled(live)
         return polls, self._step(polled) if polled else None
 
@@ -113,7 +113,7 @@ class CheckedTask:
         return None
 
     def read(self, records: int, deadline: float) -> Reading:
-        """Poll until there are so many records, the source ends, or the time of a monotonic clock is over."""
+        """Poll until this many records are read, the source ends, or a time on the monotonic clock has passed."""
         count = sum(len(step.records) for step in self.steps)
         while count < records and not self.ended and time.monotonic() < deadline:
             step = self.poll()
@@ -121,11 +121,11 @@ class CheckedTask:
         return self.reading
 
     def commit(self) -> None:
-        """Commit what was polled, with the task's callbacks."""
+        """Commit the polled records, with the task's callbacks."""
         self._caller.call("commit()", self.task.commit)
 
     def stop(self) -> None:
-        """Stop the task for good. Raises BlockedError if it does not let itself be stopped."""
+        """Stop the task for good. Raises BlockedError if it does not stop."""
         try:
             self.ask_to_stop()
         finally:
@@ -141,7 +141,7 @@ class CheckedTask:
 
     @property
     def line(self) -> str | None:
-        """`file:line` of what the task does at this moment, None if it does nothing."""
+        """`file:line` of the code that the task is running, None if it is idle."""
         return self._caller.line
 
     def _nothing(self) -> None:
@@ -203,7 +203,7 @@ class Subject:
 
     @cached_property
     def reference(self) -> Reading:
-        """What one task returns from the beginning, without any commit. Raises Violation if it returns nothing.
+        """The records of one task from the beginning, without any commit. Raises Violation if it returns nothing.
 
         Raises ConfigError for an ignored field that no record has.
         """
@@ -228,7 +228,7 @@ class Subject:
             return self.task_class_of(started)
 
     def task_class_of(self, started: StartedConnector) -> type[SourceTask]:
-        """Ask for the class of the tasks. Raises Violation if the connector names none."""
+        """Request the class of the tasks. Raises Violation if the connector names none."""
         try:
             return started.task_class()
         except Exception as error:
@@ -275,7 +275,7 @@ class Subject:
             yield tasks[0]
 
     def task_configs(self, started: StartedConnector, count: int) -> list[dict[str, str]]:
-        """Ask for the tasks. Raises Violation unless there are from 1 to `count`."""
+        """Request the tasks. Raises Violation unless there are 1 to `count`."""
         try:
             configs = started.task_configs(count)
         except Exception as error:

@@ -26,7 +26,7 @@ class Check:
         def test_conformance(check, tmp_path):
             check(MyConnector, {"file": str(tmp_path / "a.csv")})
 
-    Fields of values, and headers, that are to `ignore`, are not compared: those with the time of reading.
+    Fields of values, and headers, in `ignore` are not compared, such as the time of reading.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Check:
         *,
         ignore: Collection[str] = (),
     ) -> None:
-        """Check a connector, whose source must have records. Does nothing where the rule does not apply."""
+        """Check a connector, whose source must have records. Does nothing if the rule does not apply."""
         try:
             self.run(Subject(connector, config, limits or Limits(), frozenset(ignore)))
         except NotApplicableError:
@@ -52,7 +52,7 @@ class Check:
 
 
 class CheckOutcome(Enum):
-    """How a check ended."""
+    """The outcome of a check."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -61,7 +61,7 @@ class CheckOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of one check. `reason` says why it was skipped; `seconds` is how long it took."""
+    """The result of one check. `reason` is why it was skipped; `seconds` is its duration."""
 
     check: Check
     outcome: CheckOutcome
@@ -91,7 +91,7 @@ CHECKS: Final[Sequence[Check]] = (
     _check(check_commits.tasks_share_no_source_partition),
     _check(check_commits.partitions_follow_task_configs),
     _check(check_config.accepts_its_own_offsets),
-    # These commit: a source may forget what was committed.
+    # These commit: a source may forget committed records.
     _check(check_commits.survives_restarts),
     _check(check_commits.survives_kills_before_a_commit),
     _check(check_commits.survives_kills_after_a_commit),

@@ -1,4 +1,4 @@
-"""A standalone worker process that runs one connector to its source's end, and writes to topics of the check alone.
+"""A standalone worker process that runs one connector to its source's end, and writes only to the check's own topics.
 
     python -m fencepost.testing.conformance.tested_worker PREFIX WORKER.properties CONNECTOR.json
 
@@ -30,7 +30,7 @@ from fencepost.runtime.connector.client_properties import admin_config
 from fencepost.runtime.task.writes import WritePath
 from fencepost.runtime.worker import Worker
 
-# Records must be kept as long as they are compared, however old their timestamps are.
+# Records must be kept until they are compared, however old their timestamps are.
 _KEPT: Final = {"retention.ms": "-1", "retention.bytes": "-1", "min.compaction.lag.ms": str(2**63 - 1)}
 # Settings with which a broker refuses records.
 _REFUSING: Final = ("cleanup.policy", "max.message.bytes")
@@ -41,12 +41,12 @@ _AS_BROKERS_DO: Final = TopicCreation(
 
 @dataclass(frozen=True, slots=True)
 class OwnTopicCreator(TopicCreator):
-    """Creates the check's topics: like those that they stand for, or as `creation` would create those."""
+    """Creates the check's topics: like the originals, or as `creation` would create those."""
 
     prefix: str
 
     def create(self, topics: Iterable[str]) -> None:
-        """Create topics of the check. Raises as TopicCreator, and ConfigError for topics that brokers keep for themselves."""
+        """Create topics of the check. Raises as TopicCreator, and ConfigError for topics that brokers reserve."""
         originals = {topic: topic.removeprefix(self.prefix) for topic in sorted(topics)}
         TopicGate(None).admit(originals.values())
         with Admin(self.admin) as admin:
@@ -62,7 +62,7 @@ class OwnTopicCreator(TopicCreator):
 
 
 class TestedWorker(Worker):
-    """A worker that puts a prefix before the names of all topics of records."""
+    """A worker that adds a prefix to the names of all topics of records."""
 
     __test__ = False
 
@@ -84,7 +84,7 @@ class TestedWorker(Worker):
 
 
 async def _run(worker: Worker, connector: Mapping[str, str]) -> Sequence[str]:
-    """Return what failed."""
+    """Return the failures."""
     herder = StandaloneHerder(worker, [connector], "http://127.0.0.1", once=True)
     try:
         await herder.start()

@@ -1,4 +1,4 @@
-"""What the checks find, and where in the author's code."""
+"""The findings of the checks, and their place in the author's code."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fencepost.api.errors import describe_error
 from fencepost.api.source import SourceTask
 from fencepost.api.traces import plugin_location
 
-# Code of connectors, in the packages of fencepost.
+# Connectors' code within fencepost's packages.
 _CONNECTORS: Final = "fencepost.connectors"
 
 
-# The methods that connectors and tasks have if they define none themselves.
+# The default methods of connectors and tasks.
 _BASE: Final = SourceTask.__module__
 
 
@@ -37,14 +37,14 @@ class Violation(AssertionError):  # noqa: N818 - it is the connector that is in 
 
 
 class NotApplicableError(Exception):
-    """A check has nothing to check with this connector; the text says why."""
+    """A check does not apply to this connector; the text is the reason."""
 
 
 def defined_at(plugin: type[Any], method: str) -> str | None:
     """Return `file:line` of the author's code for a method of a connector or task, None if no line can be named.
 
-    It is the method's definition. Where the class has the method from fencepost, it is the class, and where fencepost made
-    the class (see `source`), what it was made of.
+    It is the method's definition. If the class inherits the method from fencepost, it is the class, and if fencepost
+    made the class (see `source`), the original of the class.
     """
     made_of = getattr(plugin, "made_of", None)
     if made_of is not None:

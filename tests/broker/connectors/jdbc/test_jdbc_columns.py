@@ -90,7 +90,7 @@ def test_timestamps_of_the_last_moments_wait_for_the_delay(database: Database) -
         assert numbers(reading.rest()) == [1, 2]
 
 
-def test_a_timestamp_initial_in_the_future_is_no_sign_of_a_wrong_clock(
+def test_a_future_timestamp_initial_does_not_mean_a_wrong_clock(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     database.execute("create table t(id int primary key, at timestamptz not null default clock_timestamp())")
@@ -210,7 +210,7 @@ def test_an_offset_of_whole_numbers_is_continued_by_fractions(database: Database
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity"])
-def test_ids_that_are_no_numbers_are_refused(value: str, database: Database) -> None:
+def test_ids_that_are_not_numbers_are_refused(value: str, database: Database) -> None:
     database.execute("create table t(id numeric not null)")
     with TableReading(database, {"mode": "incrementing", "incrementing.column.name": "id"}) as reading:
         database.execute("insert into t values (%s)", [value])

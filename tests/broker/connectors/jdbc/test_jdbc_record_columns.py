@@ -55,7 +55,7 @@ def test_a_column_that_the_table_does_not_have_is_refused_by_name(database: Data
         reading.poll()
 
 
-def test_a_row_that_is_no_record_is_an_error_that_names_the_table_and_the_column(database: Database) -> None:
+def test_a_row_that_is_not_a_record_is_an_error_that_names_the_table_and_the_column(database: Database) -> None:
     database.execute("create table t(id int primary key, at timestamptz)")
     database.execute("insert into t values (1, '1969-12-31')")
     with (

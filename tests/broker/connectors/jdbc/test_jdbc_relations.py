@@ -110,7 +110,7 @@ def test_a_partition_attached_while_a_poll_reads_is_read_once(
         assert values(reading) == [1, 10, 11]
 
 
-def test_an_offset_that_does_not_tell_the_tables_goes_on(database: Database) -> None:
+def test_an_offset_without_tables_continues(database: Database) -> None:
     database.execute("create table t(v int)")
     database.execute("insert into t(v) values (1)")
     with TableReading(database) as reading:

@@ -50,7 +50,7 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def test_a_failover_goes_on_only_where_nothing_was_lost(folder: Path) -> None:
+def test_a_failover_continues_only_if_nothing_was_lost(folder: Path) -> None:
     with ExitStack() as stack:
         primary = stack.enter_context(EmbeddedPostgres(folder / "primary"))
         run(primary, "create table t(id int); insert into t values (1)")

@@ -223,7 +223,7 @@ def test_a_partitioned_table_is_read_as_one(database: Database) -> None:
         assert reading.poll() == [{"id": 1, "v": 2}]
 
 
-def test_xmin_is_refused_once_it_does_not_tell_old_rows_from_new_ones(
+def test_xmin_is_refused_once_it_cannot_distinguish_old_from_new_rows(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fencepost.connectors.jdbc.postgres.snapshot_reader.XMIN_LIMIT", 10)

@@ -54,7 +54,7 @@ def insert(database: Database, seed: int, transactions: int) -> None:
             connection.commit()
 
 
-def test_what_writers_commit_is_in_kafka_once_over_restarts(
+def test_each_committed_row_is_in_kafka_once_over_restarts(
     connector: Callable[..., JdbcRun], database: Database
 ) -> None:
     database.execute(TABLE)
@@ -113,7 +113,7 @@ def test_a_task_of_many_tables_fails_with_the_name_of_the_one_that_was_dropped(
     assert 'relation "public.b" does not exist' in run.wait_until_failed()
 
 
-def test_incrementing_is_no_exactly_once_support_unless_there_is_a_single_writer(
+def test_incrementing_is_exactly_once_only_with_a_single_writer(
     connector: Callable[..., JdbcRun], database: Database
 ) -> None:
     database.execute("create table t(id int generated always as identity primary key)")

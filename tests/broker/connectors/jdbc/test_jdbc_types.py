@@ -186,7 +186,7 @@ def test_values_are_those_that_psycopg_reads(types: Database, kind: str, becomes
 
 
 @pytest.mark.parametrize(("kind", "value", "why"), REFUSED, ids=[f"{kind} {value}" for kind, value, _ in REFUSED])
-def test_what_cannot_be_represented_is_refused_by_name(types: Database, kind: str, value: str, why: str) -> None:
+def test_values_without_representation_are_refused_by_name(types: Database, kind: str, value: str, why: str) -> None:
     types.execute(f"create table t(id int, v {kind})")
     types.execute("insert into t values (1, %s)", (value,))
 
@@ -199,7 +199,7 @@ def test_what_cannot_be_represented_is_refused_by_name(types: Database, kind: st
     assert f'The column "v" ({reading.reader.source._known[1].type.text}) of the table public.t' in str(refused.value)  # type: ignore[index]
 
 
-def test_days_and_moments_beyond_what_python_knows_are_counted(types: Database) -> None:
+def test_days_and_moments_beyond_pythons_range_are_counted(types: Database) -> None:
     types.execute("create table t(v date, w timestamptz)")
     values = [
         ("4713-01-01 BC", "4713-01-01 BC"),
@@ -231,7 +231,7 @@ def test_days_and_moments_beyond_what_python_knows_are_counted(types: Database) 
         ("best_fit", ["tinyint", "smallint", "int", "bigint", "decimal(19,0)", "double", "double"]),
     ],
 )
-def test_numeric_mapping_chooses_what_numbers_become(types: Database, mapping: str, becomes: list[str]) -> None:
+def test_numeric_mapping_chooses_the_type_of_numbers(types: Database, mapping: str, becomes: list[str]) -> None:
     types.execute(
         "create table t(a numeric(2), b numeric(4), c numeric(9), d numeric(18), e numeric(19), f numeric(5,2), g numeric)"
     )

@@ -111,7 +111,7 @@ def test_types_that_no_task_saw_are_those_that_the_log_names(topics: Topics, dat
     ],
     ids=["numeric", "timestamp", "array of a domain", "array of times"],
 )
-def test_types_that_nothing_tells_fail_the_task(made: str, value: str, drop: str, topics: Topics, database: Database):
+def test_unknown_types_fail_the_task(made: str, value: str, drop: str, topics: Topics, database: Database):
     database.execute("create table t(id int primary key)")
     topics.run()
     database.execute(f"{made}; alter table t add price price")
@@ -125,7 +125,7 @@ def test_types_that_nothing_tells_fail_the_task(made: str, value: str, drop: str
     assert rows(topics) == {'{"id": 1}': {"id": 1}}
 
 
-def test_a_type_that_is_added_to_the_offset_is_that_of_the_changes(topics: Topics, database: Database):
+def test_a_type_that_is_added_to_the_offset_applies_to_the_changes(topics: Topics, database: Database):
     database.execute("create table t(id int primary key)")
     topics.run()
     database.execute("create domain price as numeric(10,2); alter table t add price price")
@@ -141,7 +141,7 @@ def test_a_type_that_is_added_to_the_offset_is_that_of_the_changes(topics: Topic
     assert rows(topics) == {'{"id": 1}': {"id": 1, "price": Decimal("1.50")}}
 
 
-def test_an_oid_that_stands_for_another_type_by_now_is_refused(topics: Topics, database: Database):
+def test_an_oid_that_another_type_has_now_is_refused(topics: Topics, database: Database):
     database.execute("create domain price as numeric(10,2); create table t(id int primary key, price price)")
     topics.run()
     assert topics.committed_offset is not None
@@ -159,7 +159,7 @@ def test_an_oid_that_stands_for_another_type_by_now_is_refused(topics: Topics, d
 
 
 @pytest.mark.parametrize("excluded", [True, False])
-def test_a_table_without_columns_is_told_of_once(
+def test_a_table_without_columns_is_warned_about_once(
     excluded: bool, topics: Topics, database: Database, caplog: pytest.LogCaptureFixture
 ):
     database.execute(f"create table empty({'secret int' if excluded else ''}); create table t(id int primary key)")

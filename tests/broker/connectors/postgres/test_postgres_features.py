@@ -89,7 +89,7 @@ def test_a_chosen_key_that_events_cannot_have_is_refused(
         topics.run()
 
 
-def test_a_publication_that_leaves_out_changes_is_told(
+def test_a_publication_that_leaves_out_changes_is_logged(
     topics: Topics, database: Database, caplog: pytest.LogCaptureFixture
 ):
     publication = f"of_{topics.slot}"
@@ -105,7 +105,7 @@ def test_a_publication_that_leaves_out_changes_is_told(
     assert [(key["id"], value["op"]) for key, value in topics.events("public.t")] == [(1, "r"), (3, "c")]
 
 
-def test_heartbeats_tell_the_time_while_tables_are_quiet(topics: Topics, database: Database):
+def test_heartbeats_have_the_time_while_tables_are_quiet(topics: Topics, database: Database):
     database.execute("create table t(id int primary key)")
     topics.change(heartbeat_interval_ms="100", topic_heartbeat_prefix="alive")
     topic = f"alive.{topics.prefix}"
@@ -134,7 +134,7 @@ def test_a_statement_runs_with_each_heartbeat(topics: Topics, database: Database
     assert {key["id"] for key, _ in topics.events("public.beats")} == {1}
 
 
-def test_a_statement_that_fails_is_logged_and_heartbeats_go_on(
+def test_a_statement_that_fails_is_logged_and_heartbeats_continue(
     topics: Topics, database: Database, caplog: pytest.LogCaptureFixture
 ):
     database.execute("create table t(id int primary key)")
@@ -228,7 +228,7 @@ def test_values_that_mean_nothing_here_are_refused(name: str, value: str, proble
         PostgresConfig.parse(config | {name: value})
 
 
-def test_values_that_mean_what_is_done_anyway_are_accepted():
+def test_values_that_match_the_behaviour_are_accepted():
     config = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
     same = {
         "binary.handling.mode": "bytes",

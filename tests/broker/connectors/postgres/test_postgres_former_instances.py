@@ -77,7 +77,7 @@ def test_an_instance_that_was_overtaken_by_a_third_leaves_its_slot(topics: Topic
     goes_on_without(topics, former)
 
 
-def test_a_connection_that_breaks_advances_the_slot_to_what_is_committed_only(
+def test_a_broken_connection_advances_the_slot_only_to_committed_changes(
     topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streaming, "_ADVANCE_S", 3600.0)

@@ -83,7 +83,7 @@ def test_a_table_that_was_not_read_before_is_whole_afterwards(
     }
 
 
-def test_a_kept_connection_reads_all_while_the_stream_goes_on(topics: Topics, database: Database):
+def test_a_kept_connection_reads_all_while_the_stream_continues(topics: Topics, database: Database):
     database.execute("create table large(id int primary key, n int not null, note text)")
     database.execute("insert into large select i, 0, 'old' from generate_series(1, 5000) i")
     topics.change(snapshot_mode="no_data", incremental_snapshot_chunk_size="100")
@@ -99,7 +99,7 @@ def test_a_kept_connection_reads_all_while_the_stream_goes_on(topics: Topics, da
     }
 
 
-def test_what_was_written_before_a_table_was_published_is_waited_for(
+def test_chunks_wait_for_writes_before_a_table_was_published(
     topics: Topics, database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setattr(incremental_snapshots, "_LONG_S", 0.0)
@@ -120,7 +120,7 @@ def test_what_was_written_before_a_table_was_published_is_waited_for(
     assert [row["note"] for row in read_rows(topics, "public.late")] == ["new", "old"]
 
 
-def test_a_commit_that_nobody_sees_yet_leaves_its_row_out(
+def test_a_row_of_a_commit_that_is_not_visible_yet_is_left_out(
     topics: Topics, database: Database, monkeypatch: pytest.MonkeyPatch
 ):
     database.execute("create table t(id int primary key, note text)")
@@ -318,7 +318,7 @@ def test_only_the_rows_that_a_condition_names_are_read(topics: Topics, database:
     assert [row["id"] for row in read_rows(topics, "public.orders")] == [50, 100]
 
 
-def test_signals_without_effect_are_logged_and_the_stream_goes_on(
+def test_signals_without_effect_are_logged_and_the_stream_continues(
     topics: Topics, database: Database, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level("INFO")
@@ -418,7 +418,7 @@ def test_the_table_of_signals_is_published_or_the_start_refused(topics: Topics, 
         topics.run()
 
 
-def test_chunks_need_no_more_than_a_user_who_may_read(topics: Topics, database: Database):
+def test_a_user_with_read_rights_is_enough_for_chunks(topics: Topics, database: Database):
     name = f"reader_{database.name}"
     database.execute("create table t(id int primary key, note text, secret text); insert into t values (1, 'n', 's')")
     database.execute(f"create role {name} login replication password 'p'")

@@ -32,7 +32,7 @@ def told(topics: Topics) -> list[tuple[Any, str | None]]:
 
 @pytest.mark.parametrize("identity", ["default", "full", "using index t_code"])
 @pytest.mark.parametrize("running", [True, False])
-def test_a_key_that_is_altered_is_that_of_the_events_from_then_on(
+def test_an_altered_key_is_used_from_then_on(
     running: bool, identity: str, topics: Topics, database: Database, caplog: pytest.LogCaptureFixture
 ):
     database.execute("create table t(id int primary key, code text not null); create unique index t_code on t(code)")
@@ -62,7 +62,7 @@ def test_a_key_that_is_altered_is_that_of_the_events_from_then_on(
     assert ("The key of public.t was (id), and is (code) from now on" in caplog.text) is running
 
 
-def test_changes_before_an_alteration_have_the_former_key_also_if_read_later(topics: Topics, database: Database):
+def test_changes_before_an_alteration_keep_the_old_key_even_if_read_later(topics: Topics, database: Database):
     database.execute("create table t(id int primary key, code text not null)")
     topics.run()
     database.execute("insert into t values (1, 'a')")
@@ -74,7 +74,7 @@ def test_changes_before_an_alteration_have_the_former_key_also_if_read_later(top
 
 
 @pytest.mark.parametrize("later", [True, False])
-def test_a_former_primary_key_that_the_log_does_not_have_is_asked_for(later: bool, topics: Topics, database: Database):
+def test_an_old_primary_key_that_the_log_lacks_is_looked_up(later: bool, topics: Topics, database: Database):
     column = "" if later else ", code text"
     database.execute(f"create table t(id int primary key{column}); alter table t replica identity full")
     topics.run()
@@ -92,7 +92,7 @@ def test_a_former_primary_key_that_the_log_does_not_have_is_asked_for(later: boo
     assert told(topics) == [({"id": 1}, "c"), ({"id": 1}, "u")]
 
 
-def test_a_table_whose_key_is_altered_while_chunks_of_it_are_read_begins_anew(
+def test_a_table_whose_key_is_altered_between_chunks_starts_over(
     topics: Topics, database: Database, monkeypatch: pytest.MonkeyPatch
 ):
     database.execute("create table t(id int primary key, code int not null); alter table t replica identity full")
@@ -109,7 +109,7 @@ def test_a_table_whose_key_is_altered_while_chunks_of_it_are_read_begins_anew(
     assert {key["code"] for key, _ in topics.events("public.t") if "code" in key} == set(range(1, 51))
 
 
-def test_a_part_of_a_key_is_no_key(topics: Topics, database: Database):
+def test_a_part_of_a_key_is_not_used_as_the_key(topics: Topics, database: Database):
     database.execute("create table t(shop int, id int, primary key (shop, id)); insert into t values (1, 1), (1, 2)")
     topics.change(column_exclude_list=r"public\.t\.id")
     with pytest.raises(PostgresError, match=r"Events of public.t lack id, .*different rows would have one key"):

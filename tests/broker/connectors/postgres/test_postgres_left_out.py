@@ -63,7 +63,7 @@ def test_a_relation_that_cannot_be_captured_is_refused_by_name(
 
 
 @pytest.mark.parametrize("kind", RELATIONS)
-def test_a_relation_that_a_pattern_matches_is_told_of(
+def test_a_relation_that_a_pattern_matches_is_warned_about(
     topics: Topics, database: Database, kind: str, caplog: pytest.LogCaptureFixture
 ):
     create, _ = RELATIONS[kind]
@@ -80,7 +80,7 @@ def test_a_relation_that_a_pattern_matches_is_told_of(
     assert topics.events("public.t")
 
 
-def test_a_temporary_table_is_told_of(topics: Topics, database: Database, caplog: pytest.LogCaptureFixture):
+def test_a_temporary_table_is_warned_about(topics: Topics, database: Database, caplog: pytest.LogCaptureFixture):
     topics.change(table_include_list=r"public\.t,.*\.brief")
     with database.connect() as session:
         session.execute("create temporary table brief(id int)")
@@ -98,7 +98,7 @@ def test_a_table_that_becomes_unlogged_while_it_is_captured_ends_the_task(topics
     assert "public.t, which is an unlogged table" in str(topics.fatal)
 
 
-def test_an_entry_that_matches_nothing_is_told_of(topics: Topics, caplog: pytest.LogCaptureFixture):
+def test_an_entry_that_matches_nothing_is_warned_about(topics: Topics, caplog: pytest.LogCaptureFixture):
     topics.change(table_include_list=r"public\.t,public\.ordres")
     topics.run()
     told = r"No table is matched by public\.ordres of table.include.list"

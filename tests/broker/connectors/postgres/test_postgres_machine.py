@@ -147,7 +147,7 @@ def test_changes_arrive_once_wherever_the_server_sets_its_clock(
     assert [round((value["source"]["ts_ms"] / 1000 - time.time()) / _DAY) for _, value in events] == moves
 
 
-def test_changes_and_heartbeats_go_on_wherever_the_worker_sets_its_clock(
+def test_changes_and_heartbeats_continue_wherever_the_worker_sets_its_clock(
     topics: Topics, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database.execute("create table t(id int primary key)")

@@ -72,7 +72,7 @@ def test_a_snapshot_that_policies_would_leave_rows_out_of_is_refused(topics: Top
 
 
 @pytest.mark.parametrize("mode", ["disabled", "filtered"])
-def test_captured_tables_that_are_not_published_are_told_of(
+def test_captured_tables_that_are_not_published_are_warned_about(
     topics: Topics, database: Database, mode: str, caplog: pytest.LogCaptureFixture
 ):
     database.execute("create table t(id int primary key); create publication mine for table t")

@@ -210,7 +210,9 @@ _LEFT_BY_DELETES: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("tombstones", [True, False])
 @pytest.mark.parametrize("mode", _LEFT_BY_DELETES)
-def test_deletes_leave_what_the_mode_says(source: PostgresSource, database: Database, mode: str, *, tombstones: bool):
+def test_deletes_leave_the_records_that_the_mode_defines(
+    source: PostgresSource, database: Database, mode: str, *, tombstones: bool
+):
     database.execute("create table people(id int primary key, name text)")
     source.run_to_end()
     source.change(

@@ -119,7 +119,7 @@ def test_a_moment_that_has_no_microseconds_fails_the_task_and_isostring_writes_i
     assert [value["after"]["s"] for _, value in topics.events("public.far")] == ["294276-12-31T23:59:59Z", "infinity"]
 
 
-def test_nanoseconds_are_refused_with_what_to_use():
+def test_nanoseconds_are_refused_with_advice():
     config = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
     with pytest.raises(ConfigError, match=r"nanoseconds .* use microseconds"):
         PostgresConfig.parse(config | {"time.precision.mode": "nanoseconds"})

@@ -244,7 +244,6 @@ def test_a_frame_without_a_value_column_is_refused(engine: SparkEngine, bootstra
 def test_a_short_batch_is_not_held_up_by_a_long_one_of_another_task(
     engine: SparkEngine, bootstrap_servers: str, topics: Topics, tmp_path: Path
 ):
-    """D2."""
     long_topic, short_topic = topics.create(partitions=2), topics.create(partitions=2)
     marker = tmp_path / "once"
     cancelled = threading.Event()

@@ -92,7 +92,7 @@ def test_a_tombstone_without_a_schema_passes_transforms_of_values(
     assert values(read_topic(bootstrap_servers, topic)) == [b'{"n":1,"source":"shop"}' for _ in beside] + [None]
 
 
-def test_what_a_transform_leaves_null_is_null_for_bytes(engine: SparkEngine, bootstrap_servers: str, topic: str):
+def test_a_null_left_by_a_transform_is_null_as_bytes(engine: SparkEngine, bootstrap_servers: str, topic: str):
     """The type of a schemaless column of nulls is an accident, which ByteArrayConverter must not see."""
     steps = pipeline(value=bytes_converter(), transforms=[step(ExtractField(), {"field": "a"})])
     records = [record(topic, None), record(topic, {"a": None}), record(topic, {"a": b"x"}), record(topic, None)]
@@ -188,7 +188,7 @@ def test_a_polled_batch_with_a_python_function_runs_as_a_job(engine: SparkEngine
     assert [r.value for r in read_topic(bootstrap_servers, topic)] == [b"V0", b"V1", b"V2"]
 
 
-def test_a_polled_batch_of_which_all_rows_are_dropped_writes_nothing(
+def test_a_polled_batch_whose_rows_are_all_dropped_writes_nothing(
     engine: SparkEngine, bootstrap_servers: str, topic: str
 ):
     steps = pipeline(transforms=[step(Filter(), {}, tombstones())])
@@ -199,7 +199,7 @@ def test_a_polled_batch_of_which_all_rows_are_dropped_writes_nothing(
     assert read_topic(bootstrap_servers, topic) == []
 
 
-def test_rows_taken_without_a_job_are_those_of_to_arrow(engine: SparkEngine):
+def test_rows_taken_without_a_job_equal_those_of_to_arrow(engine: SparkEngine):
     session = engine.session()
     moment = dt.datetime(2024, 3, 31, 1, 30, 0, 123_456, tzinfo=dt.UTC)
     table = pa.table(

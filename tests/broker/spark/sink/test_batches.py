@@ -24,7 +24,7 @@ def test_each_micro_batch_is_one_transaction_with_its_progress(query: FileQuery,
     assert [found["batch"] for found in progress_of(bootstrap_servers, name)] == [0, 1, 2]
 
 
-def test_the_function_tells_what_it_has_committed(query: FileQuery, name: str, sink: ExactlyOnce):
+def test_the_function_shows_its_commits(query: FileQuery, name: str, sink: ExactlyOnce):
     query.add("3", "4")
     query.run()
     (first,) = sink.statistics

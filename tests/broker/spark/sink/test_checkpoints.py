@@ -61,7 +61,7 @@ def test_a_deleted_checkpoint_is_refused(query: FileQuery, name: str, bootstrap_
     assert texts(bootstrap_servers, name) == ["0", "1", "2"]
 
 
-def test_lost_progress_is_refused_until_the_first_batch_is_told(
+def test_lost_progress_is_refused_until_the_first_batch_is_given(
     query: FileQuery, name: str, bootstrap_servers: str, topics: Topics
 ):
     query.run()

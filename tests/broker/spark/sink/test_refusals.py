@@ -48,7 +48,7 @@ def test_a_session_that_may_write_twice_is_refused_with_the_line_to_add(query: F
         ),
     ],
 )  # fmt: skip
-def test_what_cannot_be_written_is_refused(
+def test_rows_that_cannot_be_written_are_refused(
     spark: SparkSession, columns: list[str], options: dict[str, str], error: type[Exception], text: str
 ):
     with pytest.raises(error, match=text):

@@ -148,9 +148,7 @@ def test_two_spellings_of_the_servers_are_one_cluster(query: FileQuery, name: st
     assert texts(bootstrap_servers, name) == ["0", "1", "2"]
 
 
-def test_another_spelling_of_the_servers_in_a_further_call_is_no_other_sink(
-    query: FileQuery, name: str, bootstrap_servers: str
-):
+def test_another_spelling_of_the_servers_means_the_same_sink(query: FileQuery, name: str, bootstrap_servers: str):
     def parts(frame: DataFrame, batch: int) -> None:
         for number, servers in enumerate((bootstrap_servers, bootstrap_servers.replace("127.0.0.1", "localhost"))):
             function = exactly_once(topic=name, name=name, **{"bootstrap.servers": servers})
@@ -161,7 +159,7 @@ def test_another_spelling_of_the_servers_in_a_further_call_is_no_other_sink(
     assert texts(bootstrap_servers, name) == ["0"]
 
 
-def test_a_run_that_is_in_kafka_tells_that_the_dataframe_is_not(
+def test_a_run_in_kafka_is_reported_if_the_dataframe_differs(
     spark: SparkSession, bootstrap_servers: str, topics: Topics, caplog: pytest.LogCaptureFixture
 ):
     topic, options = topics.create(), {"bootstrap.servers": bootstrap_servers}

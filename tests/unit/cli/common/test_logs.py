@@ -42,7 +42,7 @@ def _fail(message: str) -> None:
     LOG.error("It failed:\n%s", message, exc_info=RuntimeError(message))
 
 
-def test_a_line_of_text_begins_with_what_it_is_about(begin: Callable[[str], None], capsys: pytest.CaptureFixture[str]):
+def test_a_line_of_text_begins_with_its_subject(begin: Callable[[str], None], capsys: pytest.CaptureFixture[str]):
     begin("text")
     LOG.info("started")
     with log_context(ConnectorTaskId("c", 0)):

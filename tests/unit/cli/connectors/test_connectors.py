@@ -130,7 +130,7 @@ def test_a_connector_is_paused_stopped_and_resumed(
     assert herder.known["lines"].target is state
 
 
-def test_as_json_each_command_prints_what_the_worker_answered_and_nothing_else(run: Run, file: Path) -> None:
+def test_as_json_each_command_prints_only_the_workers_answer(run: Run, file: Path) -> None:
     def answer(*arguments: Any) -> Any:
         code, out, err = run(*arguments, "-o", "json")
         assert (code, err) == (0, "")
@@ -243,11 +243,11 @@ def test_a_rebalance_is_not_waited_for_without_end(run: Run, herder: Rebalancing
         ("", ""),
     ],
 )
-def test_of_a_trace_one_line_says_what_happened(trace: str, told: str) -> None:
+def test_one_line_of_a_trace_is_shown(trace: str, told: str) -> None:
     assert first_line(trace) == told
 
 
-def test_the_figures_of_a_connector_are_those_of_its_tasks_on_all_workers() -> None:
+def test_a_connectors_figures_are_summed_over_all_workers() -> None:
     registries = [CollectorRegistry(), CollectorRegistry()]
     rate = "kafka_connect_source_task_source_record_write_rate"
     for number, registry in enumerate(registries):

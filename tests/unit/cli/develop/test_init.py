@@ -29,7 +29,7 @@ def _load(file: Path) -> WorkerConfig:
     return WorkerConfig.from_properties(properties, where=str(file), mode=WorkerMode.DISTRIBUTED)
 
 
-def test_the_file_is_that_of_a_worker_of_a_group_that_delivers_exactly_once(
+def test_the_file_configures_a_group_worker_that_delivers_exactly_once(
     file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = _load(file)

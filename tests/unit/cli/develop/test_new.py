@@ -97,7 +97,7 @@ def test_a_name_that_cannot_be_a_package_is_refused(tmp_path: Path, name: str) -
 
 
 @pytest.mark.parametrize("name", ["pyspark", "psycopg-binary", "pluggy"])
-def test_a_name_of_an_installed_package_is_refused_with_what_to_do(tmp_path: Path, name: str) -> None:
+def test_a_name_of_an_installed_package_is_refused_with_advice(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match=f"a package that is installed here.* choose another, as {name}-source"):
         write_connector(tmp_path / name, name, "poll")
 

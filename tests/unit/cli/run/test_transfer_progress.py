@@ -18,7 +18,7 @@ def _transfer(records: int, share: float | None, *, open_records: int = 0) -> Tr
     return Transfer(TransferCounts(records=records, bytes=records * 100, open=open_records, transactions=3), share)
 
 
-def test_the_rate_is_that_of_the_last_seconds_and_the_time_left_that_of_the_whole() -> None:
+def test_the_rate_covers_the_last_seconds_and_the_time_left_the_whole() -> None:
     clock = Clock()
     estimate = Estimate(clock)
     estimate.of("c", _transfer(0, 0.0))
@@ -48,7 +48,7 @@ def test_without_a_known_size_nothing_is_guessed() -> None:
     assert shown.text() == "10 rows (+5 not committed)  1.0 kB  0 rows/s  3 transactions"
 
 
-def test_an_abort_is_no_negative_rate() -> None:
+def test_an_abort_does_not_make_the_rate_negative() -> None:
     clock = Clock()
     estimate = Estimate(clock)
     estimate.of("c", _transfer(10, None, open_records=50))
@@ -57,7 +57,7 @@ def test_an_abort_is_no_negative_rate() -> None:
     assert estimate.of("c", _transfer(10, None)).rate == 0
 
 
-def test_the_summary_names_what_was_skipped_and_aborted() -> None:
+def test_the_summary_counts_skipped_records_and_aborts() -> None:
     counts = TransferCounts(records=1_000, bytes=2_500_000, transactions=4, aborted=1, skipped=7)
 
     assert summary("lines", counts, 10.0) == (

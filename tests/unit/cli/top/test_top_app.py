@@ -64,7 +64,7 @@ def test_the_cursor_stays_on_a_connector_that_moves(tmp_path: Path) -> None:
         apis.call(use())
 
 
-def test_what_a_worker_refuses_is_told(tmp_path: Path) -> None:
+def test_a_workers_refusal_is_shown(tmp_path: Path) -> None:
     passwords = tmp_path / "passwords.properties"
     passwords.write_text("ann=secret\n")
     with RestApis() as apis:

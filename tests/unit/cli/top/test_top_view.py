@@ -109,7 +109,7 @@ def test_the_column_of_errors_leaves_modules_out(error: str, shown: str):
     assert (line.cells[ERROR], line.error) == (shown, error)
 
 
-def test_sixty_columns_have_room_for_what_matters_most():
+def test_sixty_columns_show_the_most_important_figures():
     columns = columns_for(60)
 
     assert [column.title for column in columns] == ["connector", "state", "tasks", "rows/s", "open", "commit"]
@@ -190,7 +190,7 @@ def test_of_many_workers_those_with_most_tasks_are_listed():
     assert worker_lines(answer)[-1] == "and 4 more"
 
 
-def test_traces_are_those_of_the_connector_or_of_one_task():
+def test_traces_belong_to_the_connector_or_to_one_task():
     status = {
         "connector": {"state": "FAILED", "worker_id": "w:1", "trace": "first\n"},
         "tasks": [

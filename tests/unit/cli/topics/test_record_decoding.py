@@ -82,7 +82,7 @@ def test_an_envelope_gives_its_payload_with_logical_types_as_text() -> None:
         (StringConverter(), StringType(), "1 Grüße"),
     ],
 )
-def test_what_a_converter_wrote_is_decoded_under_its_java_name_too(
+def test_a_converters_output_is_decoded_under_its_java_name_too(
     converter: Converter, schema: DataType, value: Any
 ) -> None:
     (encoded,) = _converted(converter, schema, pa.array([value]))
@@ -119,7 +119,7 @@ def test_the_converter_that_may_decode_bytes_is_named(data: bytes, told: str | N
     assert given == told if told is None or given is None else told in given
 
 
-def test_bytes_of_another_length_are_no_number() -> None:
+def test_bytes_of_another_length_are_not_a_number() -> None:
     with pytest.raises(ValueError, match="3 bytes, not 8"):
         decoder("LongConverter")(b"abc")
 

@@ -99,7 +99,7 @@ def test_a_record_without_a_number_is_not_sound() -> None:
     assert (findings.skipped, findings.first_skipped, findings.sound) == (2, "topic-0@1", False)
 
 
-def test_an_offset_must_be_that_of_the_last_record() -> None:
+def test_an_offset_must_match_the_last_record() -> None:
     committed = [({"task": "a"}, {"saved": 3}), ({"task": "b"}, {"saved": 5}), ({"task": "gone"}, None)]
 
     assert compare_offsets({"a": 3, "b": 5}, committed) == ()

@@ -83,7 +83,7 @@ def test_a_last_line_without_an_end_need_not_be_in_the_topic(
     assert _lines_compared(path, *found) == told
 
 
-def test_empty_lines_of_a_csv_file_are_no_rows(csv: Path) -> None:
+def test_empty_lines_of_a_csv_file_are_not_rows(csv: Path) -> None:
     csv.write_text(CSV.replace("\n2,", "\n\n2,") + "\n")
 
     assert _compared(csv, list(VALUES)).sound

@@ -90,7 +90,7 @@ def test_an_empty_last_field_after_a_quoted_one_is_null_beside_bad_rows(
     ids=["all", "last", "other", "escaped", "lines", "doubled", "mark", "escape", "escape-in-quotes"],
 )  # fmt: skip
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
-def test_what_follows_a_quote_that_is_not_closed_is_no_value(  # noqa: PLR0917 - one case each
+def test_text_after_a_quote_that_is_not_closed_is_not_a_value(  # noqa: PLR0917 - one case each
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     text: str,
@@ -120,7 +120,7 @@ def test_bad_json_lines_are_refused_with_their_bytes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", ["null", " null", "\tnull x", "nullx", "null null", "\ufeffnull"])
 @pytest.mark.parametrize("first", [True, False])
-def test_a_line_that_is_null_is_no_object(tmp_path: Path, line: str, *, first: bool) -> None:
+def test_a_line_that_is_null_is_not_an_object(tmp_path: Path, line: str, *, first: bool) -> None:
     path = tmp_path / "data"
     path.write_text(f'{line}\n{{"a": 1}}\n' if first else f'{{"a": 1}}\n{line}\n')
     rows, refused = read_tolerant(path, format="jsonl", schema="a INT")
@@ -221,14 +221,14 @@ def test_a_line_end_that_is_written_in_two_parts_is_one(
         (b'{"n": 1, "t": "\xed\xa0\x80"}', "it is not UTF-8: set the property encoding to the file's"),
     ],
 )
-def test_the_reason_of_a_bad_line_of_json_says_what_is_wrong(tmp_path: Path, line: bytes, told: str) -> None:
+def test_the_reason_of_a_bad_line_of_json_names_the_error(tmp_path: Path, line: bytes, told: str) -> None:
     path = tmp_path / "rows"
     path.write_bytes(line + b"\n")
     _, [refused] = read_tolerant(path, format="jsonl", schema="n INT, t STRING, s STRUCT<x: INT>")
     assert refused.reason == told
 
 
-def test_a_text_of_csv_that_is_not_utf_8_says_what_to_do(tmp_path: Path) -> None:
+def test_a_text_of_csv_that_is_not_utf_8_is_reported_with_advice(tmp_path: Path) -> None:
     path = tmp_path / "rows"
     path.write_bytes(b"1,\xe9\n")
     _, [refused] = read_tolerant(path, format="csv", schema="n INT, t STRING")

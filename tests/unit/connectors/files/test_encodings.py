@@ -64,7 +64,7 @@ def test_a_file_that_ends_within_a_character_is_not_at_its_end(path: Path) -> No
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
-def test_bytes_that_are_not_in_the_encoding_are_told(path: Path, compress: type[bytes]) -> None:
+def test_bytes_that_are_not_in_the_encoding_are_reported(path: Path, compress: type[bytes]) -> None:
     path.write_bytes(compress("1\n2".encode("utf-16-le") + b"\x00"))
     [task] = tasks(config(path, format="text", encoding="utf-16-le"))
     with pytest.raises(DataError, match="ends within a character of the encoding utf-16-le"):

@@ -13,8 +13,9 @@ from fencepost import ConfigError, DataError, SourceBatch
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.ddl import parse_columns
 from fencepost.api.source import SourceTask
-from fencepost.connectors.files.connector import FileSourceConnector, FileSourceTask
+from fencepost.connectors.files.connector import FileSourceConnector
 from fencepost.connectors.files.stream_source import FileStreamSourceConnector
+from fencepost.connectors.files.task import FileSourceTask
 from tests.unit.connectors.support import CommittedOffsets, errors_in, read, read_to_end, start, start_connector
 
 
@@ -195,7 +196,7 @@ def test_properties_that_will_not_do_are_blamed(properties: dict[str, str], blam
         raise ConfigError(errors[blamed])
 
 
-def test_a_directory_is_no_file(tmp_path: Path) -> None:
+def test_a_directory_is_refused_as_a_file(tmp_path: Path) -> None:
     errors = errors_of(files=str(tmp_path), format="text")
 
     assert f"names {tmp_path}, which is a directory: name files in it, for example {tmp_path}/*.csv" in errors["files"]
@@ -252,9 +253,7 @@ def test_a_last_row_that_ends_by_a_return_alone_is_read(path: Path, form: dict[s
 
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le"])
-def test_a_line_feed_after_a_return_that_was_the_last_byte_is_no_row(
-    path: Path, encoding: str, *, restarted: bool
-) -> None:
+def test_a_line_feed_after_a_final_return_is_not_a_row(path: Path, encoding: str, *, restarted: bool) -> None:
     path.write_bytes("a\r".encode(encoding))
     properties, offsets = config(path, format="text", encoding=encoding), CommittedOffsets()
     [task] = tasks(properties, offsets=offsets)

@@ -136,7 +136,7 @@ def test_many_ends_are_committed_together_before_the_files_are_taken_away(tmp_pa
     assert [offset for _, offset in removed.offsets] == [None] * 40
 
 
-def test_the_lag_falls_by_what_was_returned_and_rises_with_what_was_seen(tmp_path: Path) -> None:
+def test_the_lag_falls_with_returned_bytes_and_rises_with_new_ones(tmp_path: Path) -> None:
     write(tmp_path, 10)
     [task] = tasks(config(tmp_path / "*", format="text"))
     assert task.lag() == 20

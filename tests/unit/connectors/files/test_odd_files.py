@@ -19,7 +19,7 @@ import pytest
 from pyarrow import parquet
 
 from fencepost import DataError
-from fencepost.connectors.files.connector import FileSourceTask
+from fencepost.connectors.files.task import FileSourceTask
 from tests.unit.connectors.files.test_bad_rows import read_tolerant
 from tests.unit.connectors.files.test_file_source import config, errors_of, rows_of, tasks
 from tests.unit.connectors.support import read_to_end, start
@@ -59,12 +59,12 @@ def _tar() -> bytes:
         (zlib.compress(b"1\n2\n"), "zlib"),
     ],
 )
-def test_archives_are_refused_by_name_with_what_to_do(path: Path, data: bytes, called: str, wrap: type[bytes]) -> None:
+def test_archives_are_refused_by_name_with_advice(path: Path, data: bytes, called: str, wrap: type[bytes]) -> None:
     with pytest.raises(DataError, match=f"{called}.*Unpack"):
         rows_of(path, wrap(data), format="text")
 
 
-def test_a_file_that_was_compressed_twice_is_refused_with_what_to_do(path: Path) -> None:
+def test_a_file_that_was_compressed_twice_is_refused_with_advice(path: Path) -> None:
     with pytest.raises(DataError, match=r"compressed twice, as gzip in gzip.*Decompress it once"):
         rows_of(path, gzip.compress(gzip.compress(b"1\n2\n")), format="text")
 
@@ -163,7 +163,7 @@ print(ascii(Discovery((sys.argv[1].encode("utf-8", "surrogateescape").decode() i
 
 
 @pytest.mark.parametrize("pattern", ["données/*.csv", "*/*.csv"])
-def test_a_locale_of_ascii_alone_is_named_with_what_to_set(tmp_path: Path, pattern: str) -> None:
+def test_a_locale_of_ascii_alone_is_named_with_advice(tmp_path: Path, pattern: str) -> None:
     folder = tmp_path / "données"
     folder.mkdir()
     (folder / "rows.csv").write_text("1\n")

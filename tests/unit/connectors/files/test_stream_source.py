@@ -40,7 +40,7 @@ def test_whole_lines_are_returned_with_the_position_behind_them(path: Path) -> N
     assert batch.bytes == 9
 
 
-def test_the_lag_is_what_the_file_had_left_when_it_was_last_read(path: Path) -> None:
+def test_the_lag_is_the_rest_of_the_file_when_it_was_last_read(path: Path) -> None:
     path.write_bytes(b"one\ntwo\nthr")
     task = start(FileStreamSourceTask(), config(path, batch_size="1"))
     assert task.lag() == 11
@@ -61,7 +61,7 @@ def test_a_line_is_returned_once_it_is_terminated(path: Path) -> None:
     assert read(task.poll()) == ["half", "next"]
 
 
-def test_a_task_resumes_behind_what_was_committed(path: Path) -> None:
+def test_a_task_resumes_after_the_last_commit(path: Path) -> None:
     path.write_bytes(b"".join(b"line %d\n" % number for number in range(1000)))
     offsets, rows = CommittedOffsets(), []
     for _ in range(4):

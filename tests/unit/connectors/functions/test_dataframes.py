@@ -134,7 +134,7 @@ def test_rows_are_read_in_the_order_of_the_partitions(kind: str) -> None:
     assert values == [{"id": number, "name": f"row {number}"} for number in range(END)]
 
 
-def test_the_offset_is_that_of_the_reader_as_json() -> None:
+def test_the_offset_is_the_readers_offset_as_json() -> None:
     with run_task(RowsConnector, CONFIG) as task:
         polled = task.poll()
 
@@ -199,7 +199,7 @@ def test_topics_and_headers_come_from_columns() -> None:
     ]
 
 
-def test_a_commit_is_told_to_the_reader() -> None:
+def test_a_commit_is_passed_to_the_reader() -> None:
     with run_task(RowsConnector, CONFIG) as task:
         task.poll()
         task.commit()

@@ -170,7 +170,7 @@ def test_wrong_partitions_are_refused(partitions: list[Any], message: str) -> No
 
 
 @pytest.mark.parametrize("partitions", ["eu", {"eu": 1}, 7])
-def test_what_is_no_list_of_partitions_is_refused(partitions: Any) -> None:
+def test_an_invalid_list_of_partitions_is_refused(partitions: Any) -> None:
     with pytest.raises(TypeError, match="it takes a list of partitions, or a function of the configuration"):
         source(partitions=partitions)
     with pytest.raises(ConfigError, match=r"The partitions of the source function rows are .*: return a list"):

@@ -138,7 +138,7 @@ def test_the_columns_may_change_from_frame_to_frame() -> None:
         assert [task.poll().values for _ in frames] == [[{"a": 1}], [{"a": "x", "b": None}], [{"b": 2.5}]]
 
 
-def test_the_function_goes_on_after_a_frame_once_it_is_written() -> None:
+def test_the_function_continues_after_a_frame_once_it_is_written() -> None:
     seen: list[str] = []
 
     @source
@@ -376,7 +376,7 @@ def test_objects_of_one_type_are_values() -> None:
         (lambda: pa.array([1]), "Arrow takes no table from the frame .*, which is an Int64Array"),
     ],
 )
-def test_what_arrow_cannot_have_is_refused(frame: Callable[[], Any], message: str) -> None:
+def test_values_without_a_form_in_arrow_are_refused(frame: Callable[[], Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         values(frame())
 

@@ -99,7 +99,7 @@ def test_a_header_is_the_text_of_a_column(value: Any, expected: str | None) -> N
     assert part(value, headers_columns="c").headers == [("c", expected)]
 
 
-def test_what_a_row_makes_does_not_depend_on_the_rows_beside_it() -> None:
+def test_a_rows_record_does_not_depend_on_other_rows() -> None:
     values = [1, "a", None, Decimal("1.5"), Decimal("2.25"), 0.1, True, date(2013, 1, 2), Decimal("1E+2"), 2]
     together = parts([{"c": value} for value in values], headers_columns="c")
     assert together == [part(value, headers_columns="c") for value in values]
@@ -170,7 +170,7 @@ def test_a_row_that_makes_no_record_is_refused_by_name(row: Any, properties: dic
     assert reason in str(found)
 
 
-def test_a_refused_row_keeps_its_text_where_that_is_no_unicode() -> None:
+def test_a_refused_row_keeps_text_that_is_not_unicode() -> None:
     row = {"id": "\udc80"}
     assert json.loads(row_as_json(row)) == row
 

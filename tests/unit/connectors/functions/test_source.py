@@ -115,7 +115,7 @@ def test_a_function_may_change_its_cursor_after_it_was_yielded(failing: int) -> 
 
 
 @pytest.mark.parametrize("row", [{"id": 0}, [0], bytearray(1)])
-def test_a_row_is_what_it_was_when_it_was_yielded(row: Any) -> None:
+def test_later_changes_of_a_yielded_row_have_no_effect(row: Any) -> None:
     @source
     def reused(config: Mapping[str, str], cursor: Any) -> Iterator[tuple[Any, Any]]:
         del config
@@ -142,7 +142,7 @@ def test_numbers_that_have_no_meaning_are_refused(name: str, value: str) -> None
         ("own name", "a dict with another name than 'cursor'"),
     ],
 )
-def test_what_is_no_row_with_a_cursor_is_refused(what: str, message: str) -> None:
+def test_anything_but_a_row_with_a_cursor_is_refused(what: str, message: str) -> None:
     with run_task(wrong, CONFIG | {"what": what}) as task, pytest.raises(DataError, match=message):
         task.poll()
 
@@ -213,7 +213,7 @@ def _one_argument(config: Any) -> Any:
         (_one_argument, r"_one_argument\(.*: it takes a function\(config, cursor\)"),
     ],
 )
-def test_what_is_no_source_function_is_refused(function: Any, message: str) -> None:
+def test_anything_but_a_source_function_is_refused(function: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         source(function)
 

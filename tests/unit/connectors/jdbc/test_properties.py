@@ -125,7 +125,7 @@ def test_a_contradiction_is_named_with_its_property(config: dict[str, str], name
     assert refused.value.name == name
 
 
-def test_a_property_that_is_not_supported_says_what_holds_for_it() -> None:
+def test_an_unsupported_property_is_refused_with_the_behaviour_here() -> None:
     with pytest.raises(ConfigError, match=r"table.poll.interval.ms is not supported: tables are found when"):
         JdbcConfig.parse(NEEDED | {"table.poll.interval.ms": "1000"})
 

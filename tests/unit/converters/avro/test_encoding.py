@@ -169,7 +169,7 @@ def test_rows_of_any_nesting_are_written_as_fastavro_writes_them(seed: int):
     assert written(ROW, pa.array(unique, values.type).slice(start)) == expected(ROW, plain[start:])
 
 
-def test_what_arrow_has_where_a_parent_is_null_is_not_written():
+def test_values_under_a_null_parent_are_not_written():
     kind = _struct(("a", spark.ArrayType(spark.IntegerType()), False), ("n", spark.LongType(), False))
     items = pa.ListArray.from_arrays(pa.array([0, 2, 5, 6], pa.int32()), pa.array([1, 2, 3, 4, 5, 6], pa.int32()))
     inner = pa.StructArray.from_arrays(

@@ -65,7 +65,7 @@ def test_a_schema_that_is_read_back_is_the_same(avro: str):
     assert schema_text(parsed_schema(avro)) == avro
 
 
-def test_the_canonical_form_ignores_what_readers_ignore():
+def test_the_canonical_form_ignores_parts_that_readers_ignore():
     plain = '{"type":"record","name":"n.R","fields":[{"name":"a","type":"int"}]}'
     full = (
         '{"type":"record","doc":"d","namespace":"n","name":"R","x":1,"fields":[{"name":"a","default":1,'
@@ -77,6 +77,6 @@ def test_the_canonical_form_ignores_what_readers_ignore():
 
 
 @pytest.mark.parametrize("text", ["[1]", "{}", "nothing", '{"type":"record","fields":[]}'])
-def test_what_is_no_schema_is_refused(text: str):
+def test_an_invalid_schema_is_refused(text: str):
     with pytest.raises((ValueError, KeyError)):
         parsed_schema(text)

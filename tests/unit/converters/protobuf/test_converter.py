@@ -92,7 +92,7 @@ def test_rows_of_all_types_are_read_back_by_the_registered_schema(registry: Fake
         (spark.BinaryType(), b"\0", "0210"),
     ],
 )
-def test_keys_that_are_no_structs_are_wrapper_messages_with_their_index(
+def test_keys_that_are_not_structs_are_wrapper_messages(
     registry: FakeRegistry, kind: spark.DataType, value: Any, prefix: str
 ):
     (record,) = written(converter(registry, is_key=True), kind, value)
@@ -233,7 +233,7 @@ def test_another_schema_is_refused_and_says_why(registry: FakeRegistry, text: st
         converter(registry, **LATEST).prepare("t", NAME)
 
 
-def test_a_schema_that_the_registry_lays_out_anew_is_the_same(registry: FakeRegistry):
+def test_a_schema_in_the_registrys_layout_is_the_same(registry: FakeRegistry):
     made = converter(registry, use__schema__id="1", auto__register__schemas="false")
     text = 'syntax="proto3";message ConnectDefault1{int32 id=1;string name=2;}'
     registry.add("t-value", text, "PROTOBUF")
@@ -241,7 +241,7 @@ def test_a_schema_that_the_registry_lays_out_anew_is_the_same(registry: FakeRegi
     assert written(converter(registry), NAME, {"id": 1, "name": ""})[0] is not None
 
 
-def test_what_has_no_schema_in_protobuf_is_refused_and_not_registered(registry: FakeRegistry):
+def test_types_without_a_schema_in_protobuf_are_not_registered(registry: FakeRegistry):
     with pytest.raises(RegistryError, match="no form for values without a schema"):
         converter(registry).prepare("t", None)
     with pytest.raises(RegistryError, match="no form for a, an array in an array"):

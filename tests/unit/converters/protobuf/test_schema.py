@@ -145,7 +145,7 @@ def test_names_may_be_of_the_topic():
         ("a STRUCT<x: INT>, ConnectDefault2 INT", "have the name 'ConnectDefault2' twice"),
     ],
 )
-def test_what_protobuf_has_no_form_for_is_refused(columns: str, message: str):
+def test_types_without_a_form_in_protobuf_are_refused(columns: str, message: str):
     with pytest.raises(DataError, match=message):
         text(columns)
 

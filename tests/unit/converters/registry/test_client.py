@@ -189,7 +189,7 @@ def test_one_id_for_two_schemas_is_refused(registry: FakeRegistry):
 
 
 @pytest.mark.parametrize("body", [b"<html>Please log in</html>", b"", b"[1", b"[]", b"7", b'"x"', b"[" * 100_000])
-def test_what_is_not_a_registrys_answer_is_refused(registry: FakeRegistry, body: bytes):
+def test_an_answer_of_another_server_is_refused(registry: FakeRegistry, body: bytes):
     registry.respond = lambda handler: send(handler, 200, body, "text/html")
     with pytest.raises(RegistryAnswerError, match=r"schema\.registry\.url"):
         register(settings(registry.address))

@@ -228,7 +228,7 @@ def test_an_incompatible_schema_names_subject_version_reason_and_remedy(registry
     ("status", "error"),
     [(401, RegistryAccessError), (403, RegistryAccessError), (422, RegistryRefusedError), (404, RegistryMissingError)],
 )
-def test_a_refusal_says_what_the_registry_says(registry: FakeRegistry, status: int, error: type[Exception]):
+def test_a_refusal_has_the_registrys_message(registry: FakeRegistry, status: int, error: type[Exception]):
     body = b'{"error_code": 42201, "message": "No, because of reasons"}'
     registry.respond = lambda handler: send(handler, status, body, "application/json")
     with pytest.raises(error, match="No, because of reasons"):

@@ -26,7 +26,7 @@ class Start:
         raise SparkStartError("no Java")
 
 
-def test_a_start_that_failed_is_told_once_and_not_repeated_at_once(caplog: pytest.LogCaptureFixture):
+def test_a_failed_start_is_reported_once_and_not_repeated_immediately(caplog: pytest.LogCaptureFixture):
     start = Start()
     background = BackgroundStart(start)
     assert not background.under_way
@@ -41,7 +41,7 @@ def test_a_start_that_failed_is_told_once_and_not_repeated_at_once(caplog: pytes
     assert [record.getMessage() for record in caplog.records] == ["Spark could not be started ahead of time: no Java"]
 
 
-def test_a_start_that_a_stop_ends_is_no_news(caplog: pytest.LogCaptureFixture):
+def test_a_start_that_a_stop_ends_is_not_reported(caplog: pytest.LogCaptureFixture):
     start = Start()
     background = BackgroundStart(start)
     background.begin()

@@ -22,7 +22,7 @@ class StoppedFrame:
         raise Py4JNetworkError("Answer from Java side is empty")
 
 
-def test_the_error_of_a_job_is_told_although_nothing_can_be_removed_from_the_cache() -> None:
+def test_the_error_of_a_job_is_reported_even_if_the_cache_stays() -> None:
     stopped: Any = StoppedFrame()
     with pytest.raises(SparkJobError, match="the memory is full"), kept_frames() as keep:  # noqa: PT012 - as a job fails
         keep(stopped)

@@ -81,7 +81,7 @@ def test_the_folder_of_a_process_that_was_killed_is_removed_by_another(temporary
     temporary.rmdir()
 
 
-def test_what_has_the_name_of_a_folder_but_is_none_stays(temporary: Path):
+def test_a_file_with_the_name_of_a_folder_stays(temporary: Path):
     kept = temporary / "kept"
     kept.mkdir()
     (temporary / "fencepost-sockets-link").symlink_to(kept)

@@ -71,18 +71,18 @@ def changed(event: ConfigEvent, state: ClusterConfigState, *, member: bool = Tru
     return ConfigChanged(event, state, member, privileged)
 
 
-def test_an_assignment_plans_what_is_new_and_what_is_gone():
+def test_an_assignment_plans_new_and_revoked_work():
     state, commands = decide(after([assigned("c", FIRST)]), assigned("c", SECOND))
     assert state.assigned == {"c", SECOND}
     assert commands == (PlanUnits(frozenset({FIRST, SECOND})), RestartFenced())
 
 
-def test_tasks_that_are_held_from_now_on_are_planned_anew():
+def test_tasks_that_become_held_are_planned_again():
     _, commands = decide(after([assigned("c", FIRST)]), assigned("c", FIRST, held=True))
     assert commands[0] == PlanUnits(frozenset({"c", FIRST}))
 
 
-def test_a_leader_forgets_statuses_and_goes_by_what_it_assigned():
+def test_a_leader_forgets_statuses_and_uses_its_own_assignment():
     state, commands = decide(after([Elected({"c": 2})]), assigned("c", leader="me", leads=True))
     assert ForgetStatuses() in commands
     assert not state.rebalance_due
@@ -91,7 +91,7 @@ def test_a_leader_forgets_statuses_and_goes_by_what_it_assigned():
     assert state.rebalance_due
 
 
-def test_half_stops_of_a_former_leader_are_finished_once():
+def test_half_stops_of_an_earlier_leader_are_finished_once():
     stopped = config(CONNECTOR)
     event = Assigned(frozenset(), "b", False, False, stopped)
     state, commands = decide(after([assigned()]), event)
@@ -130,7 +130,7 @@ def test_a_connector_that_was_resumed_without_tasks_is_asked_for_them():
     assert ConfigureTasks("c") in commands
 
 
-def test_what_is_revoked_is_not_had_any_more():
+def test_revoked_work_is_not_assigned_any_more():
     assert after([assigned("c", FIRST), Revoked(frozenset({FIRST}))]).assigned == {"c"}
 
 

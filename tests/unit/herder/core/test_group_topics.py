@@ -1,4 +1,4 @@
-"""K1: which members of a group have other internal topics than its leader, and what a worker does about it."""
+"""Which members of a group have other internal topics than its leader, and what a worker does about it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_another_status_topic_is_named_and_holds_nothing():
 
 
 @pytest.mark.parametrize("members", [(_RIGHT, _RIGHT), (_RIGHT, UNKNOWN_TOPICS), (UNKNOWN_TOPICS, _RIGHT)])
-def test_equal_or_unknown_topics_are_no_difference(members: tuple[Topics, ...]):
+def test_equal_or_unknown_topics_do_not_differ(members: tuple[Topics, ...]):
     """Workers of Kafka Connect and of former versions announce no topics."""
     found = judge_topics(_new(_RIGHT, members.index(_RIGHT)), _given(*members))
     assert (found.advice, found.holds_tasks, found.differing, found.knows_connectors) == ("", False, (), True)
@@ -80,12 +80,12 @@ def test_a_worker_that_differed_starts_nothing_after_its_leader_left(left: tuple
     assert found.advice == former.advice
 
 
-def test_a_worker_that_differed_goes_on_once_a_member_agrees_with_it():
+def test_a_worker_that_differed_continues_once_a_member_agrees_with_it():
     former = judge_topics(_new(_OTHER_OFFSETS, 1), _given(_RIGHT, _OTHER_OFFSETS))
     assert not judge_topics(former, _given(_OTHER_OFFSETS, _OTHER_OFFSETS)).holds_tasks
 
 
-def test_the_leader_goes_on_once_the_member_that_differed_left():
+def test_the_leader_continues_once_the_member_that_differed_left():
     former = judge_topics(_new(_RIGHT, 0), _given(_RIGHT, _OTHER_OFFSETS))
     found = judge_topics(former, _given(_RIGHT))
     assert (found.holds_tasks, found.advice) == (False, "")

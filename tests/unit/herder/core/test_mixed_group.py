@@ -1,4 +1,4 @@
-"""K1: which members of a group break exactly-once delivery, and what a worker does about it."""
+"""Which members of a group break exactly-once delivery, and what a worker does about it."""
 
 from __future__ import annotations
 

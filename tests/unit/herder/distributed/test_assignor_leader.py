@@ -62,7 +62,7 @@ def test_a_leader_that_lags_behind_a_member_assigns_nothing():
     assert group.rebalance(config_offset=4)["m1"].connectors == ("a",)
 
 
-def test_a_leader_knows_who_runs_what():
+def test_a_leader_knows_the_owner_of_all_work():
     group = Group("m1", "m2", task_counts={"a": 1})
     group.rebalance()
     assert group.assignor.owner_url("a") == "url-m1"
@@ -70,7 +70,7 @@ def test_a_leader_knows_who_runs_what():
     assert group.assignor.owner_url("gone") is None
 
 
-def test_a_new_leader_holds_back_what_the_former_one_ran():
+def test_a_new_leader_holds_back_the_work_of_the_previous_one():
     group = Group("m1", "m2", task_counts={"a": 1, "b": 1})
     group.rebalance()
     kept = group.held_by("m2")
@@ -84,7 +84,7 @@ def test_a_new_leader_holds_back_what_the_former_one_ran():
     assert len(group.held_by("m2")) == 4
 
 
-def test_a_new_leader_that_is_behind_holds_back_tasks_the_former_one_ran():
+def test_a_new_leader_that_is_behind_holds_back_the_previous_ones_tasks():
     group = Group("m1", "m2", task_counts={"a": 1, "b": 1})
     group.rebalance()
     del group.members["m1"]
@@ -94,7 +94,7 @@ def test_a_new_leader_that_is_behind_holds_back_tasks_the_former_one_ran():
     assert group.rebalance(config_offset=4)["m2"].delay_ms == DELAY_MS
 
 
-def test_a_former_leader_that_is_back_already_gets_its_work_back_from_the_new_one():
+def test_a_previous_leader_that_returned_gets_its_work_back():
     group = Group("m1", "m2", task_counts={"a": 1, "b": 1})
     group.rebalance()
     work_of_m1 = group.held_by("m1")
@@ -106,7 +106,7 @@ def test_a_former_leader_that_is_back_already_gets_its_work_back_from_the_new_on
     assert group.held_by("m3") == work_of_m1
 
 
-def test_a_leader_that_led_long_ago_does_not_go_by_what_it_knew_then():
+def test_a_leader_does_not_use_its_knowledge_of_long_ago():
     group = Group("m1", "m2", task_counts={"a": 1, "b": 1})
     group.rebalance()
     # It was expelled, as m2 was, and leads again as a member that runs nothing.

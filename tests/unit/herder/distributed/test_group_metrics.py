@@ -63,7 +63,6 @@ def test_an_assignment_shows_until_the_worker_is_out_of_its_group(metrics: Group
 
 
 def test_members_that_break_exactly_once_delivery_are_counted(metrics: GroupMetrics):
-    """K1."""
     metrics.judged(MixedGroup("enabled", breaking=("http://a:1/", "http://b:1/"), unknown=("http://c:1/",)))
     assert value(metrics, "fencepost_group_workers_breaking_exactly_once") == 2
     assert value(metrics, "fencepost_group_workers_of_unknown_support") == 1

@@ -57,7 +57,7 @@ def test_the_reason_why_a_worker_cannot_be_reached_is_shown():
         assert "signature is wrong" in apis.call(_asked(apis.serve(ModelHerder()).url, key=b"another"))
 
 
-def test_another_worker_is_shown_what_the_user_showed_and_the_signature(tmp_path: Path):
+def test_another_worker_gets_the_users_credentials_and_the_signature(tmp_path: Path):
     users = tmp_path / "users.properties"
     users.write_text("ann=secret\n")
     ann = encode_basic_auth("ann", "secret")

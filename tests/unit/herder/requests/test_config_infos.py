@@ -211,7 +211,7 @@ def test_a_converter_of_the_connectors_own_shows_its_properties():
     assert infos.error_count == 0
 
 
-def test_overrides_are_listed_with_what_the_policy_says_of_them():
+def test_overrides_are_listed_with_the_policys_verdict():
     worker = Worker(model_worker_config(connector_client_config_override_policy="None"))
     infos = validate_connector_config(worker, {**CONFIG, "producer.override.acks": "all"})
     assert _errors(infos) == {"producer.override.acks": 1}
@@ -328,7 +328,7 @@ def test_an_unknown_property_is_logged_and_is_not_an_error(
         ("transforms", "ExtractNewRecordState", "drop.tombstones", "set delete.tombstone.handling.mode"),
     ],
 )
-def test_what_only_the_java_class_does_is_an_error_of_that_property(of: str, type_: str, refused: str, hint: str):
+def test_a_feature_of_only_the_java_class_is_an_error_of_its_property(of: str, type_: str, refused: str, hint: str):
     own = {"InsertField$Key": {"transforms.a.static.field": "f", "transforms.a.static.value": "v"}}.get(type_, {})
     given = {**CONFIG, **own, of: "a", f"{of}.a.type": type_, f"{of}.a.{refused}": "x"}
     infos = _validate(given)
@@ -351,12 +351,12 @@ def test_what_only_the_java_class_does_is_an_error_of_that_property(of: str, typ
         ({"transforms.a.type": "ReplaceField$Value", "transforms.a.renames": "a:x,b:x"}, "renames"),
     ],
 )
-def test_what_a_transform_cannot_do_is_an_error_of_its_property(properties: dict[str, str], refused: str):
+def test_a_transforms_missing_feature_is_an_error_of_its_property(properties: dict[str, str], refused: str):
     assert _errors(_validate({**CONFIG, "transforms": "a", **properties})) == {f"transforms.a.{refused}": 1}
 
 
 @pytest.mark.parametrize("asked", ["*", "1.x", ">=1.0", "^1"])
-def test_what_is_no_version_is_told_with_what_is(asked: str):
+def test_an_invalid_version_is_reported_with_valid_ones(asked: str):
     infos = _validate(CONFIG, **{"connector.plugin.version": asked})
     (error,) = _info(infos, "connector.plugin.version").value.errors
     assert f"asks for {asked!r}, which is no version" in error
@@ -396,7 +396,7 @@ def test_the_character_nul_in_a_path_is_an_error_of_its_property(properties: dic
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/key", "http://host/x", "file:///tmp/x"])
-def test_a_file_to_follow_is_no_url(url: str):
+def test_a_file_to_follow_must_not_be_a_url(url: str):
     infos = _validate(CONFIG, file=url)
     assert _errors(infos) == {"file": 1}
     assert "FileSource reads objects of s3://" in _info(infos, "file").value.errors[0]
@@ -408,7 +408,7 @@ def test_a_pattern_of_a_predicate_is_checked():
 
 
 @pytest.mark.parametrize("role", ["key.converter", "value.converter", "header.converter"])
-def test_what_only_javas_converter_does_is_an_error_of_that_property(role: str):
+def test_a_feature_of_only_javas_converter_is_an_error_of_its_property(role: str):
     name = f"{role}.value.serializer.encoding"
     infos = _validate(CONFIG, **{role: "StringConverter", name: "UTF-16"})
     assert _errors(infos) == {name: 1}

@@ -49,7 +49,7 @@ def test_a_class_that_is_both_kinds_of_converter_is_listed_as_both():
         "fencepost.connectors.files.stream_source.FileStreamSourceConnector",
     ],
 )
-def test_a_connector_shows_its_own_properties_and_those_of_every_connector(name: str):
+def test_a_connector_shows_its_own_and_the_common_properties(name: str):
     keys = {key.name: key for key in CATALOGUE.config(name)}
     assert list(keys)[:2] == ["file", "topic"]
     assert keys["tasks.max"].default_value == "1"
@@ -64,7 +64,7 @@ def test_a_connector_shows_its_own_properties_and_those_of_every_connector(name:
         ("postgres.connector.PostgresSourceConnector", "io.debezium.connector.postgresql.PostgresConnector"),
     ],
 )
-def test_former_paths_of_connectors_are_understood_but_not_listed(former: str, listed: str):
+def test_old_paths_of_connectors_are_understood_but_not_listed(former: str, listed: str):
     assert CATALOGUE.config(f"fencepost.connectors.{former}") == CATALOGUE.config(listed)
     names = {info.plugin_class for info in CATALOGUE.infos()}
     assert listed in names

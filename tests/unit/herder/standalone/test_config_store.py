@@ -16,7 +16,7 @@ from fencepost.storage.configs.state import (
 TASKS = (ConnectorTaskId("c", 0), ConnectorTaskId("c", 1))
 
 
-def test_each_write_is_in_the_state_and_told():
+def test_each_write_is_in_the_state_and_notified():
     told: list[ConfigEvent] = []
     configs = MemoryConfigs(told.append)
 

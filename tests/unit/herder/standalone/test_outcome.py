@@ -78,7 +78,7 @@ def test_a_connector_that_a_request_configured_does_not_end_the_worker():
     assert not run.outcome().complete
 
 
-def test_failures_are_told_in_one_line_each():
+def test_failures_are_reported_in_one_line_each():
     assert Run("FAILED", "STOPPED", "FAILED").outcome().failures == [
         "Connector c failed: ValueError: of c",
         "Task c-1 failed: ValueError: of c-1",

@@ -42,7 +42,7 @@ def sasl(mechanism: str, jaas: str, **more: str) -> ClientConfig:
     return ClientConfig.from_properties({"bootstrap.servers": "a:1", **properties, **more}, where="x")
 
 
-def test_defaults_are_kafka_s_but_for_the_batch_size() -> None:
+def test_defaults_are_kafkas_except_the_batch_size() -> None:
     config = producer({})
 
     assert config.client.bootstrap_servers == ("a:1",)

@@ -26,7 +26,7 @@ NOT_OF_KAFKA_4 = {"auto.include.jmx.reporter", "config.providers", "proxy.url"}
         ("producer", "key.serializer", "CLASS", ConfigDef.NO_DEFAULT, "HIGH"),
     ],
 )
-def test_definitions_are_those_of_the_client(client: str, name: str, kind: str, default: object, importance: str):
+def test_definitions_match_the_client(client: str, name: str, kind: str, default: object, importance: str):
     key = client_definition(client, name)
     assert key is not None
     assert (key.name, key.type, key.default, key.importance) == (name, kind, default, importance)
@@ -49,7 +49,7 @@ def test_each_name_that_is_known_is_defined_and_explained(name: str):
     assert defined or name in NOT_OF_KAFKA_4
 
 
-def test_the_documentation_says_what_becomes_of_a_property_here():
+def test_the_documentation_explains_the_effect_of_a_property():
     forced, unused = client_definition("producer", "enable.idempotence"), client_definition("producer", "linger.ms")
     assert forced is not None
     assert unused is not None

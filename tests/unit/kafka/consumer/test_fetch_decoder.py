@@ -113,7 +113,7 @@ def test_exactly_committed_records_are_seen_in_any_interleaving(steps: list[tupl
 
 
 @given(_STEPS, st.data())
-def test_a_read_in_parts_sees_what_one_read_does(steps: list[tuple[str, int, int]], data: st.DataObject):
+def test_a_read_in_parts_sees_the_same_as_one_read(steps: list[tuple[str, int, int]], data: st.DataObject):
     log = _play(steps)
     whole = data.draw(st.integers(0, len(log.batches)), label="whole batches in the first part")
     cut_off = b"".join(log.batches[whole:])[:20]
@@ -133,7 +133,7 @@ def test_the_next_offset_is_after_the_last_batch_of_any_kind(steps: list[tuple[s
     assert fetched.next_offset == (log.offset or None)
 
 
-def test_a_position_within_a_batch_skips_what_is_before_it():
+def test_a_position_within_a_batch_skips_earlier_records():
     log = _Log()
     log.write(1, [b"a", b"b", b"c"], transactional=False)
     assert _seen(log, from_offset=2) == [(2, b"c")]

@@ -33,7 +33,7 @@ def _part(*entries: ConsumedRecord | TransactionMarker) -> FetchedRecords:
     st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["write", "plain", "commit", "abort"])), max_size=40),
     st.sets(st.integers(0, 39)),
 )
-def test_the_last_record_is_that_of_the_last_commit(steps: list[tuple[int, str]], cuts: set[int]):
+def test_the_last_record_comes_from_the_last_commit(steps: list[tuple[int, str]], cuts: set[int]):
     log: list[ConsumedRecord | TransactionMarker] = []
     open_record: ConsumedRecord | None = None
     committed: ConsumedRecord | None = None
@@ -59,7 +59,7 @@ def test_the_last_record_is_that_of_the_last_commit(steps: list[tuple[int, str]]
     assert found.is_decided == (open_record is None)
 
 
-def test_what_is_before_the_first_open_transaction_counts_without_a_marker():
+def test_records_before_the_first_open_transaction_count():
     found = LastRecord(_KEYS[0])
     found.take(_part(_record(0, 0), _record(1, 1)), stable=True)
     assert found.committed == _record(0, 0)

@@ -56,7 +56,7 @@ def test_a_worker_that_runs_nothing_joins_with_a_null_allocation(protocol: Conne
     assert decode_metadata(encoded) == metadata
 
 
-def test_a_worker_joins_with_what_it_runs():
+def test_a_worker_joins_with_its_running_work():
     running = Assignment(leader="m-1", leader_url=URL, config_offset=5, connectors=("a",))
     allocation = bytes.fromhex("0002" + HEAD + "00000001 0001 61 00000001 ffffffff" + "00000000" + "00000000")
     head = bytes.fromhex("0002 000e 687474703a2f2f773a383038332f 0000000000000005")
@@ -135,7 +135,7 @@ def test_bytes_of_later_versions_are_ignored(protocol: ConnectProtocol):
 
 
 @pytest.mark.parametrize("protocol", ConnectProtocol)
-def test_k1_a_members_setting_follows_the_fields_of_connect(protocol: ConnectProtocol):
+def test_a_members_setting_follows_the_fields_of_connect(protocol: ConnectProtocol):
     metadata = WorkerMetadata(url=URL, config_offset=5, support="preparing")
     plain = encode_metadata(WorkerMetadata(url=URL, config_offset=5), protocol)
     encoded = encode_metadata(metadata, protocol)
@@ -145,7 +145,7 @@ def test_k1_a_members_setting_follows_the_fields_of_connect(protocol: ConnectPro
     assert decode_metadata(encoded) == metadata
 
 
-def test_k1_members_settings_are_written_where_java_stops_reading():
+def test_members_settings_are_written_where_java_stops_reading():
     """A worker of Apache's reads `revoked` and `delay` behind an assignment of the eager protocol, if bytes follow."""
     told = replace(ASSIGNMENT, supports=((URL, "enabled"),))
     pairs = "464e4350 00000001 000e 687474703a2f2f773a383038332f 0007 656e61626c6564"
@@ -158,7 +158,7 @@ def test_k1_members_settings_are_written_where_java_stops_reading():
 
 @pytest.mark.parametrize("protocol", ConnectProtocol)
 @pytest.mark.parametrize("paths", [None, (), ("/data", "/more")])
-def test_files_follow_the_topics_where_former_versions_stop_reading(
+def test_files_follow_the_topics_where_older_versions_stop_reading(
     protocol: ConnectProtocol, paths: tuple[str, ...] | None
 ):
     files = WorkerFiles("/home", paths)
@@ -179,7 +179,7 @@ def test_files_follow_the_topics_where_former_versions_stop_reading(
 
 
 @pytest.mark.parametrize("protocol", ConnectProtocol)
-def test_topics_follow_the_settings_where_former_versions_stop_reading(protocol: ConnectProtocol):
+def test_topics_follow_the_settings_where_older_versions_stop_reading(protocol: ConnectProtocol):
     topics = WorkerTopics(offset="o", config="c", status="s")
     named = b"FNCT" + b"\x00\x01o\x00\x01c\x00\x01s"
     metadata = WorkerMetadata(url=URL, config_offset=5, support="enabled")
@@ -212,7 +212,7 @@ def test_arbitrary_bytes_are_read_or_refused(data: bytes):
             assert "group.id" in str(error)  # noqa: PT017 - both outcomes are right
 
 
-def test_a_change_is_added_to_what_a_member_runs():
+def test_a_change_is_added_to_a_members_work():
     held = Assignment(connectors=("c", "d"), tasks=(ConnectorTaskId("d", 0),))
     whole = ASSIGNMENT.added_to(held)
     assert whole.connectors == ("a", "d")
@@ -220,7 +220,7 @@ def test_a_change_is_added_to_what_a_member_runs():
     assert ASSIGNMENT.added_to(None) is ASSIGNMENT
 
 
-def test_revocations_of_what_does_not_run_are_left_out():
+def test_revocations_of_work_that_does_not_run_are_left_out():
     assert ASSIGNMENT.revoking_of(Assignment(connectors=("c",))).revoked_connectors == ("c",)
     assert not ASSIGNMENT.revoking_of(Assignment(connectors=("a",))).revokes
     assert not ASSIGNMENT.revoking_of(None).revokes

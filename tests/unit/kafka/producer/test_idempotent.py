@@ -33,7 +33,7 @@ def _write(producer: IdempotentProducer, topic: str, count: int) -> None:
         producer.acknowledge(writer.flush())
 
 
-def test_writers_go_on_with_the_sequences_of_one_producer_id(
+def test_writers_continue_with_the_sequences_of_one_producer_id(
     broker: ScriptedBroker, producer: IdempotentProducer
 ) -> None:
     topic = unique("topic")

@@ -38,7 +38,7 @@ def _signed(number: int) -> int:
     st.sampled_from([pa.binary(), pa.large_binary(), pa.binary_view()]),
     st.data(),
 )
-def test_hashes_are_those_of_kafka_python(keys: list[bytes | None], kind: pa.DataType, data: st.DataObject):
+def test_hashes_match_kafka_python(keys: list[bytes | None], kind: pa.DataType, data: st.DataObject):
     start = data.draw(st.integers(0, len(keys)))
 
     hashes = murmur2(pa.array(keys, kind).slice(start))

@@ -21,7 +21,7 @@ def test_a_view_that_is_in_use_is_shared():
     assert Cluster.of(config(1)) is first
 
 
-def test_views_that_nobody_uses_are_forgotten_but_for_some():
+def test_unused_views_are_forgotten_except_the_latest():
     for number in range(500):
         Cluster.of(config(number))
     latest = Cluster.of(config(499))

@@ -27,7 +27,7 @@ def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unreachable_warning, "PATIENCE_S", 0.05)
 
 
-def test_silence_is_logged_with_the_address_and_what_to_check(nobody: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_silence_is_logged_with_the_address_and_advice(nobody: str, caplog: pytest.LogCaptureFixture) -> None:
     warn_while_unreachable([nobody], time.monotonic() - 4)
 
     (told,) = caplog.messages
@@ -75,7 +75,7 @@ def test_a_silence_lasts_over_several_requests_until_an_answer(
     assert silent_seconds([nobody]) == 0
 
 
-def test_a_silence_begins_anew_if_nobody_asked_for_long(nobody: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silence_starts_over_after_a_long_time_without_requests(nobody: str, monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.monotonic()
     warn_while_unreachable([nobody], now - 40)
     monkeypatch.setattr(unreachable_warning, "_INTERVAL_S", -1_000.0)

@@ -57,8 +57,7 @@ def test_a_connectors_override_wins_over_the_workers_producer_property():
     assert config.client.client_id == "connector-producer-c-0"
 
 
-def test_k8_a_connectors_transactional_id_is_ignored_with_a_warning(caplog: pytest.LogCaptureFixture):
-    """K8."""
+def test_a_connectors_transactional_id_is_ignored_with_a_warning(caplog: pytest.LogCaptureFixture):
     producer_config(_worker(), _connector({"producer.override.transactional.id": "x"}), TASK)
     assert "producer.override.transactional.id, set in connector c, is ignored" in caplog.text
 
@@ -74,7 +73,6 @@ def test_k8_a_connectors_transactional_id_is_ignored_with_a_warning(caplog: pyte
     ],
 )
 def test_a_transaction_may_take_longer_than_the_interval_that_it_collects_for(connector: dict[str, str], expected: int):
-    """D4."""
     assert producer_config(_worker(), _connector(connector), TASK).transaction_timeout_ms == expected
 
 

@@ -12,6 +12,7 @@ from fencepost.runtime.connector.passwords import (
     shown_config,
     shown_task_config,
 )
+from tests.support.refusals import refusal
 
 CONFIG = {"password": "hunter22", "key": "${file:db:key}", "topic": "t", "empty": ""}
 
@@ -42,7 +43,7 @@ def test_a_stored_password_is_not_taken_over_where_nothing_defines_it(kept: list
 
 
 def test_a_password_that_is_given_stays_one_or_is_removed_is_taken():
-    check_passwords_stay_hidden(CONFIG, ["topic"], ["password"], [])
-    check_passwords_stay_hidden(CONFIG, ["password"], ["password"], ["password"])
-    check_passwords_stay_hidden({"topic": "t"}, ["topic"], ["password"], [])
-    check_passwords_stay_hidden(CONFIG, ["key", "empty"], ["key", "empty"], [])
+    assert refusal(check_passwords_stay_hidden, CONFIG, ["topic"], ["password"], []) is None
+    assert refusal(check_passwords_stay_hidden, CONFIG, ["password"], ["password"], ["password"]) is None
+    assert refusal(check_passwords_stay_hidden, {"topic": "t"}, ["topic"], ["password"], []) is None
+    assert refusal(check_passwords_stay_hidden, CONFIG, ["key", "empty"], ["key", "empty"], []) is None

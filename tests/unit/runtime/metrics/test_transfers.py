@@ -54,7 +54,7 @@ def test_a_task_that_ends_and_starts_again_keeps_its_counts(metrics: WorkerMetri
     assert transfers.of_connectors()["c"].counts == TransferCounts(records=7, bytes=35, open=9, transactions=3)
 
 
-def test_the_share_is_that_of_what_was_left_at_the_start(metrics: WorkerMetrics, transfers: Transfers) -> None:
+def test_the_share_refers_to_the_rest_at_the_start(metrics: WorkerMetrics, transfers: Transfers) -> None:
     one, other = metrics.add(ConnectorTaskId("c", 0)), metrics.add(ConnectorTaskId("c", 1))
     one.lag(100.0)
     assert transfers.of_connectors()["c"].share is None

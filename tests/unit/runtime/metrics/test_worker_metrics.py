@@ -49,7 +49,6 @@ def _read(metrics: WorkerMetrics) -> Callable[..., float | None]:
 
 
 def test_metrics_have_the_names_and_labels_of_strimzis_rules():
-    """A4."""
     metrics = WorkerMetrics()
     task = metrics.add(ConnectorTaskId("c", 0))
     task.state(State.RUNNING)
@@ -142,7 +141,6 @@ def test_a_connector_that_could_not_be_created_shows_as_failed():
 
 
 def test_the_transaction_size_is_taken_at_commit_and_aborted_records_do_not_count(task: TaskMetrics):
-    """T10, T27, A4."""
     task.wrote(7, 7)
     assert math.isnan(task.snapshot().values["kafka_connect_source_task_transaction_size_avg"])
     task.aborted(7)
@@ -156,7 +154,6 @@ def test_the_transaction_size_is_taken_at_commit_and_aborted_records_do_not_coun
 
 
 def test_the_age_of_an_open_transaction_grows_until_it_ends(task: TaskMetrics, clock: Clock):
-    """N5."""
     task.began()
     task.wrote(3, 2, 100)
     task.wrote(3, 3, 150)
@@ -173,7 +170,6 @@ def test_the_age_of_an_open_transaction_grows_until_it_ends(task: TaskMetrics, c
 
 
 def test_latencies_are_counted_in_buckets_from_poll_to_commit(task: TaskMetrics, clock: Clock):
-    """N5."""
     task.polled(0.001)
     clock.now += 2
     task.polled(0.001)
@@ -193,7 +189,7 @@ def test_latencies_are_counted_in_buckets_from_poll_to_commit(task: TaskMetrics,
 
 
 def test_outside_of_transactions_records_are_done_when_they_are_acknowledged(task: TaskMetrics, clock: Clock):
-    """T27: there are no transactions whose size could be taken."""
+    """There are no transactions whose size could be taken."""
     task.polled(0.0)
     task.wrote(polled=2, written=2)
     clock.now += 0.5
@@ -252,7 +248,7 @@ def test_values_are_forgotten_after_a_minute():
     assert values.rate(91.0) == 0.0
 
 
-def test_values_that_nobody_reads_take_the_memory_of_two_windows():
+def test_values_that_are_not_read_take_the_memory_of_two_windows():
     values = Windowed()
     values.record(1, 0.0)
     values.record(1, 30.0)
@@ -276,7 +272,7 @@ def test_reading_in_between_changes_no_later_value(pause: float):
     assert shown[0] == shown[1]
 
 
-def test_a_task_whose_metrics_nobody_reads_does_not_grow(task: TaskMetrics, clock: Clock):
+def test_a_task_whose_metrics_are_not_read_does_not_grow(task: TaskMetrics, clock: Clock):
     def work(seconds: int) -> None:
         for _ in range(seconds):
             clock.now += 1

@@ -44,11 +44,13 @@ def test_tasks_that_are_starting_have_descriptors_kept_for_them():
 
 
 @pytest.mark.usefixtures("few")
-def test_a_task_that_has_started_counts_with_what_it_has_open():
-    admission = Admission()
+def test_a_started_task_counts_with_its_open_descriptors():
+    admission, started = Admission(), 0
     with ExitStack() as stack:
         for number in range(ROOM):
             stack.enter_context(admission.admitted(ConnectorTaskId("c", number), TaskControl()))()
+            started += 1
+    assert started == ROOM
 
 
 def test_a_task_waits_until_another_one_has_started():
@@ -73,5 +75,5 @@ def test_a_task_that_is_to_stop_waits_for_no_turn():
     control = TaskControl()
     with admission.admitted(FIRST, TaskControl()):
         control.stop()
-        with admission.admitted(NEXT, control):
-            pass
+        with admission.admitted(NEXT, control) as started:
+            assert callable(started), "it returns although the other task still starts"

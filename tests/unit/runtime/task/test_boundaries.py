@@ -25,7 +25,6 @@ def _after_poll(
 
 
 def test_the_poll_boundary_commits_after_every_poll_and_at_the_end():
-    """T7."""
     manager = PollBoundary()
     assert _after_poll(manager) is BoundaryDecision.COMMIT
     assert _after_poll(manager, returned=False, transaction_open=False) is BoundaryDecision.COMMIT
@@ -33,7 +32,6 @@ def test_the_poll_boundary_commits_after_every_poll_and_at_the_end():
 
 
 def test_the_interval_boundary_commits_the_first_batch_after_the_interval():
-    """T8."""
     manager = IntervalBoundary(10.0, 100.0)
     assert _after_poll(manager, 109.9) is BoundaryDecision.CONTINUE
     assert _after_poll(manager, 110.0) is BoundaryDecision.COMMIT
@@ -42,7 +40,6 @@ def test_the_interval_boundary_commits_the_first_batch_after_the_interval():
 
 
 def test_twice_the_interval_late_is_one_commit():
-    """T8."""
     manager = IntervalBoundary(10.0, 100.0)
     assert _after_poll(manager, 125.0) is BoundaryDecision.COMMIT
     assert _after_poll(manager, 134.9) is BoundaryDecision.CONTINUE
@@ -50,7 +47,6 @@ def test_twice_the_interval_late_is_one_commit():
 
 
 def test_an_interval_of_0_commits_every_batch():
-    """T8."""
     manager = IntervalBoundary(0.0, 100.0)
     assert [_after_poll(manager, 100.0) for _ in range(3)] == [BoundaryDecision.COMMIT] * 3
 
@@ -71,14 +67,12 @@ def test_a_source_that_went_quiet_does_not_leave_its_transaction_open():
 
 
 def test_an_idle_task_with_nothing_open_commits_nothing():
-    """T8."""
     manager = IntervalBoundary(10.0, 100.0)
     assert _after_poll(manager, 111.0, returned=False, transaction_open=False) is BoundaryDecision.CONTINUE
 
 
 @given(st.lists(st.floats(0, 50, allow_nan=False), min_size=1, max_size=50), st.floats(0.1, 30))
 def test_commits_keep_the_interval_and_come_by_the_next_batch(steps: list[float], interval: float):
-    """T8."""
     manager = IntervalBoundary(interval, 0.0)
     now, last = 0.0, 0.0
     for step in steps:
@@ -98,7 +92,6 @@ def test_a_batch_without_requests_is_one_piece(manager: TransactionBoundaryManag
 
 
 def test_the_connector_boundary_commits_only_when_asked():
-    """T9."""
     manager = ConnectorBoundary()
     assert _after_poll(manager) is BoundaryDecision.CONTINUE
     assert manager.at_end() is BoundaryDecision.CONTINUE
@@ -108,7 +101,6 @@ def test_the_connector_boundary_commits_only_when_asked():
 
 
 def test_at_the_end_a_pending_request_for_the_batch_counts():
-    """T9."""
     manager = ConnectorBoundary()
     manager.context.commit_transaction()
     assert manager.at_end() is BoundaryDecision.COMMIT
@@ -117,7 +109,6 @@ def test_at_the_end_a_pending_request_for_the_batch_counts():
 
 
 def test_a_request_for_a_record_takes_effect_right_after_it():
-    """T9."""
     manager = ConnectorBoundary()
     batch = source_records(6)
     manager.context.commit_transaction(batch[1])
@@ -146,8 +137,7 @@ def test_a_request_that_comes_while_earlier_records_are_written_counts():
 
 
 @pytest.mark.parametrize(("record", "batch"), [("commit", "abort"), ("abort", "commit")])
-def test_t12_the_last_records_request_comes_before_the_batchs(record: str, batch: str):
-    """T12."""
+def test_the_last_records_request_comes_before_the_batchs(record: str, batch: str):
     manager = ConnectorBoundary()
     records = source_records(2)
     getattr(manager.context, f"{record}_transaction")(records[-1])
@@ -157,7 +147,6 @@ def test_t12_the_last_records_request_comes_before_the_batchs(record: str, batch
 
 
 def test_both_requests_for_a_record_fail_when_it_is_written():
-    """T13."""
     manager = ConnectorBoundary()
     records = source_records(2)
     manager.context.commit_transaction(records[1])
@@ -167,7 +156,6 @@ def test_both_requests_for_a_record_fail_when_it_is_written():
 
 
 def test_both_requests_for_a_batch_fail_after_it():
-    """T14."""
     manager = ConnectorBoundary()
     manager.context.commit_transaction()
     manager.context.abort_transaction()
@@ -177,14 +165,12 @@ def test_both_requests_for_a_batch_fail_after_it():
 
 @pytest.mark.parametrize("boundary", TransactionBoundary)
 def test_only_the_connector_boundary_has_a_context(boundary: TransactionBoundary):
-    """T16."""
     manager = boundary_manager(boundary, 60.0, 0.0)
     assert (manager.context is not None) == (boundary is TransactionBoundary.CONNECTOR)
 
 
 @given(st.data())
 def test_a_batch_is_split_where_a_boundary_was_requested(data: st.DataObject):
-    """T9."""
     records = source_records(data.draw(st.integers(1, 30)))
     asked = data.draw(st.dictionaries(st.sampled_from(range(len(records))), st.sampled_from(["commit", "abort"])))
     manager = ConnectorBoundary()

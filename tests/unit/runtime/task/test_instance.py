@@ -63,7 +63,7 @@ def test_a_task_whose_lag_fails_keeps_running_and_is_not_asked_again(caplog: pyt
 
 
 @pytest.mark.parametrize("lag", [math.inf, -math.inf, math.nan])
-def test_a_lag_that_is_no_finite_number_is_unknown(caplog: pytest.LogCaptureFixture, lag: float):
+def test_a_lag_that_is_not_finite_is_unknown(caplog: pytest.LogCaptureFixture, lag: float):
     class Endless(_Task):
         def lag(self) -> float:
             return lag

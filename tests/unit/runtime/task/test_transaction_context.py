@@ -8,7 +8,6 @@ from tests.unit.runtime.records import source_record
 
 
 def test_a_request_is_used_up_by_its_first_use():
-    """T9."""
     context = WorkerTransactionContext()
     record = source_record(1)
     context.commit_transaction(record)
@@ -36,7 +35,6 @@ def test_a_record_named_in_a_request_keeps_its_identity():
 
 
 def test_asking_for_both_after_the_same_record_names_the_record():
-    """T13."""
     context = WorkerTransactionContext()
     record = source_record(7, topic="orders", partition=3)
     context.commit_transaction(record)
@@ -46,7 +44,6 @@ def test_asking_for_both_after_the_same_record_names_the_record():
 
 
 def test_asking_for_both_after_the_same_batch_is_an_error():
-    """T14."""
     context = WorkerTransactionContext()
     context.commit_transaction()
     context.abort_transaction()
@@ -55,7 +52,6 @@ def test_asking_for_both_after_the_same_batch_is_an_error():
 
 
 def test_none_for_a_record_is_an_error_in_the_tasks_own_call():
-    """T15."""
     context = WorkerTransactionContext()
     with pytest.raises(IllegalStateError, match="commit_transaction"):
         context.commit_transaction(None)

@@ -8,6 +8,7 @@ import pytest
 
 from fencepost.spark.config.progress import NextStep, Progress, SinkKey, check_topic, next_step
 from fencepost.spark.errors import CheckpointMismatchError, TopicRecreatedError
+from tests.support.refusals import refusal
 
 LAST = Progress("query", 7, 1_700_000_000_000, "topic-id")
 
@@ -46,7 +47,7 @@ def test_the_last_batch_is_not_written_again():
     assert step(LAST) is NextStep.SKIP
 
 
-def test_a_batch_without_a_timestamp_is_told_by_its_number():
+def test_a_batch_without_a_timestamp_is_identified_by_its_number():
     assert step(replace(LAST, batch_timestamp_ms=None)) is NextStep.SKIP
 
 
@@ -76,7 +77,7 @@ def test_a_later_batch_of_a_sink_without_progress_is_refused():
 
 
 @pytest.mark.parametrize(("first", "expected"), [(7, NextStep.WRITE), (8, NextStep.SKIP)])
-def test_the_first_batch_says_what_is_in_kafka_without_progress(first: int, expected: NextStep):
+def test_the_first_batch_is_used_without_progress(first: int, expected: NextStep):
     assert step(LAST, None, first_batch=first) is expected
 
 
@@ -94,4 +95,4 @@ def test_another_topic_of_the_same_name_is_refused():
     ("last", "found"), [(None, "id"), (LAST, "topic-id"), (LAST, None), (replace(LAST, topic_id=None), "id")]
 )
 def test_a_topic_that_is_not_known_to_be_another_is_accepted(last: Progress | None, found: str | None):
-    check_topic(SinkKey("orders"), "orders", last, found)
+    assert refusal(check_topic, SinkKey("orders"), "orders", last, found) is None

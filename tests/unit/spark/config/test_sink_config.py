@@ -119,7 +119,7 @@ def test_options_speak_of_rows_and_not_of_tasks():
     assert not [text for text in texts if "task" in text or "source offsets" in text]
 
 
-def test_a_run_that_is_no_transactional_id_is_refused():
+def test_a_run_that_is_invalid_in_a_transactional_id_is_refused():
     config = SinkConfig.from_options(SERVERS | {"topic": "orders"})
     assert config.key_of("x" * 1_000).run == "x" * 1_000
     with pytest.raises(ConfigError, match="has 32767 characters"):

@@ -59,7 +59,7 @@ def test_a_log_that_is_not_as_expected_is_refused_with_the_remedy(folder: Path, 
 
 
 @pytest.mark.parametrize("location", ["s3a://bucket/checkpoint", "hdfs://host:8020/checkpoint", "hdfs:/checkpoint"])
-def test_a_checkpoint_that_is_no_folder_is_refused_with_the_remedy(location: str):
+def test_a_checkpoint_that_is_not_a_folder_is_refused_with_advice(location: str):
     for read in (planned_batch, query_id):
         with pytest.raises(ConfigError, match=r"not a folder of the machine.*foreachBatch\(exactly_once"):
             read(location)

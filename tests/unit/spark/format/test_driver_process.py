@@ -31,14 +31,14 @@ def workers_of_an_application() -> list[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout.split()
 
 
-def test_workers_of_all_daemons_of_an_application_tell_the_same():
+def test_workers_of_all_daemons_of_an_application_agree():
     one, other = workers_of_an_application(), workers_of_an_application()
     assert (len(one), len(set(one)), len(set(other))) == (2, 1, 1)
     assert "None" not in one
     assert one[0] != other[0]
 
 
-def test_nothing_is_told_where_the_system_does_not(
+def test_the_result_is_none_if_the_system_does_not_show_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ):
     monkeypatch.setattr(module, "_PROCESSES", tmp_path_factory.mktemp("proc"))

@@ -39,7 +39,7 @@ def test_a_task_gets_a_free_partition_in_the_order_it_asks_for():
     assert (found.granted(first), found.granted(second)) == ((1,), (2,))
 
 
-def test_a_second_attempt_is_refused_and_told_why_the_first_failed():
+def test_a_second_attempt_is_refused_with_the_failure_of_the_first():
     found = ledger(claim(0, 7, 0), Failed(0, 7, "too large"), claim(0, 9, 0))
     with pytest.raises(WriteRetriedError, match="it had failed: too large"):
         found.granted(claim(0, 9, 0))
@@ -52,7 +52,7 @@ def test_an_attempt_that_was_granted_nothing_may_be_repeated():
     assert found.granted(claim(1, 9, 1)) == (1,)
 
 
-def test_a_partition_goes_on_behind_the_records_of_a_task_that_is_done():
+def test_a_partition_continues_after_the_records_of_a_finished_task():
     wanted = claim(1, 8, 0)
     found = ledger(claim(0, 7, 0), wanted)
     assert (found.granted(wanted), found.could_grant(wanted)) == ((), False)

@@ -55,7 +55,7 @@ def test_an_error_of_the_transaction_becomes_one_of_the_sink(kind: type[Fencepos
     assert not _OF_WORKERS.search(str(found))
 
 
-def test_a_refused_row_is_named_with_what_to_do():
+def test_a_refused_row_is_named_with_advice():
     told = str(worded(RecordRefusedError("m", tally=Tally(), record=_REFUSED)))
     assert told.startswith(_REFUSED)
     assert "correct the row, or the sink's options for converters and transforms" in told

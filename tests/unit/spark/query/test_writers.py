@@ -12,6 +12,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.spark.config.progress import NextStep
 from fencepost.spark.query.streaming_batch import StreamingBatch
 from fencepost.spark.query.writers import ClusterSink, Writers
+from tests.support.refusals import refusal
 
 
 class Function:
@@ -70,15 +71,15 @@ def test_the_next_run_and_another_query_follow_one_that_ended(sinks: Sinks):
     function = Function()
     sinks.claim(function, "q", "1")
     sinks.running.clear()
-    sinks.claim(function, "q", "2")
+    assert refusal(sinks.claim, function, "q", "2") is None
     sinks.running.clear()
-    sinks.claim(Function(), "p", "3")
+    assert refusal(sinks.claim, Function(), "p", "3") is None
 
 
 def test_a_function_that_is_gone_is_replaced_in_its_query(sinks: Sinks):
     sinks.claim(Function(), "q", "1")
     gc.collect()
-    sinks.claim(Function(), "q", "1")
+    assert refusal(sinks.claim, Function(), "q", "1") is None
 
 
 def test_a_second_call_for_a_batch_with_another_dataframe_is_refused(sinks: Sinks):
@@ -99,8 +100,8 @@ def test_a_second_call_is_refused_also_if_the_first_was_skipped(sinks: Sinks):
 
 def test_a_call_is_repeated_with_the_same_rows_or_by_the_next_run(sinks: Sinks):
     sinks.call("a", batch=7, step=NextStep.WRITE)
-    sinks.call("a", batch=7, step=NextStep.SKIP)
-    sinks.call("b", batch=7, step=NextStep.SKIP, run="2")
+    assert refusal(sinks.call, "a", batch=7, step=NextStep.SKIP) is None
+    assert refusal(sinks.call, "b", batch=7, step=NextStep.SKIP, run="2") is None
 
 
 def test_a_call_that_committed_nothing_does_not_count(sinks: Sinks):

@@ -34,7 +34,7 @@ def _failure_of(errors: Sequence[FencepostError]) -> FencepostError:
     [[RetriableError("two"), RetriableError("last")], [ConfigError("last")]],
     ids=["the last attempt", "an attempt that would fail again"],
 )
-def test_the_failure_of_the_first_attempt_is_told_beside_another(others: list[FencepostError]):
+def test_the_failure_of_the_first_attempt_is_reported_beside_another(others: list[FencepostError]):
     error = _failure_of([RetriableError("one"), *others])
     assert str(error) == "last"
     assert error.__notes__ == [f"This was attempt {1 + len(others)}. The first one failed otherwise: one"]
@@ -45,6 +45,6 @@ def test_a_batch_that_is_cancelled_has_no_notes_as_spark_searches_its_text():
     assert not hasattr(error, "__notes__")
 
 
-def test_a_failure_that_repeats_is_told_once():
+def test_a_failure_that_repeats_is_reported_once():
     error = _failure_of([RetriableError("one"), RetriableError("two"), RetriableError("one")])
     assert not hasattr(error, "__notes__")

@@ -58,7 +58,7 @@ _EXAMPLES: list[tuple[ConfigRecord, bytes, bytes | None]] = [
 
 
 @pytest.mark.parametrize(("record", "key", "value"), _EXAMPLES)
-def test_records_are_those_of_connect_byte_for_byte(record: ConfigRecord, key: bytes, value: bytes | None):
+def test_records_match_connect_byte_for_byte(record: ConfigRecord, key: bytes, value: bytes | None):
     assert encode(record) == (key, value)
     assert decode(key, value) == record
 
@@ -76,7 +76,7 @@ def test_records_are_those_of_connect_byte_for_byte(record: ConfigRecord, key: b
     ],
 )
 def test_other_spellings_are_read(key: bytes, value: bytes, record: ConfigRecord):
-    """Rows L6 (workers before 3.5 write only `state`), L8 (what is not boolean is false) and C2 (the KIP's spelling)."""
+    """Workers before 3.5 write only `state`, values that are not boolean are false, and the KIP's spelling is read."""
     assert decode(key, value) == record
 
 
@@ -114,7 +114,6 @@ def test_other_spellings_are_read(key: bytes, value: bytes, record: ConfigRecord
     ],
 )
 def test_malformed_records_are_ignored_and_logged(key: bytes, value: bytes | None, caplog: pytest.LogCaptureFixture):
-    """Rows L6, L8, L9 and L11."""
     with caplog.at_level(logging.WARNING):
         assert decode(key, value) is None
     assert key.decode() in caplog.text

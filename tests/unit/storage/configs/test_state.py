@@ -1,4 +1,4 @@
-"""What records of the config topic mean together: the rows L1 to L12 and H21 to H23 of Connect's behaviour."""
+"""The state that records of the config topic make together, as in Connect."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _STOPPED = TargetStateRecord("c", TargetState.STOPPED)
 
 
 def test_task_configs_count_once_they_are_committed():
-    """L1: the commit stands in a transaction of its own, behind that of the tasks."""
+    """The commit stands in a transaction of its own, behind that of the tasks."""
     before, events = _replayed(_CREATED, _task(0), _task(1))
     assert before.tasks("c") == []
     assert events == [ConnectorConfigUpdate("c"), None, None]
@@ -69,7 +69,7 @@ def test_task_configs_count_once_they_are_committed():
 
 
 def test_zero_tasks_take_only_a_commit():
-    """L2 and H22: the generation stays, fencing is pending."""
+    """The generation stays, fencing is pending."""
     state, events = _replayed(
         _CREATED, _task(0), CommitRecord("c", 1), TaskCountRecord("c", 1), CommitRecord("c", 0)
     )  # fmt: skip
@@ -81,7 +81,7 @@ def test_zero_tasks_take_only_a_commit():
 
 
 def test_a_commit_with_missing_tasks_leaves_the_connector_without_tasks():
-    """L3: compaction took the record of task 0, because a newer one follows."""
+    """Compaction took the record of task 0, because a newer one follows."""
     state, events = _replayed(_CREATED, _task(1), CommitRecord("c", 2), _task(0))
     assert state.tasks("c") == []
     assert state.entry("c").inconsistent
@@ -96,14 +96,14 @@ def test_a_commit_with_missing_tasks_leaves_the_connector_without_tasks():
 
 
 def test_leftover_task_records_of_a_shrink_have_no_effect():
-    """L3: more tasks may wait than a commit counts."""
+    """More tasks may wait than a commit counts."""
     state, _ = _replayed(_CREATED, _task(1, "old"), _task(0), CommitRecord("c", 1))
     assert state.task_configs("c") == [{"n": "0"}]
     assert not state.entry("c").inconsistent
 
 
 def test_a_commit_of_an_unknown_connector_is_ignored():
-    """L4: it was deleted, and compaction took both of its own records."""
+    """It was deleted, and compaction took both of its own records."""
     state, events = _replayed(_task(0), CommitRecord("c", 1), _CREATED)
     assert events[1] is None
     assert state.tasks("c") == []
@@ -113,8 +113,7 @@ def test_a_commit_of_an_unknown_connector_is_ignored():
     assert state.entry("c").inconsistent
 
 
-def test_a_task_count_ends_what_a_commit_made_pending():
-    """L5 and C2."""
+def test_a_task_count_ends_the_pending_fencing_of_a_commit():
     state, _ = _replayed(_CREATED)
     assert (state.pending_fencing("c"), state.task_count_record("c"), state.task_config_generation("c")) == (
         False, None, None,
@@ -128,14 +127,13 @@ def test_a_task_count_ends_what_a_commit_made_pending():
 
 @pytest.mark.parametrize("state", list(TargetState))
 def test_a_change_of_the_target_state_is_reported(state: TargetState):
-    """L6."""
     known, events = _replayed(_CREATED, TargetStateRecord("c", state), TargetStateRecord("c", state))
     assert known.target_state("c") is state
     assert events[1:] == [None if state is TargetState.STARTED else TargetStateChange("c"), None]
 
 
 def test_a_connector_without_target_state_is_started():
-    """L6: a tombstone of the target state means STARTED, and is not told."""
+    """A tombstone of the target state means STARTED, and is not told."""
     state, events = _replayed(_CREATED, TargetStateRecord("c", TargetState.PAUSED), TargetStateRecord("c", None))
     assert state.target_state("c") is TargetState.STARTED
     assert events[-1] is None
@@ -162,13 +160,12 @@ def test_a_connector_running_without_tasks_or_stopped_with_some_is_half_stopped(
 
 
 def test_a_target_state_may_precede_its_connector():
-    """L10."""
     state, _ = _replayed(TargetStateRecord("c", TargetState.STOPPED), _CREATED)
     assert state.target_state("c") is TargetState.STOPPED
 
 
 def test_deleting_removes_all_but_the_task_count():
-    """L7 and H21: another connector of the name gets a real fencing round."""
+    """Another connector of the name gets a real fencing round."""
     state, events = _replayed(
         _CREATED, _task(0), _task(1), CommitRecord("c", 2), TaskCountRecord("c", 2), _task(0), CommitRecord("c", 1),
         _task(0), TargetStateRecord("c", TargetState.PAUSED), _DELETED,
@@ -186,7 +183,6 @@ def test_deleting_removes_all_but_the_task_count():
 
 
 def test_restart_requests_and_logger_levels_change_no_state():
-    """L8."""
     requests = (RestartRequest("c", include_tasks=True, only_failed=False), LoggerLevelRecord("root", "INFO"))
     state, events = _replayed(*requests)
     assert events == list(requests)
@@ -194,7 +190,6 @@ def test_restart_requests_and_logger_levels_change_no_state():
 
 
 def test_the_latest_session_key_counts():
-    """L9."""
     newer = SessionKey(b"newer", "HmacSHA256", 2)
     state, events = _replayed(_KEY, newer)
     assert state.session_key == newer
@@ -203,7 +198,6 @@ def test_the_latest_session_key_counts():
 
 
 def test_the_same_configuration_again_is_notified_and_keeps_the_tasks():
-    """L12."""
     state, events = _replayed(_CREATED, _task(0), CommitRecord("c", 1), TaskCountRecord("c", 1), _CREATED)
     assert events[-1] == ConnectorConfigUpdate("c")
     assert state.task_configs("c") == [{"n": "0"}]
@@ -211,7 +205,7 @@ def test_the_same_configuration_again_is_notified_and_keeps_the_tasks():
 
 
 def test_tasks_continue_if_compaction_moved_their_connector_after_the_commit():
-    """L12: the same configuration was written again, at offset 3."""
+    """The same configuration was written again, at offset 3."""
     again = ConnectorRecord("c", _CONFIG, continues=1)
     before, events = _replayed(_task(0), CommitRecord("c", 1), TaskCountRecord("c", 1))
     assert (before.tasks("c"), before.pending_fencing("c"), events) == ([], False, [None, None, None])
@@ -225,7 +219,6 @@ def test_tasks_continue_if_compaction_moved_their_connector_after_the_commit():
 
 
 def test_generations_count_commits_that_brought_tasks():
-    """H23."""
     generations = []
     state = ClusterConfigState()
     for offset, record in enumerate(
@@ -237,7 +230,7 @@ def test_generations_count_commits_that_brought_tasks():
     assert generations == [None, None, 0, 0, 1, 1, 1, 2, 2]
 
 
-def test_the_offset_is_that_of_the_last_record_plus_one():
+def test_the_offset_is_one_after_the_last_record():
     """Transaction markers hold offsets too, which nobody hands over. Before any record it is as Java's workers have it."""
     state = ClusterConfigState()
     assert state.offset == -1
@@ -338,7 +331,7 @@ def _logs_and_compacted(draw: st.DrawFn) -> tuple[list[_Written], list[_Written]
 @settings(max_examples=300)
 @given(_logs_and_compacted())
 def test_any_compacted_form_of_a_log_says_the_same(logs: tuple[list[_Written], list[_Written]]):
-    """Rows L3, L4, L7 and L12: what is lost are tasks of which a record is missing, never anything that is not so."""
+    """What is lost are tasks of which a record is missing, never anything that is not so."""
     log, compacted = logs
     whole, rest = _replay(log), _replay(compacted)
     assert rest.offset == whole.offset

@@ -81,7 +81,7 @@ def test_an_offset_that_is_malformed_spoils_its_own_page_alone():
         view.page(page.next or "", 1)
 
 
-def test_f8_a_reset_concerns_what_a_removal_in_the_own_topic_hides_as_well():
+def test_a_reset_includes_offsets_hidden_by_a_removal_in_the_own_topic():
     """Once compaction drops the note of the removal, what it hid would be in force again."""
     view = OffsetView("c", _table("removed", "removed", 2), _table(1, "removed", 1))
     assert sorted(view.partitions(), key=str) == [_A, _C]

@@ -51,7 +51,7 @@ def test_source_partitions_of_two_connectors_are_not_compared():
     assert shared.found("a") == shared.found("b") == (0, None)
 
 
-def test_what_is_kept_of_a_source_partition_does_not_grow():
+def test_the_state_of_a_source_partition_does_not_grow():
     spans: tuple[Span, ...] = ()
     for time in range(100):
         spans, other = with_commit(spans, CommitAuthor(f"group-c-{time}", "1"), time)

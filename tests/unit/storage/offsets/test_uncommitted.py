@@ -73,7 +73,7 @@ def test_an_offset_of_none_is_a_removal():
     assert _records(offsets) == [(b'["c",{"file":"a"}]', None)]
 
 
-def test_a_partition_keeps_the_key_under_which_the_topic_has_it():
+def test_a_partition_keeps_its_key_in_the_topic():
     table = OffsetTable()
     apply(table, b'["c", {"b":2, "a":1}]', b'{"n":1}', 1)
     offsets = OffsetRecords("c", table)

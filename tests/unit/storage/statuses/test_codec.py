@@ -135,7 +135,7 @@ def test_a_table_shows_missing_values():
     assert table.others({"there": 3, "gone": 1, "left": 1}) == ([], [])
 
 
-def test_removing_what_is_not_known_changes_nothing():
+def test_removing_an_unknown_status_changes_nothing():
     table = StatusTable()
     for subject in ("c1", _TASK, ActiveTopic("c1", "t")):
         table.apply(subject, None)

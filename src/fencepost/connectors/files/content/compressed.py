@@ -1,8 +1,8 @@
 """A file that is compressed or not in UTF-8, and the part of its content that was not returned yet.
 
 Positions count bytes of the content in UTF-8. The file is decompressed and decoded by the task, in one pass and one
-thread, and its batches hold their bytes: an executor could not begin in the middle. A start from a position reads from
-the last restart point before it (see `restart_point`), or else from the begin.
+thread, and its batches hold their bytes: an executor could not begin in the middle. To start from a position it reads
+from the last restart point before it (see `restart_point`), or else from the beginning.
 
     READING --end of the content--> ENDED ------the file grew------> READING, if compressed from the restart point
        |                                                                ^
@@ -80,12 +80,12 @@ class ContentFile:
         self.looked_at_size = 0
         """The size of the compressed file when it was opened last."""
         self.seen: Stamp | None = None
-        """What the last look at the file saw."""
+        """The state of the file when last checked."""
         self._grew_at = clock()
 
     @property
     def finished(self) -> bool:
-        """Whether nothing at all was left after the position at the last look."""
+        """Whether nothing was left after the position when last checked."""
         return self._state is _State.ENDED and not self._data and not self._within_character
 
     @property
@@ -234,7 +234,7 @@ class ContentFile:
             self._state = _State.TRUNCATED
             self.close()
         except DataError as error:
-            # What is whole before the damage is returned first.
+            # Complete records before the damage are returned first.
             self._state, self._damage = _State.DAMAGED, error
             self.close()
 
@@ -255,14 +255,14 @@ class ContentFile:
             )
 
     def _take(self, *, whole: bool) -> HeldRange | None:
-        """Return the complete records of what was read."""
+        """Return the complete records of the bytes that were read."""
         if self._returned and self._data:
             # A line feed belongs to the return.
             self.position += self._data.startswith(b"\n")
             self._data = self._data.removeprefix(b"\n")
             self._returned = False
         length = len(self._data)
-        # At the end of a file, the byte of padding after a return tells that the record ends.
+        # At the end of a file, the padding byte after a return shows that the record ends.
         seen = length + (self._state is _State.ENDED and self._data.endswith(b"\r"))
         _, nexts = record_ends(self._data + bytes(PADDING), seen, quoting=self._quoting, position=self.position)
         complete = self._state is _State.ENDED and (whole or self.form.codec is not None)

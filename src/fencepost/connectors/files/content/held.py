@@ -49,7 +49,7 @@ class _HeldFile(io.BytesIO):
 def open_range(part: FileRange, allowed: AllowedPaths) -> FileIO | io.BytesIO:
     """Open what a range is read from, with positions of the file.
 
-    Raises DataError as `open_file`, and if the path has another file than that of the range.
+    Raises DataError as `open_file`, and if the path now has another file.
     """
     if isinstance(part, HeldRange):
         return _HeldFile(part)
@@ -68,7 +68,7 @@ def open_range(part: FileRange, allowed: AllowedPaths) -> FileIO | io.BytesIO:
 
 
 def head_of(path: str, form: Form, allowed: AllowedPaths) -> HeldRange:
-    """Return the begin of a file's content, at most HEAD_BYTES. Raises DataError if it cannot be read."""
+    """Return the first bytes of a file's content, at most HEAD_BYTES. Raises DataError if it cannot be read."""
     data = bytearray()
     with ContentStream(path, form, allowed) as stream:
         try:

@@ -148,7 +148,7 @@ class FileTrack:
         self.identity = identity
         self._allowed = allowed
         self.seen: Stamp | None = None
-        """The last look at which it was the file."""
+        """The stamp at the last check that found the same file."""
 
     @property
     def offset(self) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class FileOrigin(Awaited):
 
 
 class ObjectOrigin:
-    """An object of a store. `identity` is that of the object that was read, None if nothing was read yet."""
+    """An object of a store. `identity` belongs to the object that was read, None before the first read."""
 
     whole: ClassVar[bool] = True
 

@@ -216,7 +216,7 @@ def _fill(file: FileIO | BytesIO, view: memoryview, position: int, part: FileRan
 def _whole_records(data: bytearray, filled: int, begin: int, *, quoting: Quoting | None, last: bool) -> Block | None:
     seen = filled
     if last:
-        # What follows a return at the end is certain: no line feed.
+        # A return at the end is certainly not followed by a line feed.
         data[filled] = 0
         seen += 1
     ends, nexts = record_ends(data, seen, quoting=quoting, position=begin)

@@ -1,8 +1,8 @@
-"""Restart points of compressed files: where a part begins that can be decompressed without what is before it.
+"""Restart points of compressed files: parts that can be decompressed without the preceding bytes.
 
-The last one before the position is in the source offset: `{"position": ..., "restart": "{...}"}`. A start from there
-checks that the file is the same by a hash of what is before the part, and goes on from it; the decompressor compares the
-part's checksum. An offset without one, or of a position before it, is read from the begin of the file.
+The last one before the position is in the source offset: `{"position": ..., "restart": "{...}"}`. A start at a restart
+point checks that the file is the same, by a hash of bytes before the part; the decompressor compares the part's
+checksum. An offset without a restart point, or with a position before it, is read from the beginning of the file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RESTART_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class RestartPoint:
-    """A part, the position of its content in that of the file, and the number of the line that is there.
+    """A part, the position of its content in the file's content, and the number of the line there.
 
     `fingerprint` is a hash of bytes of the file before the part.
     """
@@ -127,7 +127,7 @@ def usable(point: RestartPoint | None, position: int, form: Form) -> RestartPoin
 def opened(path: str, form: Form, allowed: AllowedPaths, point: RestartPoint | None) -> ContentStream:
     """Open a file at a restart point, or at its begin.
 
-    Raises DataError if what is before the point is not what it was.
+    Raises DataError if the bytes before the point have changed.
     """
     if point is None:
         return ContentStream(path, form, allowed)

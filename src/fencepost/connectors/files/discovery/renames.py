@@ -3,7 +3,7 @@
     connector    finds the identity of a file in the offset of another name, and gives both names to one task
     task         reads both offsets when no other task can commit them any more, and commits before anything else
                      the file's   <- the furthest offset of the file
-                     the former   <- none: another file of that name is read from its start (log rotation)
+                     the old one  <- none: another file of that name is read from its start (log rotation)
 
 The offset of a file at its end, to be deleted or moved, only fits a file in the same state: if it was deleted, another
 file may have its inode.

@@ -17,7 +17,7 @@ from fencepost.api.errors import DataError
 from fencepost.connectors.files.content.identity import FileTrack, Stamp, inode_at
 
 NUMBERING_WAIT_SECONDS: Final = 30.0
-"""The minimum time for the connector to report other inodes; then those of its machine are assumed to differ."""
+"""The minimum time for the connector to report other inodes; then its machine's are assumed to differ."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class SeenInodes:
         now = time.monotonic()
         if path not in self._waiting:
             self._waiting[path] = now
-            _log.info("The path %s has another file now. Waiting for the next look for files to tell which one", path)
+            _log.info("The path %s has another file now. Waiting for the next scan to find out which one", path)
         elif now >= self._waiting[path] + max(NUMBERING_WAIT_SECONDS, self._looks_s):
             self._give_up()
 

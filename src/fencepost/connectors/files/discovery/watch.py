@@ -76,7 +76,7 @@ class FileWatch:
         self._take(tuple(found), found)
         if not self._files:
             _log.warning(
-                "No file%s fits %s yet: waiting for one, with a look every %g seconds",
+                "No file%s fits %s yet: waiting for one, with a scan every %g seconds",
                 "" if self._discovery.ready is None else " with a row",
                 ", ".join(self._discovery.patterns),
                 self._interval_s,
@@ -95,7 +95,7 @@ class FileWatch:
             try:
                 new, other = self._look()
             except RetriableError as error:
-                _log.warning("%s; the next look is in %g seconds", error, self._interval_s)
+                _log.warning("%s; the next scan is in %g seconds", error, self._interval_s)
                 continue
             except (ConfigError, DataError, OSError) as error:
                 self._on_error(error)

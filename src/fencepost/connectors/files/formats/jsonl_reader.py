@@ -44,8 +44,8 @@ _DOUBTFUL: Final = np.frombuffer(b" \tn" + codecs.BOM_UTF8[:1], np.uint8)
 class JsonLinesReader(RowReader):
     """A field that an object does not have is null; one that the schema does not have is an error.
 
-    Empty lines are skipped. docs/connectors/file.md says what each type is read from. `one_of_many` says that the columns
-    are some of those that the objects may have.
+    Empty lines are skipped. docs/connectors/file.md lists the JSON that each type accepts. `one_of_many` says that the
+    columns are some of those that the objects may have.
     """
 
     one_of_many: bool = False

@@ -81,7 +81,7 @@ class BinaryField:
     valid: NDArray[np.bool_] | None
 
     def numbers(self, kind: str, offset: int = 0) -> NDArray[Any]:
-        """Return the numbers at an offset in each value, in native byte order; those of nulls are arbitrary."""
+        """Return the numbers at an offset in each value, in native byte order; nulls give arbitrary ones."""
         windows, begin = self.windows, _LENGTH + offset
         if begin + np.dtype(kind).itemsize > _WINDOW:
             windows, begin = windows_at(self.data, self.starts + offset), 0

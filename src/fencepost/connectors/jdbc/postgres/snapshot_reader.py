@@ -8,7 +8,7 @@ in the last poll's. A row's transaction is known from
 
 xmin may also be a subtransaction, after a savepoint or in an EXCEPTION block of PL/pgSQL. PostgreSQL's snapshots do not
 list running subtransactions, so each unknown one is looked up (`pg_xact_status`). All transactions of the snapshot must
-have ended before the statement that reads: so the look-up may be later than the snapshot. If a transaction of the
+have ended before the statement that reads: so transactions may be looked up after the snapshot. If a transaction of the
 snapshot ends while subtransactions are looked up, another snapshot is taken.
 
 The server does not wait for its log if a transaction was rolled back, or wrote only to temporary or unlogged tables:

@@ -25,8 +25,8 @@ def table_events(
 
     `remembered` are the types in the source offset, for types that were dropped.
 
-    Keys are those of `message.key.columns`, else the replica identity; if that is the full row or nothing, the primary
-    key. Raises PostgresError for chosen keys that the events cannot have, and for unknown types.
+    The keys are `message.key.columns`, else the replica identity; if that is the full row or nothing, the primary key.
+    Raises PostgresError for chosen keys that the events cannot have, and for unknown types.
     """
     if not config.captures(relation.name):
         return None

@@ -17,7 +17,7 @@ class Publication:
         self._seen_types: SeenTypes | None = None
         """The types that the catalog had, until the stream is past them."""
         self._new_table = False
-        """Whether the stream described a table since the last look."""
+        """Whether the stream described a table since the last call of `look`."""
 
     def note_table(self) -> None:
         """Note that the stream describes a table."""

@@ -105,7 +105,7 @@ class Streaming:
             try:
                 self._stream.confirm(self._committed)
             except RetriableError as error:
-                _log.info("The slot %s is advanced later: %s", self._config.slot, error)
+                _log.info("The slot %s could not be advanced; retrying later: %s", self._config.slot, error)
 
     def lag(self) -> float | None:
         """Return how many bytes of the server's log are behind the position, None if that is not known yet."""

@@ -27,7 +27,7 @@ from tests.support.postgres_task import Topics
 from tests.support.processes import wait_for
 
 
-def test_what_is_sent_to_a_server_that_is_gone_ends_the_connection(topics: Topics, database: Database):
+def test_sending_to_a_server_that_is_gone_ends_the_connection(topics: Topics, database: Database):
     address = PostgresAddress.of(
         JdbcConfig.parse({"connection.url": database.jdbc_url, "topic.prefix": "t"}).values, ANYWHERE
     )

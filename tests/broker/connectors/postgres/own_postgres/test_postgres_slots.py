@@ -140,7 +140,7 @@ def test_each_reason_why_a_slot_was_invalidated_has_its_remedy(reason: str | Non
         check_slot(slot, "s", "d")
 
 
-def test_a_new_slot_that_waits_for_transactions_tells_of_them(
+def test_a_new_slot_logs_the_transactions_that_it_waits_for(
     topics: Topics, database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(slot_wait, "_FIRST_S", 1.0)

@@ -30,7 +30,7 @@ def test_blocks_have_the_rows_that_psycopg_reads(database: Database, block_bytes
     assert len(blocks) > 1 or block_bytes == 1 << 20
 
 
-def test_no_rows_are_no_blocks(database: Database) -> None:
+def test_no_rows_give_no_blocks(database: Database) -> None:
     assert read(database, "copy (select 1 where false) to stdout (format csv)") == []
 
 

@@ -64,7 +64,7 @@ def _skipped(content: bytes, number: int = 0) -> bytes:
 
 @pytest.mark.parametrize("codec", ["zstd", "lz4"])
 @pytest.mark.parametrize("before", [[b"size"], [b""], [b"x" * 5_000, b"", b"y"]])
-def test_a_file_that_begins_with_a_frame_to_skip_is_told_by_the_next_one(
+def test_a_file_with_a_skippable_frame_is_recognised_by_the_next_frame(
     path: Path, codec: str, before: list[bytes]
 ) -> None:
     compress = COMPRESS[codec]
@@ -76,7 +76,7 @@ def test_a_file_that_begins_with_a_frame_to_skip_is_told_by_the_next_one(
 
 
 @pytest.mark.parametrize("size", [4, 7, 8, 10, 12])
-def test_a_file_that_ends_after_a_frame_to_skip_is_no_text(path: Path, size: int) -> None:
+def test_a_file_that_ends_after_a_skippable_frame_is_not_text(path: Path, size: int) -> None:
     path.write_bytes(_skipped(b"size")[:size])
     certain, codec = codec_of(str(path), UTF_8, ANYWHERE)
     assert (certain, codec) == (False, Codec.ZSTD)
@@ -88,7 +88,7 @@ def test_a_file_that_ends_after_a_frame_to_skip_is_no_text(path: Path, size: int
         read_to_end(task)
 
 
-def test_a_file_of_very_many_frames_to_skip_is_told_without_reading_them_all(path: Path) -> None:
+def test_a_file_of_many_skippable_frames_is_recognised_quickly(path: Path) -> None:
     path.write_bytes(_skipped(b"") * 100_000 + COMPRESS["zstd"](TEXT))
     assert codec_of(str(path), UTF_8, ANYWHERE) == (True, Codec.ZSTD)
     [task] = tasks(config(path, **ROWS))
@@ -97,9 +97,7 @@ def test_a_file_of_very_many_frames_to_skip_is_told_without_reading_them_all(pat
 
 @codecs
 @pytest.mark.parametrize("damage", [b"garbage after the data", b"X"])
-def test_a_member_that_does_not_begin_properly_fails_after_what_is_before(
-    path: Path, codec: str, damage: bytes
-) -> None:
+def test_a_member_with_a_bad_header_fails_after_the_members_before_it(path: Path, codec: str, damage: bytes) -> None:
     compress = COMPRESS[codec]
     path.write_bytes(compress(TEXT[:1001]) + damage + compress(TEXT[1001:]))
     [task] = tasks(config(path, **ROWS))
@@ -114,7 +112,7 @@ def test_a_member_that_does_not_begin_properly_fails_after_what_is_before(
 
 
 @pytest.mark.parametrize("codec", ["gzip", "bz2", "xz"])
-def test_zeros_between_and_after_members_are_no_content(path: Path, codec: str) -> None:
+def test_zeros_between_and_after_members_are_not_content(path: Path, codec: str) -> None:
     compress = COMPRESS[codec]
     path.write_bytes(compress(TEXT[:1001]) + bytes(8) + compress(TEXT[1001:]) + bytes(100_000))
     [task] = tasks(config(path, **ROWS))
@@ -216,7 +214,7 @@ def test_a_member_that_is_added_is_read(path: Path) -> None:
     assert read(task.poll()) == ["3"]
 
 
-def test_damaged_data_is_told_with_the_position_up_to_which_it_is_sound(path: Path) -> None:
+def test_damaged_data_is_reported_with_the_end_of_the_sound_part(path: Path) -> None:
     data = bytearray(gzip.compress(TEXT))
     data[-6] ^= 1
     path.write_bytes(data)
@@ -225,13 +223,13 @@ def test_damaged_data_is_told_with_the_position_up_to_which_it_is_sound(path: Pa
         read_to_end(task)
 
 
-def test_a_shorter_file_in_its_place_is_told(path: Path) -> None:
+def test_a_shorter_file_in_its_place_is_reported(path: Path) -> None:
     path.write_bytes(gzip.compress(b"1\n"))
     with pytest.raises(DataError, match="has 2 bytes, but was read up to byte 9: it was truncated or replaced"):
         tasks(config(path, format="text"), offsets=CommittedOffsets({str(path): 9}))[0].poll()
 
 
-def test_bad_rows_are_told_with_position_and_line_of_the_content(path: Path) -> None:
+def test_bad_rows_are_reported_with_position_and_line_of_the_content(path: Path) -> None:
     lines = [json.dumps({"n": n}) if n % 1000 else f"bad {n}" for n in range(3000)]
     path.write_bytes(gzip.compress("\r\n".join(lines).encode()))
     rows, refused = read_tolerant(path, format="jsonl", schema="n INT", batch_bytes="5000")
@@ -249,14 +247,14 @@ def test_a_text_that_begins_like_compressed_data_is_read_as_text(path: Path, tex
     assert read_to_end(task) == ([text] if text else [])
 
 
-def test_a_file_that_was_emptied_since_the_last_start_is_told(path: Path) -> None:
+def test_a_file_that_was_emptied_since_the_last_start_is_reported(path: Path) -> None:
     path.write_text("")
     with pytest.raises(DataError, match="has 0 bytes, but was read up to byte 9: it was truncated or replaced"):
         tasks(config(path, format="text"), offsets=CommittedOffsets({str(path): 9}))[0].poll()
 
 
 @codecs
-def test_a_file_that_arrives_byte_by_byte_is_told_as_compressed(path: Path, codec: str) -> None:
+def test_a_file_that_arrives_byte_by_byte_is_recognised_as_compressed(path: Path, codec: str) -> None:
     whole = COMPRESS[codec](b"1\n2\n")
     path.write_bytes(b"")
     [task] = tasks(config(path, format="text"))

@@ -63,7 +63,7 @@ def test_blocks_hold_every_whole_record_once(
 
 
 @given(text=TEXTS, block_bytes=st.integers(1, 30))
-def test_lines_are_read_without_what_ends_them(folder: Path, text: bytes, block_bytes: int) -> None:
+def test_lines_are_read_without_their_line_ends(folder: Path, text: bytes, block_bytes: int) -> None:
     path = write(folder, text)
     found: list[str] = []
     with FileIO(path) as file:

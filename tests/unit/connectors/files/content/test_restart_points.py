@@ -19,12 +19,13 @@ import pytest
 from fencepost import DataError, SourceBatch
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.source import SourceTask
-from fencepost.connectors.files.connector import FileSourceConnector, FileSourceTask
+from fencepost.connectors.files.connector import FileSourceConnector
 from fencepost.connectors.files.content import restart_point
 from fencepost.connectors.files.content.codecs.bzip2_blocks import Bzip2Blocks
 from fencepost.connectors.files.content.codecs.compressed_parts import BEGIN, Place
 from fencepost.connectors.files.content.codecs.compression import _PARTS, Codec
 from fencepost.connectors.files.content.codecs.foreign_content import HEAD_BYTES
+from fencepost.connectors.files.task import FileSourceTask
 from tests.unit.connectors.files.content.test_compressed_files import COMPRESS
 from tests.unit.connectors.files.test_file_source import config
 from tests.unit.connectors.support import CommittedOffsets, read, start
@@ -132,7 +133,7 @@ def _read_some(path: Path, batches: int) -> tuple[Offsets, list[int]]:
 
 
 @kinds
-def test_each_start_goes_on_from_the_last_part_before_its_position(path: Path, kind: str) -> None:
+def test_each_start_continues_from_the_last_part_before_its_position(path: Path, kind: str) -> None:
     path.write_bytes(FILES[kind][1](TEXT))
     offsets, found, skipped, watched = Offsets(), list[int](), 0, WatchedPaths()
     while len(found) < len(LINES):

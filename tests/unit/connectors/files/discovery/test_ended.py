@@ -125,7 +125,7 @@ def test_a_new_file_of_the_same_name_is_read_from_its_start(path: Path, offsets:
     assert not path.exists()
 
 
-def test_a_file_that_grows_before_it_is_deleted_is_left_alone_and_told(path: Path, offsets: Committed) -> None:
+def test_a_file_that_grows_before_it_is_deleted_is_kept_and_reported(path: Path, offsets: Committed) -> None:
     path.write_text("1\n")
     [task] = tasks(properties(path), offsets=offsets)
     offsets.commit(task, polled(task))

@@ -35,7 +35,7 @@ def test_files_of_a_pattern_come_by_name_or_by_the_time_of_their_last_change(tmp
     assert Discovery(pattern, ANYWHERE, by_time=True).find() == [early, late]
 
 
-def test_what_is_no_regular_file_does_not_fit_a_pattern(tmp_path: Path) -> None:
+def test_only_regular_files_fit_a_pattern(tmp_path: Path) -> None:
     file = touch(tmp_path / "a.csv")
     os.mkfifo(tmp_path / "pipe.csv")
     (tmp_path / "loop.csv").symlink_to("loop.csv")
@@ -148,7 +148,7 @@ def test_a_file_of_a_pattern_is_found_once_it_has_settled(tmp_path: Path) -> Non
     assert discovery.find() == [old, young]
 
 
-def test_a_watch_tells_of_new_files_and_keeps_the_order_of_known_ones(tmp_path: Path) -> None:
+def test_a_watch_reports_new_files_and_keeps_the_order_of_known_ones(tmp_path: Path) -> None:
     known, gone = touch(tmp_path / "b"), touch(tmp_path / "c")
     told = threading.Event()
     watch = FileWatch(
@@ -247,7 +247,7 @@ def test_one_task_waits_while_no_file_fits_a_pattern(tmp_path: Path, caplog: pyt
         ("wasbs://c@a.blob.core.windows.net/in/*.csv", "Write abfss://c@a.dfs.core.windows.net/in/*.csv"),
     ],
 )
-def test_a_url_is_refused_with_what_to_do(url: str, advice: str) -> None:
+def test_a_url_is_refused_with_advice(url: str, advice: str) -> None:
     [error] = errors_in(FileSourceConnector(), {"files": url, "format": "text", "topic": "t"})["files"]
     assert f"names {url}, but FileSource reads files by their path in the file system, or as s3://bucket/key" in error
     assert advice in error

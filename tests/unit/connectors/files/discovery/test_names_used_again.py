@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("short_waits")
 
 
 @forms
-def test_a_new_file_under_the_former_name_of_a_deleted_one_is_read(write: object, tmp_path: Path) -> None:
+def test_a_new_file_under_an_old_name_of_a_deleted_one_is_read(write: object, tmp_path: Path) -> None:
     path = tmp_path / "a"
     reader = Reader(tmp_path / "*", **write(path))  # type: ignore[operator]
     reader.read_all()

@@ -38,7 +38,7 @@ def test_a_file_that_is_renamed_while_nothing_runs_is_not_read_again(write: Any,
     assert len(reader.read_all()) == 2
 
 
-def test_a_renamed_file_that_has_grown_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_renamed_file_that_has_grown_continues_at_its_position(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text(text(1, 2))
     reader = Reader(tmp_path / "*")
@@ -49,7 +49,7 @@ def test_a_renamed_file_that_has_grown_goes_on_where_it_was(tmp_path: Path) -> N
     assert reader.read_all() == lines(1, 2, 3)
 
 
-def test_a_file_that_is_renamed_back_goes_on_at_its_furthest_position(tmp_path: Path) -> None:
+def test_a_file_that_is_renamed_back_continues_at_its_furthest_position(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text(text(1))
     reader = Reader(tmp_path / "*")
@@ -104,7 +104,7 @@ def test_a_new_file_with_the_inode_and_the_bytes_of_a_deleted_one_is_read(tmp_pa
 
 
 @forms
-def test_a_file_that_was_copied_back_goes_on(write: Any, tmp_path: Path) -> None:
+def test_a_file_that_was_copied_back_continues(write: Any, tmp_path: Path) -> None:
     path = tmp_path / "a"
     reader = Reader(path, **write(path))
     reader.read_all()
@@ -118,7 +118,7 @@ def test_a_file_that_was_copied_back_goes_on(write: Any, tmp_path: Path) -> None
 @pytest.mark.parametrize("restarted", [False, True], ids=["running", "restarted"])
 @pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
 @pytest.mark.parametrize("content", [text(8, 9), text(8, 9, 10)], ids=["same", "longer"])
-def test_a_file_that_is_replaced_by_one_as_long_is_told(
+def test_a_file_that_is_replaced_by_one_as_long_is_reported(
     restarted: bool,
     compress: Any,
     content: str,
@@ -137,7 +137,7 @@ def test_a_file_that_is_replaced_by_one_as_long_is_told(
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
-def test_a_file_that_is_overwritten_while_it_is_read_is_told(encoding: str, tmp_path: Path) -> None:
+def test_a_file_that_is_overwritten_while_it_is_read_is_reported(encoding: str, tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text(text(1, 2, 3))
     reader = Reader(path, batch_bytes="7", encoding=encoding)
@@ -148,7 +148,7 @@ def test_a_file_that_is_overwritten_while_it_is_read_is_told(encoding: str, tmp_
     assert reader.rows == lines(1)
 
 
-def test_an_edited_end_of_a_file_is_no_replacement(tmp_path: Path) -> None:
+def test_an_edited_end_of_a_file_does_not_count_as_a_replacement(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text(text(1) + "bad")
     reader = Reader(path)
@@ -221,7 +221,7 @@ def test_a_file_that_is_renamed_before_its_first_commit_is_read_once(tmp_path: P
     assert reader.read_all() == []
 
 
-def test_a_new_file_with_the_inode_of_a_former_name_is_read_from_its_start(tmp_path: Path) -> None:
+def test_a_new_file_with_the_inode_of_an_old_name_is_read_from_its_start(tmp_path: Path) -> None:
     (tmp_path / "a").write_text(text(1, 2))
     reader = Reader(tmp_path / "*")
     reader.read_all()

@@ -55,7 +55,7 @@ def test_a_crash_right_after_the_new_name_is_committed_loses_and_doubles_nothing
     assert sorted(reader.read_all()) == lines(1, 2, 3, 4, 5)
 
 
-def test_an_offset_of_another_file_under_a_former_name_is_not_taken(tmp_path: Path) -> None:
+def test_an_offset_of_another_file_under_an_old_name_is_not_used(tmp_path: Path) -> None:
     rotate(tmp_path, text(1))
     reader = Reader(tmp_path / "log*")
     reader.read_all()
@@ -78,8 +78,8 @@ def test_another_file_in_place_of_a_renamed_one_is_waited_with(
     # The task does not know of the new name yet.
     assert not reader.poll()
     assert not reader.poll()
-    assert caplog.text.count("Waiting for the next look for files to tell which one") == 1
-    assert "in case the former one was renamed" not in caplog.text, "the look tells, however late it is"
+    assert caplog.text.count("Waiting for the next scan to find out which one") == 1
+    assert "in case the earlier file was renamed" not in caplog.text, "the look tells, however late it is"
     reader.restart()
     assert reader.read_all() == lines(1, 2, 3)
 
@@ -121,7 +121,7 @@ def test_a_task_whose_machine_numbers_files_otherwise_reads_them_after_a_while(
     assert caplog.text.count("the file system numbers files for each machine") == 1
 
 
-def test_a_look_in_the_midst_of_a_rotation_is_left_to_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scan_during_a_rotation_is_left_to_the_next_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rotate(tmp_path, text(1))
     watch = FileWatch(
         Discovery((str(tmp_path / "log*"),), ANYWHERE), interval_s=3600, on_change=pytest.fail, on_error=pytest.fail
@@ -143,7 +143,7 @@ def test_a_look_in_the_midst_of_a_rotation_is_left_to_the_next(tmp_path: Path, m
     watch.stop()
 
 
-def test_the_lag_is_that_of_files_that_are_what_they_were(tmp_path: Path) -> None:
+def test_the_lag_does_not_count_replaced_files(tmp_path: Path) -> None:
     rotate(tmp_path, text(1, 2))
     reader = Reader(tmp_path / "log*")
     reader.read_all()
@@ -153,7 +153,7 @@ def test_the_lag_is_that_of_files_that_are_what_they_were(tmp_path: Path) -> Non
     assert reader.tasks[0].lag() == 0
 
 
-def test_a_watch_tells_that_known_names_have_other_known_files(tmp_path: Path) -> None:
+def test_a_watch_reports_that_known_names_have_other_known_files(tmp_path: Path) -> None:
     rotate(tmp_path, text(1))
     rotate(tmp_path, text(2))
     told = threading.Event()
@@ -192,7 +192,7 @@ def test_each_rotation_of_the_same_names_changes_the_configuration(tmp_path: Pat
     assert sorted(reader.rows) == lines(0, 1, 2, 3, 4, 5)
 
 
-def test_a_file_that_begins_as_the_former_one_of_its_name_is_not_taken_for_it(tmp_path: Path) -> None:
+def test_a_new_file_with_the_same_beginning_is_not_taken_for_the_old(tmp_path: Path) -> None:
     rotate(tmp_path, text(1))
     reader = Reader(tmp_path / "log*")
     reader.read_all()

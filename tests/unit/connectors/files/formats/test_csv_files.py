@@ -157,7 +157,7 @@ def test_without_a_quote_a_quote_is_a_character_of_the_field(path: Path) -> None
     assert found == [{"a": 'a"'}, {"a": '"b'}]
 
 
-def test_quotes_of_compressed_files_are_those_of_the_properties(path: Path) -> None:
+def test_compressed_files_use_the_quotes_of_the_properties(path: Path) -> None:
     found = rows_of(path, gzip.compress(b"'a\nb'\n\"c\n"), format="csv", schema="a STRING", quote="'")
     assert found == [{"a": "a\nb"}, {"a": '"c'}]
 
@@ -249,7 +249,7 @@ def test_a_row_that_begins_with_a_byte_order_mark_is_parsed_up_to_its_end(path: 
 
 
 @pytest.mark.parametrize("text", ["\ufeff", "\ufeff\n\n", "\ufeff\r\n"])
-def test_a_byte_order_mark_is_no_row(path: Path, text: str) -> None:
+def test_a_byte_order_mark_is_not_a_row(path: Path, text: str) -> None:
     assert rows_of(path, text, format="csv", schema="a STRING") == []
 
 
@@ -271,7 +271,7 @@ def test_a_header_whose_quote_is_not_closed_says_so(path: Path) -> None:
         rows_of(path, 'a,"b\n1,2\n', format="csv", header="true")
 
 
-def test_a_zero_byte_is_no_delimiter() -> None:
+def test_a_zero_byte_is_refused_as_delimiter() -> None:
     assert "must be one ASCII character" in errors_of(format="csv", schema="a STRING", delimiter="\0")["delimiter"]
 
 

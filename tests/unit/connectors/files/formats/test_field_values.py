@@ -225,5 +225,5 @@ def test_a_json_row_that_does_not_fit_is_shown_as_it_is_written(path: Path) -> N
 @pytest.mark.parametrize(
     "text", ["0x10", "+5", "007", "0000-01-01", "2024-01-01T00:00:00.123456789", "9999-12-31T23:59:59-01:00", "1e400"]
 )
-def test_what_would_not_come_back_as_it_is_written_is_inferred_as_a_string(path: Path, text: str) -> None:
+def test_values_that_would_be_written_differently_are_inferred_as_strings(path: Path, text: str) -> None:
     assert rows_of(path, f"a\n{text}\n", format="csv", header="true", schema="infer") == [{"a": text}]

@@ -14,8 +14,9 @@ import pytest
 
 from fencepost import ConfigError, DataError, SourceBatch
 from fencepost.connectors.files.config import TASK_SCHEMA
-from fencepost.connectors.files.connector import FileSourceConnector, FileSourceTask
+from fencepost.connectors.files.connector import FileSourceConnector
 from fencepost.connectors.files.content import growing as growing_file
+from fencepost.connectors.files.task import FileSourceTask
 from tests.unit.connectors.files.test_file_source import config
 from tests.unit.connectors.support import ConnectorContext, errors_in, read, read_to_end, start
 
@@ -116,7 +117,7 @@ def test_fields_of_json_have_the_types_of_json(path: Path) -> None:
     assert len(read_to_end(start(FileSourceTask(), task_configs(path, format="jsonl", **INFER)[0]))) == 2
 
 
-def test_a_field_of_json_with_values_of_different_types_is_told(path: Path) -> None:
+def test_a_field_of_json_with_values_of_different_types_is_reported(path: Path) -> None:
     with pytest.raises(DataError, match=r"different types in the column in\.a of the file .*: int, str"):
         schema_of(path, '{"in": {"a": 1}}\n{"in": {"a": "x"}}\n', format="jsonl", **INFER)
 
@@ -130,7 +131,7 @@ def test_a_field_of_json_with_values_of_different_types_is_told(path: Path) -> N
         (["-1.00000000000000000001e2"], "-100.000000000000000001"),
     ],
 )
-def test_a_number_of_json_that_a_double_would_change_is_told(path: Path, numbers: list[str], told: str) -> None:
+def test_a_number_of_json_that_a_double_would_change_is_reported(path: Path, numbers: list[str], told: str) -> None:
     lines = "".join(f'{{"in": [{{"x": {number}}}]}}\n' for number in numbers)
     with pytest.raises(
         DataError, match=rf"{told} in the column in\[\]\.x .*, which a DOUBLE would change.*DECIMAL or DOUBLE"
@@ -146,13 +147,13 @@ def test_a_number_of_json_as_programs_write_it_is_a_double(path: Path, number: s
 
 
 @pytest.mark.parametrize("line", ['{"": 1}', '{"a": [{"": 1}]}'])
-def test_a_field_of_json_without_a_name_is_told(path: Path, line: str) -> None:
+def test_a_field_of_json_without_a_name_is_reported(path: Path, line: str) -> None:
     with pytest.raises(DataError, match=r"found a field without a name .*Correct the file"):
         schema_of(path, line + "\n", format="jsonl", **INFER)
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_what_was_inferred_is_pinned_in_the_offset_and_a_restart_keeps_it(
+def test_the_inferred_schema_is_in_the_offset_and_survives_a_restart(
     path: Path, form: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -161,7 +162,7 @@ def test_what_was_inferred_is_pinned_in_the_offset_and_a_restart_keeps_it(
     given = (CSV | {"batch_bytes": "4"}) if form == "csv" else {"format": form, "batch_bytes": "12", **INFER}
     offsets: Any = Offsets()
     [task_config] = task_configs(path, offsets, **given)
-    assert f"Inferred from the begin of {path}: schema=n BIGINT" in caplog.text
+    assert f"Inferred from the first rows of {path}: schema=n BIGINT" in caplog.text
     batch = start(FileSourceTask(), task_config, offsets).poll()
     assert read(batch) == [{"n": 1}]
     assert isinstance(batch, SourceBatch)
@@ -172,7 +173,7 @@ def test_what_was_inferred_is_pinned_in_the_offset_and_a_restart_keeps_it(
     path.write_text(path.read_text() + ("x\ny\n3\n" if form == "csv" else '{"n": "x"}\n{"n": "y"}\n{"n": 3}\n'))
     [again] = task_configs(path, offsets, **given)
     assert again[TASK_SCHEMA] == "n BIGINT"
-    assert "The schema that was inferred before goes on: n BIGINT" in caplog.text
+    assert "The schema that was inferred before stays in use: n BIGINT" in caplog.text
     found: list[Any] = []
     refused: list[bytes] = []
     task = start(FileSourceTask(), again, offsets)
@@ -213,7 +214,7 @@ def test_files_of_a_pattern_wait_for_the_first_row(tmp_path: Path) -> None:
     assert found[TASK_SCHEMA] == "a BIGINT"
 
 
-def test_a_file_without_a_row_is_told(path: Path) -> None:
+def test_a_file_without_a_row_is_reported(path: Path) -> None:
     for text, given in (("a,b\n", CSV), ("", {"format": "csv", **INFER}), ("\n", {"format": "jsonl", **INFER})):
         path.write_text(text)
         with pytest.raises(ConfigError, match="schema=infer needs a row, but there is none in"):

@@ -19,7 +19,7 @@ from fencepost import ConfigError, DataError, RefusedRow, SourceBatch
 from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.api.ddl import parse_columns
 from fencepost.api.source import SourceTask
-from fencepost.connectors.files.connector import FileSourceConnector, FileSourceTask
+from fencepost.connectors.files.connector import FileSourceConnector
 from fencepost.connectors.files.content import growing as growing_file
 from fencepost.connectors.files.content.compressed import TRUNCATED_SECONDS
 from fencepost.connectors.files.content.origin import FileOrigin
@@ -27,6 +27,7 @@ from fencepost.connectors.files.formats.tables import avro_table
 from fencepost.connectors.files.formats.tables.table import TableFormat
 from fencepost.connectors.files.formats.tables.table_file import TableFile, TablePosition
 from fencepost.connectors.files.formats.tables.table_reader import open_table
+from fencepost.connectors.files.task import FileSourceTask
 from tests.support.table_files import WRITE, avro_file
 from tests.unit.connectors.files.test_file_source import config, errors_of
 from tests.unit.connectors.support import errors_in, read, read_to_end, start, start_connector
@@ -194,7 +195,7 @@ def test_a_file_that_stays_truncated_fails(path: Path, form: str) -> None:
 
 @formats
 @pytest.mark.parametrize("restarted", [True, False])
-def test_another_file_in_its_place_is_told(path: Path, form: str, restarted: bool) -> None:
+def test_another_file_in_its_place_is_reported(path: Path, form: str, restarted: bool) -> None:
     path.write_bytes(WRITE[form](ROWS))
     offsets = Offsets()
     task = task_of(path, form, offsets)
@@ -208,7 +209,7 @@ def test_another_file_in_its_place_is_told(path: Path, form: str, restarted: boo
 
 
 @formats
-def test_the_same_file_copied_to_its_place_goes_on(path: Path, form: str) -> None:
+def test_the_same_file_copied_to_its_place_continues(path: Path, form: str) -> None:
     whole = WRITE[form](ROWS)
     path.write_bytes(whole)
     offsets = Offsets()
@@ -221,7 +222,7 @@ def test_the_same_file_copied_to_its_place_goes_on(path: Path, form: str) -> Non
 
 
 @formats
-def test_a_file_of_another_format_is_told(path: Path, form: str) -> None:
+def test_a_file_of_another_format_is_reported(path: Path, form: str) -> None:
     path.write_text("id,name\n1,a\n")
     with pytest.raises(DataError, match=rf"is no {form} file: it begins with b'id"):
         task_of(path, form).poll()
@@ -308,7 +309,7 @@ TYPES: dict[str, tuple[pa.Array, str, Any]] = {
 }  # fmt: skip
 
 
-def test_types_of_parquet_become_those_of_spark(path: Path) -> None:
+def test_types_of_parquet_become_types_of_spark(path: Path) -> None:
     parquet.write_table(pa.table({name: array for name, (array, _, _) in TYPES.items()}), path)
     task = task_of(path, "parquet")
     batch = task.poll()
@@ -353,7 +354,7 @@ def test_required_columns_stay_required(path: Path) -> None:
     assert not batch.reader.columns["n"].nullable
 
 
-def test_types_of_avro_become_those_of_spark(path: Path) -> None:
+def test_types_of_avro_become_types_of_spark(path: Path) -> None:
     inner = {"type": "record", "name": "Inner", "fields": [{"name": "x", "type": "int"}]}
     fields: dict[str, tuple[Any, Any, Any]] = {
         "a": ("boolean", True, True),
@@ -407,7 +408,7 @@ def test_rows_that_are_appended_to_an_avro_file_are_read(path: Path) -> None:
 
 
 @formats
-def test_damaged_data_is_told(path: Path, form: str) -> None:
+def test_damaged_data_is_reported(path: Path, form: str) -> None:
     data = bytearray(WRITE[form](ROWS))
     middle = len(data) // 3
     data[middle : middle + 6_000] = bytes(6_000)

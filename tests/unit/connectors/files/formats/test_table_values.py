@@ -190,7 +190,7 @@ def test_an_orc_file_of_other_things_than_structs_is_refused(path: Path) -> None
     ("names", "told"),
     [(["a", ""], r"The column v of the file .* has a field without a name"), (["a", "a"], r"has the field a twice")],
 )
-def test_a_struct_whose_fields_cannot_be_told_apart_is_refused(path: Path, names: list[str], told: str) -> None:
+def test_a_struct_whose_fields_cannot_be_distinguished_is_refused(path: Path, names: list[str], told: str) -> None:
     struct = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], names)
     parquet.write_table(pa.table({"v": struct}), str(path))
     with pytest.raises(DataError, match=told):
@@ -208,7 +208,7 @@ def test_headers_have_dates_and_times_of_any_year(path: Path) -> None:
     ]
 
 
-def test_an_encrypted_file_of_parquet_is_told(path: Path) -> None:
+def test_an_encrypted_file_of_parquet_is_reported(path: Path) -> None:
     path.write_bytes(b"PARE" + bytes(100) + b"PARE")
     with pytest.raises(DataError, match="is a Parquet file with an encrypted footer, which is not read"):
         rows_of(path, "parquet")

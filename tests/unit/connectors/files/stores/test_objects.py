@@ -17,11 +17,12 @@ from pyarrow import orc, parquet
 from fencepost import ConfigError, DataError, RetriableError, SourceBatch
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.source import SourceTask
-from fencepost.connectors.files.connector import FileSourceConnector, FileSourceTask
+from fencepost.connectors.files.connector import FileSourceConnector
 from fencepost.connectors.files.content import restart_point
 from fencepost.connectors.files.discovery.find import Discovery
 from fencepost.connectors.files.stores import arrow as arrow_stores
 from fencepost.connectors.files.stores import hadoop as hadoop_store
+from fencepost.connectors.files.task import FileSourceTask
 from tests.support.azure_store import ACCOUNT, Azurite
 from tests.support.hadoop_store import Hdfs
 from tests.support.object_store import BUCKET, GoogleStore, ObjectStore, Seaweed
@@ -104,7 +105,7 @@ def test_a_pattern_finds_objects_as_it_finds_files(store: ObjectStore, folder: s
         ], pattern
 
 
-def test_a_bucket_that_is_missing_is_no_empty_match(store: ObjectStore) -> None:
+def test_a_missing_bucket_is_an_error_and_not_an_empty_match(store: ObjectStore) -> None:
     pattern = store.url("in/*.csv").replace(BUCKET, "nobucket")
     discovery = Discovery((pattern,), ANYWHERE)
     if pattern == store.url("in/*.csv"):
@@ -143,9 +144,7 @@ def test_an_object_that_was_replaced_is_not_read_on(store: ObjectStore, folder: 
         _task(url, offsets, format=form, batch_bytes="4000").poll()
 
 
-def test_what_was_read_of_an_object_that_was_replaced_meanwhile_is_not_returned(
-    store: ObjectStore, folder: str
-) -> None:
+def test_data_of_an_object_that_was_replaced_meanwhile_is_not_returned(store: ObjectStore, folder: str) -> None:
     url = store.put(f"{folder}/rows.csv", TEXT)
     task = _task(url, Offsets(), **ROWS, batch_bytes="9000")
     assert task.poll() is not None
@@ -166,7 +165,7 @@ def test_rows_of_a_table_that_was_replaced_before_they_are_read_are_refused(
         read(batch)
 
 
-def test_a_poll_goes_on_from_its_position_after_the_server_was_away(
+def test_a_poll_continues_at_its_position_after_the_server_was_away(
     store: ObjectStore, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = store.put(
@@ -187,7 +186,7 @@ def test_a_poll_goes_on_from_its_position_after_the_server_was_away(
     assert rows == list(range(len(LINES)))
 
 
-def test_what_is_no_object_is_refused_by_its_url(store: ObjectStore, folder: str) -> None:
+def test_a_missing_object_is_refused_by_its_url(store: ObjectStore, folder: str) -> None:
     assert "there is no such object" in errors_of(files=store.url(f"{folder}/none.csv"), format="text")["files"]
 
 
@@ -201,7 +200,7 @@ def test_an_object_that_goes_away_while_it_is_read_is_missed(store: ObjectStore,
 
 
 @pytest.mark.parametrize("server", [Seaweed], indirect=True)
-def test_credentials_that_are_refused_are_told_with_what_to_set(
+def test_refused_credentials_are_reported_with_advice(
     store: ObjectStore, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = store.put(f"{folder}/1.csv", b"1\n")
@@ -258,7 +257,7 @@ def test_a_file_of_hdfs_that_is_still_written_is_waited_for(store: ObjectStore, 
 
 
 @pytest.mark.parametrize("server", [Hdfs], indirect=True)
-def test_a_user_of_hdfs_who_may_not_read_is_told_so(
+def test_a_user_of_hdfs_without_read_rights_gets_an_error(
     store: ObjectStore, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = store.put(f"{folder}/1.csv", b"1\n")
@@ -270,7 +269,7 @@ def test_a_user_of_hdfs_who_may_not_read_is_told_so(
         _task(url, Offsets(), format="text").poll()
 
 
-def test_hdfs_without_its_package_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hdfs_without_its_package_is_refused_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hadoop_store, "hdfs_native", None)
     assert "pip install 'hdfs-native>=" in errors_of(files="hdfs://test/in/*.csv", format="text")["files"]
 

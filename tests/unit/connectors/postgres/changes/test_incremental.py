@@ -64,7 +64,7 @@ def test_a_signal_can_stop_the_table_that_is_being_read_or_a_later_one():
     assert progress.stopped(lambda _: False) == progress
 
 
-def test_what_is_paused_is_not_active_and_the_end_of_all_tables_ends_the_pause():
+def test_a_pause_is_not_active_and_ends_with_the_last_table():
     paused = SnapshotProgress((ORDERS,)).resting(paused=True)
     assert not paused.active
     assert paused.resting(paused=False).active

@@ -13,6 +13,7 @@ from fencepost.connectors.postgres.changes.connection import PositionLostError, 
 from fencepost.connectors.postgres.changes.position import Position, SourceState
 from fencepost.connectors.postgres.changes.slot.slot import Server, Slot, check_publication, check_slot, check_state
 from fencepost.connectors.postgres.types.types import TypeInfo
+from tests.support.refusals import refusal
 
 STATE = SourceState("slot", "7000", 1, Position(0x16B374D848), {"": "1.t", "public.t": "2.abc.7"})
 SLOT = Slot("slot", "pgoutput", "shop", None, 0x16B374D848, "reserved", None)
@@ -51,7 +52,7 @@ def test_a_state_is_read_back_from_its_offset(state: SourceState):
         {"slot": "s", "system_identifier": "7", "timeline": 1, "lsn": "0/1", "types": '{"16500": ["numeric", -1, 0]}'},
     ],
 )
-def test_what_is_no_offset_is_refused(offset: dict[str, Any]):
+def test_an_invalid_offset_is_refused(offset: dict[str, Any]):
     with pytest.raises(DataError):
         SourceState.of(offset)
 
@@ -63,7 +64,7 @@ HISTORY = "1\t0/3000000\tno recovery target specified\n\n2\t0/5000000\tno recove
     ("timeline", "lsn", "shared"),
     [(1, 0x3000000, True), (1, 0x3000001, False), (2, 0x4000000, True), (2, 0x5000001, False), (4, 1, False)],
 )
-def test_a_timeline_has_what_an_earlier_one_had_up_to_the_fork(timeline: int, lsn: int, shared: bool):
+def test_a_timeline_has_an_earlier_ones_log_up_to_the_fork(timeline: int, lsn: int, shared: bool):
     state = replace(STATE, timeline=timeline).at(Position(lsn))
     slot, server = replace(SLOT, confirmed=1), Server("7000", 3, 0x6000000)
     if shared:
@@ -74,8 +75,9 @@ def test_a_timeline_has_what_an_earlier_one_had_up_to_the_fork(timeline: int, ls
 
 
 def test_a_server_that_continues_the_offset_is_accepted():
-    check_state(STATE, SLOT, SERVER, None)
-    check_state(STATE.at(Position(0x2000000)), Slot("slot", "pgoutput", "shop", None, 5, None, None), SERVER, HISTORY)
+    earlier = Slot("slot", "pgoutput", "shop", None, 5, None, None)
+    assert refusal(check_state, STATE, SLOT, SERVER, None) is None
+    assert refusal(check_state, STATE.at(Position(0x2000000)), earlier, SERVER, HISTORY) is None
 
 
 def test_a_slot_past_the_offset_is_refused():
@@ -88,7 +90,7 @@ def test_another_system_is_refused():
         check_state(STATE, SLOT, Server("7001", 1, 0), None)
 
 
-def test_a_server_that_lost_what_is_in_kafka_is_refused():
+def test_a_server_that_lost_changes_in_kafka_is_refused():
     with pytest.raises(PositionLostError, match="timeline"):
         check_state(STATE, SLOT, Server("7000", 3, 0), HISTORY)
 
@@ -102,14 +104,14 @@ def test_a_slot_that_cannot_be_read_is_refused():
         check_slot(SLOT, "slot", "other")
 
 
-def test_a_publication_may_grow_but_not_lose_what_it_had():
+def test_a_publication_may_grow_but_not_lose_a_part():
     check_publication(STATE, "p", {"": "1.t", "public.t": "2.abc.7", "public.new": "3.x.8"})
     for altered in ({"": "1.t"}, {"": "1.t", "public.t": "4.abc.7"}, {"": "1.f", "public.t": "2.abc.7"}):
         with pytest.raises(PositionLostError, match="publication"):
             check_publication(STATE, "p", altered)
 
 
-def test_the_row_of_a_publication_tells_of_settings_that_were_changed_and_set_back():
+def test_settings_that_were_changed_and_set_back_are_noticed():
     state = replace(STATE, publication={"": "1.t.10.700"})
     check_publication(state, "p", {"": "1.t.10.700"})
     # Another owner has another row as well.

@@ -10,7 +10,7 @@ from fencepost.connectors.postgres.server.page_ranges import WHOLE_TABLE, PageRa
 
 
 @given(st.integers(0, 10_000), st.integers(1, 5_000))
-def test_ranges_cover_each_page_once_and_what_a_table_grows_by(pages: int, size: int):
+def test_ranges_cover_each_page_once_and_later_pages(pages: int, size: int):
     ranges = page_ranges(pages, size, 140_000)
     assert ranges[0].start == 0
     assert [part.end for part in ranges[:-1]] == [part.start for part in ranges[1:]]

@@ -29,7 +29,7 @@ def test_a_snapshot_is_read_back_from_its_text(pair: tuple[Snapshot, Snapshot]) 
 
 
 @pytest.mark.parametrize("text", ["", "1", "5:4:", "4:6:7", "4:8:6,5", "0:1:", "a:b:", "4:6:3"])
-def test_a_text_that_is_no_snapshot_is_refused(text: str) -> None:
+def test_an_invalid_snapshot_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"snapshot"):
         Snapshot.parse(text)
 
@@ -61,7 +61,7 @@ def test_a_part_of_a_poll_adds_the_transactions_up_to_its_last(
 
 
 @given(growing())
-def test_what_could_still_run_is_all_that_the_older_lacks_and_may_not_have_ended(
+def test_unknown_transactions_are_those_missing_in_the_older_snapshot(
     pair: tuple[Snapshot, Snapshot],
 ) -> None:
     older, newer = pair

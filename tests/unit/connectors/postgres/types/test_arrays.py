@@ -23,6 +23,6 @@ def test_the_items_of_an_array(text: str, items: list[str | None]):
 
 
 @pytest.mark.parametrize("text", ["{{1},{2}}", "[0:1][0:0]={{1},{2}}", '{"open}', "{1;2,}x}"])
-def test_what_is_not_a_list_of_items_is_refused(text: str):
+def test_anything_but_a_list_of_items_is_refused(text: str):
     with pytest.raises(ValueError, match="it is"):
         split_array(text)

@@ -152,7 +152,7 @@ def test_a_domain_is_as_the_type_that_it_is_made_of():
     assert resolved(9004, -1, known) == PostgresType(9004)
 
 
-def test_a_type_that_is_not_known_is_no_text():
+def test_an_unknown_type_is_not_treated_as_text():
     with pytest.raises(KeyError, match="9999"):
         resolved(9003, -1, {9003: TypeInfo(element=9001), 9001: TypeInfo(base=9999)})
 

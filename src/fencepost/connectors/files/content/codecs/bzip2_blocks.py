@@ -100,7 +100,7 @@ class Bzip2Blocks(Parts):
             try:
                 return bz2.decompress(self._header + (bits << padding).to_bytes((length + padding) // 8, "big")), end
             except (OSError, ValueError) as error:
-                # Once in some hundred GB the number stands within a block by chance.
+                # Once in some hundred GB this number occurs within a block by chance.
                 damage = OSError(str(error))
 
     def _find(self, start: int) -> int:

@@ -1,7 +1,7 @@
 """A Parquet, ORC or Avro file and the position up to which its rows were returned.
 
-The position is in the source offset with the file's identity, so that another file in its place is told, whatever its
-size. A file is read when it is whole: that of an Avro file is its header, and then each block.
+The position is in the source offset with the file's identity, so that a replaced file is detected, whatever its size. A
+Parquet or ORC file is read once it is complete; an Avro file once its header is, and then each block.
 
     READ --the file changed--> checked: same identity, more rows or none --> READ
       |                                         |
@@ -39,9 +39,9 @@ _MAGIC: Final = {TableFormat.PARQUET: b"PAR1", TableFormat.ORC: b"ORC", TableFor
 
 @dataclass(frozen=True, slots=True)
 class TablePosition:
-    """The next row is number `row`, from 0, after the begin of a group. Without `group` it is the file's first one.
+    """The next row has number `row`, from 0, in a group. Without `group` it is the file's first one.
 
-    `identity` is None if it is not known: before the first look, or if somebody has set the offset without it.
+    `identity` is None if it is unknown: before the first check, or if a user set the offset without it.
     """
 
     group: int | None = None
@@ -84,15 +84,15 @@ class TableFile:
         self._clock = clock
         self._grew_at = clock()
         self.seen: Stamp | None = None
-        """What the last look at the file saw."""
+        """The state of the file when last checked."""
         self._incomplete: str | None = None
         self._left: int | None = None
         self.columns = StructType()
-        """The columns at the last look."""
+        """The columns when last checked."""
         self.looked_at_size = -1
-        """The size at the last look, -1 before the first."""
+        """The size when last checked, -1 before that."""
         self.finished = False
-        """Whether no row is left after the position, and the file was whole at the last look."""
+        """Whether no row is left after the position, and the file was complete when last checked."""
 
     @property
     def lag(self) -> int:

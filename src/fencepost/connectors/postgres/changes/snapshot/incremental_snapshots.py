@@ -98,7 +98,7 @@ class IncrementalSnapshots:
         except NotYetError as error:
             self._wait(read, error, time.monotonic() - started)
         except TableAlteredError:
-            _log.info("The table %s was altered: its reading goes on with what it is", read.table)
+            _log.info("The table %s was altered: reading continues with its present columns", read.table)
             self.reset()
         except (PostgresError, DataError) as error:
             return self._give_up(progress, error)
@@ -222,7 +222,7 @@ class IncrementalSnapshots:
         request = execute_request(signal)
         names = [name for name in self._database.member_tables() if request.names(name)]
         if names:
-            _log.info("%s asks for %s", signal, ", ".join(names))
+            _log.info("%s requests %s", signal, ", ".join(names))
         else:
             _log.warning("%s is ignored: it names no table that is captured and in the publication", signal)
         return [TableRead(name, signal.id, request.condition(name)) for name in names]

@@ -128,7 +128,7 @@ def test_a_key_of_any_type_may_be_updated_or_not(kind: int, elements: int | None
     assert [None if value is None else value["op"] for _, value in events(of, *messages)] == ["u", "d", None, "c"]
 
 
-def test_an_update_has_the_former_row_where_the_replica_identity_is_full():
+def test_an_update_has_the_old_row_if_the_replica_identity_is_full():
     messages = [
         update(FULL, ["1", "bob", None], old=["1", "ann", None], full=True),
         update(FULL, ["2", "bob", None], old=["1", "bob", None], full=True),
@@ -151,7 +151,7 @@ def test_a_large_value_that_did_not_change_is_marked():
     assert [value["after"]["note"] for _, value in found] == ["__debezium_unavailable_value", None]
 
 
-def test_a_large_value_that_did_not_change_is_taken_from_the_former_row():
+def test_a_large_value_that_did_not_change_is_taken_from_the_old_row():
     messages = [
         update(FULL, ["1", "bob", UNCHANGED], old=["1", "ann", "large"], full=True),
         update(FULL, ["1", "bob", None], old=["1", "bob", "large"], full=True),

@@ -139,7 +139,7 @@ CHANGES: dict[str, bytes] = {
 
 
 @given(st.lists(st.lists(st.sampled_from(list(CHANGES)), max_size=4), max_size=4), st.sets(st.integers(1, 24)))
-def test_any_cut_of_the_stream_tells_the_same(transactions: Sequence[Sequence[str]], cuts: set[int]):
+def test_any_cut_of_the_stream_gives_the_same_events(transactions: Sequence[Sequence[str]], cuts: set[int]):
     messages = list(DESCRIBED)
     for number, changes in enumerate(transactions, 1):
         messages += [
@@ -160,7 +160,7 @@ def test_any_cut_of_the_stream_tells_the_same(transactions: Sequence[Sequence[st
     ]
 
 
-def test_the_counts_of_a_transaction_that_goes_on_are_part_of_the_offset():
+def test_the_counts_of_an_unfinished_transaction_are_in_the_offset():
     partial = PartialTransaction(500, 7, 3 * SECOND, {"public.accounts": 3})
     state = SourceState("slot", "1", 1, Position(400, 500, 4), None, partial)
     assert SourceState.of(state.offset()) == state

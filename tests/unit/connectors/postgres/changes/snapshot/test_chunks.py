@@ -131,7 +131,7 @@ def test_transactions_are_known_by_the_lower_half_of_their_numbers(xmax: int):
     assert ended(snapshot, whole % WIDE).tolist() == [True, True, False, True, True, False, False, False]
 
 
-def test_keys_of_several_columns_are_told_apart():
+def test_keys_of_several_columns_are_distinguished():
     columns = [pa.array(["a", "a:1", "", "1:a", None]), pa.array(["1:b", "b", "a", "", "x"])]
     found = joined(columns).to_pylist()
     assert found[-1] is None
@@ -163,13 +163,13 @@ def test_changes_concern_the_keys_before_and_after_them():
     ]  # fmt: skip
 
 
-def test_a_former_row_that_is_sent_whole_has_the_values_that_an_update_lacks():
+def test_a_complete_old_row_has_the_values_that_an_update_lacks():
     whole = replace(ACCOUNTS, identity=ReplicaIdentity.FULL)
     found = noted(whole, update(whole, ["1", "bob", UNCHANGED], old=["1", "ann", "x"], full=True))
     assert found == [(7, "1", False), (7, "1", False)]
 
 
 @pytest.mark.parametrize("key", [Column("id", 20, -1, identity=True), Column("number", 23, -1, identity=True)])
-def test_a_change_concerns_any_row_where_the_key_is_not_what_it_was(key: Column):
+def test_a_change_concerns_any_row_if_the_key_was_altered(key: Column):
     altered = replace(ACCOUNTS, columns=(key, *ACCOUNTS.columns[1:]))
     assert noted(altered, insert(altered, ["1", "ann", None])) == [(7, None, False)]

@@ -117,7 +117,7 @@ def test_a_keepalive_moves_the_position_between_transactions_only():
     assert decoder.position == Position(90, 100, 1)
 
 
-def test_a_keepalive_that_wants_an_answer_is_told():
+def test_a_keepalive_that_wants_an_answer_is_reported():
     data = buffer(keepalive(5), keepalive(9, reply=True))
     decoded = Decoder(START).decode(data, find_frames(data, len(data) - 64)[0])
     assert (decoded.wal_end, decoded.reply) == (9, True)
@@ -203,7 +203,7 @@ def test_a_relation_that_changes_in_mid_stream_holds_for_the_rows_after_it():
     assert known == [HISTORY, wider]
 
 
-def test_a_truncate_stands_between_the_changes_around_it():
+def test_a_truncate_keeps_its_place_between_changes():
     changes = decode(
         Decoder(START),
         *(begin(100), relation(ACCOUNTS), relation(HISTORY), insert(HISTORY, ["1"]), truncate(HISTORY, ACCOUNTS)),

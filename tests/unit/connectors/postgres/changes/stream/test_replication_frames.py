@@ -56,7 +56,7 @@ def test_a_message_of_sixteen_megabytes_is_found():
 
 
 @pytest.mark.parametrize("kind", [b"N", b"S", b"A"])
-def test_what_the_server_may_send_at_any_time_is_passed_over(kind: bytes):
+def test_messages_that_may_come_at_any_time_are_skipped(kind: bytes):
     other = kind + struct.pack(">I", 40) + b"d\0\0\0\x16k" + bytes(30)
     messages = [other, keepalive(1), other, other, keepalive(2), other]
     ends = list(accumulate(map(len, messages)))
@@ -76,7 +76,7 @@ def test_what_the_server_may_send_at_any_time_is_passed_over(kind: bytes):
         (b"VERROR\0CXX000\0Mcould not map", RetriableError, "could not map"),
     ],
 )
-def test_an_error_of_the_server_is_told(fields: bytes, error: type[Exception], message: str):
+def test_an_error_of_the_server_is_raised(fields: bytes, error: type[Exception], message: str):
     answer = b"E" + struct.pack(">I", len(fields) + 6) + fields + b"\0\0"
     # What followed in the block before is no part of it.
     data = buffer(keepalive(1), answer, b"Wno\0Mno\0C57P01\0")
