@@ -46,8 +46,9 @@ def _hostile_jar() -> Path:
         compiler, connect = (":".join(map(str, class_path(java, jars))) for jars in (COMPILER, CONNECT))
         with tempfile.TemporaryDirectory(dir=jar.parent) as scratch:
             classes, made = Path(scratch) / "classes", Path(scratch) / "made.jar"
-            command = [java.executable, "-cp", compiler, "org.eclipse.jdt.internal.compiler.batch.Main", "-nowarn"]
-            subprocess.run([*command, "--release", "17", "-cp", connect, "-d", classes, *sources], check=True)
+            command = [str(java.executable), "-cp", compiler, "org.eclipse.jdt.internal.compiler.batch.Main", "-nowarn"]
+            command += ["--release", "17", "-cp", connect, "-d", str(classes), *map(str, sources)]
+            subprocess.run(command, check=True)
             with zipfile.ZipFile(made, "w") as archive:
                 archive.writestr(_SERVICE, f"{HOSTILE}\n")
                 for path in classes.rglob("*.class"):

@@ -37,7 +37,7 @@ def test_the_bytes_of_columns_arrive_as_they_are(bootstrap_servers: str, topics:
     assert found == [(1, b"k", b"\x00\xff", (("h", b"1"), ("h", None))), (1, b"k", None, ())]
     assert [one.timestamp for one in read_topic(bootstrap_servers, first)] == [now, now]
     assert [(one.key, one.value) for one in read_topic(bootstrap_servers, second)] == [(None, b"")]
-    assert (result.written, result.topics) == (3, {first, second})
+    assert (result.written, result.topics) == (3, frozenset({first, second}))
     assert not engine.started
 
 
