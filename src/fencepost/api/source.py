@@ -54,7 +54,7 @@ class SourceConnector(ABC):
     def known_schemas(self, config: Config) -> Mapping[str, str]:  # noqa: ARG002 - for overriding
         """Return the topics whose records have a schema that the configuration says, each with its columns as DDL.
 
-        The columns are those of an ArrowReader's schema, such as `key BIGINT, value STRUCT<id: BIGINT>`. The validation of
+        The columns are as in an ArrowReader's schema, such as `key BIGINT, value STRUCT<id: BIGINT>`. The validation of
         a configuration asks converters whether they can write them. Called for a valid configuration, before `start`.
         """
         return {}

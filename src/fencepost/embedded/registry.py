@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class EmbeddedRegistry:
-    """A schema registry whose log is in `folder`. `port` None is a free one, `jars` are those of a version."""
+    """A schema registry whose log is in `folder`. `port` None is a free one, `jars` belong to a version."""
 
     def __init__(self, folder: Path, *, port: int | None = None, heap_mb: int = 256, jars: JarSet = REGISTRY) -> None:
         self._jars = jars

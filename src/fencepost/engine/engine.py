@@ -396,7 +396,7 @@ class _BatchWrite:
         (whole,) = pa.Table.from_batches(read).combine_chunks().to_batches()
         numbered = {ROW: pa.array(range(whole.num_rows))}
         columns = pa.RecordBatch.from_pydict({name: whole[name] for name in whole.schema.names} | numbered)
-        # Headers are converted after the transforms, unlike those of polled records.
+        # Headers are converted after the transforms, unlike a polled record's.
         group = RecordGroup(pipeline.default_topic or "", replace(given, has_headers=False), columns)
         stage = replace(
             self._stage_rows(group),

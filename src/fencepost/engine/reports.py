@@ -161,7 +161,7 @@ def _text(content: Mapping[str, Any]) -> str:
 
 
 def _packed(letters: Sequence[Any]) -> str:
-    """Compress dead letters, which are much alike: the driver gets those of all parts of a batch at once."""
+    """Compress dead letters, which are much alike: the driver gets all of a batch's at once."""
     return base64.b64encode(zlib.compress(json.dumps(letters, separators=(",", ":")).encode(), 1)).decode()
 
 

@@ -1,0 +1,44 @@
+"""Docstrings and comments are in plain English: turns of phrase that take a second reading do not come back."""
+
+import ast
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import fencepost
+
+PACKAGE = Path(fencepost.__file__).parent
+
+INSTEAD = {
+    r"\b(?:that|those) of\b": "name the thing again, or say whose it is",
+    r"\bthe (?:former|latter)\b(?! [a-z])": "name the thing again",
+    r"\b(?:is|are|was|were) told\b": "say: is reported, is logged, is detected",
+    r"\b(?:the|a|each|last|next|first) (?:begin|look)\b": "say: start, beginning, check, scan",
+    r"(?<![Tt]here )\b(?:is|are) no (?!longer\b|more\b)[a-z]": "say: is not a",
+    r"\bso at present\b|\bis so now\b": "say what is the case",
+}
+
+
+def _texts(path: Path) -> Iterator[tuple[int, str]]:
+    """The docstrings and comments of a module, each in one line, with the number of its first line."""
+    source = path.read_text()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, " ".join(node.value.value.split())
+    with path.open("rb") as file:
+        for token in tokenize.tokenize(file.readline):
+            if token.type == tokenize.COMMENT:
+                yield token.start[0], token.string
+
+
+def test_docstrings_and_comments_are_plain() -> None:
+    found = [
+        f"{path.relative_to(PACKAGE)}:{line}: {match[0]!r}: {remedy}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for line, text in _texts(path)
+        for phrase, remedy in INSTEAD.items()
+        if (match := re.search(phrase, text))
+    ]
+
+    assert not found, "\n".join(found)
