@@ -95,7 +95,7 @@ def test_updates_list_what_they_changed(spark: SparkSession) -> None:
     assert [(header["key"], json.loads(header["value"])) for header in headers[1]] == [
         ("it's", ["name", "x'.`y"]), ("same", ["id", "m"]),
     ]  # fmt: skip
-    assert headers[2:] == [None, None, None]
+    assert headers[2:] == [[], [], []]
 
 
 def test_without_names_no_header_is_added(spark: SparkSession) -> None:
@@ -118,7 +118,7 @@ def test_headers_become_fields(spark: SparkSession) -> None:
     assert [plain(row["value"]) for row in frame] == [
         {"id": 1, "in": {"a": 2, "h`": "1"}, "i": "x"}, {"id": 1, "in": None, "i": None}, None,
     ]  # fmt: skip
-    assert [plain(row["headers"]) for row in frame] == [[], None, [{"key": "h", "value": b"1"}]]
+    assert [plain(row["headers"]) for row in frame] == [[], [], [{"key": "h", "value": b"1"}]]
     copied = step(f"{DEBEZIUM}HeaderToValue", **{**given, "operation": "copy"})
     assert len(column(spark, "headers", copied, records=HEADED)[0]) == 3
 
