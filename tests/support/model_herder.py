@@ -26,6 +26,7 @@ from fencepost.herder.interface import (
     ConfigKeyInfo,
     ConnectorInfo,
     ConnectorOffset,
+    ConnectorOffsetPage,
     Connectors,
     ConnectorStateInfo,
     ConnectorStatus,
@@ -49,6 +50,7 @@ from fencepost.herder.requests.plugin_catalogue import PluginCatalogue
 from fencepost.runtime.connector.validation import connector_class
 from fencepost.runtime.worker import Worker
 from fencepost.storage.configs.codec import TargetState
+from fencepost.storage.offsets.codec import identity_of
 
 SESSION_KEY = b"0123456789abcdef0123456789abcdef"
 CATALOGUE = PluginCatalogue()
@@ -262,6 +264,13 @@ class _Offsets(Offsets):
     async def show(self, name: str) -> Sequence[ConnectorOffset]:
         self._model.find(name)
         return list(self._model.committed.get(name, {}).values())
+
+    async def page(self, name: str, after: str, limit: int) -> ConnectorOffsetPage:
+        self._model.find(name)
+        found = {identity_of(offset.partition): offset for offset in self._model.committed.get(name, {}).values()}
+        names = [identity for identity in sorted(found) if identity > after]
+        following = names[limit - 1] if len(names) > limit else None
+        return ConnectorOffsetPage([found[identity] for identity in names[:limit]], following)
 
     async def alter(self, name: str, offsets: Sequence[ConnectorOffset]) -> str:
         self._model.check_here()

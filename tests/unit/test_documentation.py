@@ -110,3 +110,16 @@ def test_the_first_example_for_spark_is_the_example() -> None:
     first = (ROOT / "docs" / "spark.md").read_text().split("```python\n")[1].partition("```")[0]
 
     assert (ROOT / "examples" / "spark_sink.py").read_text().endswith(first)
+
+
+def test_no_text_installs_the_package_from_pypi_before_it_is_there() -> None:
+    folders = [
+        ROOT / "README.md",
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "src").rglob("*"),
+        *(ROOT / "deploy").rglob("*"),
+    ]
+    texts = {path: path.read_bytes() for path in folders if path.is_file() and path.suffix != ".pyc"}
+    told = re.compile(rb"pip\s+install\s+(-\S+\s+)*['\"]?fencepost\b|pypi\.org/project/fencepost")
+
+    assert [str(path.relative_to(ROOT)) for path, text in texts.items() if told.search(text)] == []

@@ -24,6 +24,8 @@ def scan(directories: Sequence[Path], base_name: str | None = None) -> list[str]
     """
     bases: dict[str, frozenset[str]] = {}
     for directory in directories:
+        if not directory.is_dir():
+            continue
         for name, path in _modules(directory):
             status = path.stat()
             bases.update(_classes(name, path, status.st_mtime_ns, status.st_size))

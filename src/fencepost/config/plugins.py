@@ -13,13 +13,14 @@ Only the requested plugin is imported.
 from __future__ import annotations
 
 import importlib
+import logging
 import sys
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from fencepost.api.config_provider import ConfigProvider
 from fencepost.api.errors import ConfigError, describe_error
@@ -29,6 +30,8 @@ from fencepost.api.source import SourceConnector
 from fencepost.config.connector_instance import ConnectorInstance
 from fencepost.config.plugin_scan import scan
 from fencepost.config.plugin_sources import ALLOWED_MODULES, PluginSources, forget_sources
+
+_log: Final = logging.getLogger(__name__)
 
 
 class PluginKind(Enum):
@@ -84,22 +87,26 @@ def use_plugin_path(plugin_path: str) -> list[Path]:
     """Put the directories of a `plugin.path`, separated by commas, at the end of the import path and return them.
 
     Python processes that are to load plugins as well, such as Spark's workers, need them in their PYTHONPATH.
-    Raises ConfigError for a directory that does not exist.
+    Warns of what is not there, and of a Java archive, and leaves them out.
     """
-    directories = [Path(part.strip()).expanduser().resolve() for part in plugin_path.split(",") if part.strip()]
-    for directory in directories:
-        if not directory.is_dir():
-            raise ConfigError(
-                f"The property plugin.path names {directory}, which is not a directory: create it, or remove it from "
-                "the list",
-                name="plugin.path",
-            )
-        if str(directory) not in sys.path:
-            sys.path.append(str(directory))
+    named = [Path(part.strip()).expanduser().resolve() for part in plugin_path.split(",") if part.strip()]
+    directories = [directory for directory in named if directory.is_dir()]
+    for missing in named:
+        if missing not in directories:
+            _warn_of_missing(missing)
+    sys.path += [str(directory) for directory in directories if str(directory) not in sys.path]
     importlib.invalidate_caches()
     _registered.cache_clear()
     forget_sources()
     return directories
+
+
+@lru_cache(maxsize=256)
+def _warn_of_missing(directory: Path) -> None:
+    """Warn once: a worker reads its path before its configuration, and again when it starts."""
+    _log.warning(
+        "The property plugin.path names %s, which is not a directory: it has no plugins for fencepost", directory
+    )
 
 
 @lru_cache(maxsize=256)

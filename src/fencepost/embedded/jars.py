@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import importlib.util
 import logging
@@ -10,12 +11,14 @@ import subprocess
 import tarfile
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from fencepost.embedded.errors import JarsUnavailableError
 from fencepost.embedded.java import Java
+from fencepost.embedded.proxy import proxy_options
 
 KAFKA_VERSION: Final = "4.1.1"
 REGISTRY_VERSION: Final = "2.6.13.Final"
@@ -34,6 +37,8 @@ class JarSet:
     artifacts: tuple[tuple[str, str, str], ...]
     classifier: str = ""
     """Of artifacts that are archives (tar.gz) with all that they need, which are unpacked."""
+    megabytes: int | None = None
+    """About how much is fetched; None if nobody measured it."""
 
 
 # Kafka's own distribution adds a logging backend that its artifacts on Maven Central do not depend on.
@@ -42,6 +47,7 @@ BROKER: Final = JarSet(
     folder=f"kafka-{KAFKA_VERSION}",
     title=f"the Kafka {KAFKA_VERSION} broker",
     artifacts=(("org.apache.kafka", "kafka_2.13", KAFKA_VERSION), LOGGING_BACKEND),
+    megabytes=44,
 )
 
 REGISTRY: Final = JarSet(
@@ -55,6 +61,9 @@ REGISTRY: Final = JarSet(
 _SYSTEM_TRUST_STORES: Final = (Path("/etc/ssl/certs/java/cacerts"), Path("/etc/pki/java/cacerts"))
 # 45 MB for a broker; a minute is usual on a slow line.
 _TIMEOUT_SECONDS: Final = 600
+_DOWNLOADS: Final = "ivy-cache"
+# In the words of the C library, as Java shows them, too.
+_FULL_DISK: Final = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
 
 logger = logging.getLogger(__name__)
 
@@ -76,38 +85,52 @@ def class_path(java: Java, wanted: JarSet) -> list[Path]:
     return sorted(folder.glob("*.jar"))
 
 
+def fetched_megabytes() -> float:
+    """The size of what is being fetched at this moment; files may appear and vanish meanwhile."""
+    size = 0
+    for folder in cache_folder().glob(f"*/{_DOWNLOADS}"):
+        for path in folder.rglob("*"):
+            with suppress(OSError):
+                size += path.lstat().st_size
+    return size / 1e6
+
+
 def _fetch_once(java: Java, wanted: JarSet, folder: Path) -> None:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         lock = (folder.parent / f"{folder.name}.lock").open("w")
     except OSError as error:
-        raise JarsUnavailableError(
-            f"cannot keep the jars of {wanted.title} in {folder.parent}: {error.strerror}. "
-            "Make the folder writable, or set XDG_CACHE_HOME to one that is"
-        ) from error
+        raise _not_kept(wanted, error.strerror or str(error)) from error
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if folder.is_dir():
             return
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
             started = time.monotonic()
-            logger.info("Fetching %s (tens of megabytes, once)", wanted.title)
-            _fetch(java, wanted, Path(scratch))
-            if wanted.classifier:
-                _unpack(Path(scratch) / "jars")
-            # The folder appears only when it is complete.
-            (Path(scratch) / "jars").rename(folder)
+            logger.debug("Fetching %s", wanted.title)
+            try:
+                _fetch(java, wanted, Path(scratch))
+                if wanted.classifier:
+                    _unpack(Path(scratch) / "jars")
+                # The folder appears only when it is complete.
+                (Path(scratch) / "jars").rename(folder)
+            except OSError as error:
+                raise _not_kept(wanted, error.strerror or str(error)) from error
             logger.debug("Fetched %s in %.1f s", wanted.title, time.monotonic() - started)
 
 
 def _fetch(java: Java, wanted: JarSet, scratch: Path) -> None:
     descriptor = scratch / "ivy.xml"
     descriptor.write_text(_module_descriptor(wanted))
+    # A file: other users can read the arguments of a process, and a proxy may need a password.
+    options = scratch / "options"
+    options.write_text("\n".join(proxy_options(os.environ)))
     command: list[str | Path] = [
         java.executable,
         *_trust(java),
+        f"@{options}",
         *("-jar", _ivy_jar(), "-warn"),
-        *("-cache", scratch / "ivy-cache", "-ivy", descriptor, "-confs", "default"),
+        *("-cache", scratch / _DOWNLOADS, "-ivy", descriptor, "-confs", "default"),
         *("-retrieve", scratch / "jars" / "[artifact]-[revision].[ext]"),
     ]
     try:
@@ -115,7 +138,10 @@ def _fetch(java: Java, wanted: JarSet, scratch: Path) -> None:
     except subprocess.TimeoutExpired as error:
         raise _unavailable(wanted, f"no answer within {_TIMEOUT_SECONDS} s") from error
     if result.returncode != 0:
-        raise _unavailable(wanted, _cause(result.stdout + result.stderr))
+        said = result.stdout + result.stderr
+        if full := next((sign for sign in _FULL_DISK if sign in said), None):
+            raise _not_kept(wanted, full)
+        raise _unavailable(wanted, _cause(said))
 
 
 def _unpack(folder: Path) -> None:
@@ -131,10 +157,23 @@ def _trust(java: Java) -> list[str]:
     return [f"-Djavax.net.ssl.trustStore={store}" for store in stores[:1]]
 
 
+def _not_kept(wanted: JarSet, reason: str) -> JarsUnavailableError:
+    folder = cache_folder()
+    if reason in _FULL_DISK:
+        return JarsUnavailableError(
+            f"the disk is full: cannot keep the jars of {wanted.title} in {folder} ({reason}). Free some space, or set "
+            "XDG_CACHE_HOME to a folder of another disk"
+        )
+    return JarsUnavailableError(
+        f"cannot keep the jars of {wanted.title} in {folder}: {reason}. "
+        "Make the folder writable, or set XDG_CACHE_HOME to one that is"
+    )
+
+
 def _unavailable(wanted: JarSet, cause: str) -> JarsUnavailableError:
     return JarsUnavailableError(
         f"the jars of {wanted.title} cannot be fetched from Maven Central: {cause}. Check the "
-        f"connection (a proxy is set by JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=...), or copy {cache_folder()} from a "
+        f"connection (a proxy is set by https_proxy=http://HOST:PORT), or copy {cache_folder()} from a "
         "machine that has them"
     )
 

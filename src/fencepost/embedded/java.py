@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from fencepost.api.extras import how_to_install
 from fencepost.embedded.errors import JavaNotFoundError
 
 MINIMUM_VERSION: Final = 17
@@ -53,7 +54,7 @@ def find_java() -> Java:
     found = f" (found only {', '.join(unfit)})" if unfit else ""
     raise JavaNotFoundError(
         f"no Java {MINIMUM_VERSION} or later on this machine{found}: install one and set JAVA_HOME, "
-        "or run: pip install 'fencepost[jvm]'"
+        f"or run: {how_to_install('jvm')}"
     )
 
 

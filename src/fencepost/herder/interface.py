@@ -259,12 +259,24 @@ class Connectors(ABC):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class ConnectorOffsetPage:
+    """Some of a connector's offsets, and the place after them, None at the end."""
+
+    offsets: Sequence[ConnectorOffset]
+    next: str | None
+
+
 class Offsets(ABC):
     """Shows and changes the source offsets of connectors (KIP-875)."""
 
     @abstractmethod
     async def show(self, name: str) -> Sequence[ConnectorOffset]:
         """Return a connector's committed offsets."""
+
+    @abstractmethod
+    async def page(self, name: str, after: str, limit: int) -> ConnectorOffsetPage:
+        """Return at most `limit` of a connector's committed offsets, those after a place that a page named; "" is the first."""
 
     @abstractmethod
     async def alter(self, name: str, offsets: Sequence[ConnectorOffset]) -> str:

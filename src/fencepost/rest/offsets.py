@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from aiohttp import web
 
 from fencepost.herder.interface import Offsets
@@ -11,9 +13,17 @@ from fencepost.rest.connectors import CONNECTOR, name_of
 from fencepost.rest.requests import json_body
 from fencepost.rest.responses import json_response
 
+_LIMIT: Final = "limit"
+_AFTER: Final = "after"
+_LARGEST_PAGE: Final = 10_000
+
 
 class OffsetsResource:
-    """Shows offsets, and changes those of stopped connectors."""
+    """Shows offsets, and changes those of stopped connectors.
+
+    `?limit=N` shows a page of at most so many, with `next` if there are more; `&after=` that text shows the next page.
+    Connect has no pages.
+    """
 
     def __init__(self, offsets: Offsets) -> None:
         self._offsets = offsets
@@ -28,8 +38,13 @@ class OffsetsResource:
         ]
 
     async def _get(self, request: web.Request) -> web.Response:
-        offsets = await self._offsets.show(name_of(request))
-        return json_response({"offsets": [responses.offset(offset) for offset in offsets]})
+        name = name_of(request)
+        if not request.query.keys() & {_LIMIT, _AFTER}:
+            return responses.json_list("offsets", await self._offsets.show(name), responses.offset)
+        limit = requests.number(request.query, _LIMIT, default=_LARGEST_PAGE, largest=_LARGEST_PAGE)
+        page = await self._offsets.page(name, request.query.get(_AFTER, ""), limit)
+        following = {} if page.next is None else {"next": page.next}
+        return json_response({"offsets": [responses.offset(offset) for offset in page.offsets], **following})
 
     async def _alter(self, request: web.Request) -> web.Response:
         offsets = requests.connector_offsets(await json_body(request))

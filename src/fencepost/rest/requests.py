@@ -101,6 +101,16 @@ def config_patch(body: bytes, name: str) -> dict[str, str | None]:
     return patch
 
 
+def number(query: Mapping[str, str], name: str, *, default: int, largest: int) -> int:
+    """Read a parameter that is a number from 1 on. Raises BadRequestError."""
+    text = query.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(largest)) and 1 <= int(text) <= largest):
+        raise BadRequestError(f"The parameter {name} must be a number from 1 to {largest}, not {text!r}")
+    return int(text)
+
+
 def plain_config(body: bytes) -> dict[str, str]:
     """Read a flat configuration whose name may be missing, such as one to validate."""
     return config_values(_parse(body, numbers_as_text=True), "The body")

@@ -12,6 +12,7 @@ from fencepost.config.connector_config import ConnectorConfig
 from fencepost.kafka.producer.record_producer import write_and_acknowledge
 from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.runtime.worker import Worker, new_connector_instance
+from fencepost.storage.offsets.overlay import OffsetPage
 from fencepost.storage.offsets.uncommitted import OffsetRecords
 
 READING_MS: Final = 40_000
@@ -21,6 +22,11 @@ READING_MS: Final = 40_000
 def committed_offsets(worker: Worker, config: ConnectorConfig) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
     """Return a connector's source partitions with their offsets. Raises what opening and reading its topics raises."""
     return worker.offsets(config).offsets(timeout_ms=READING_MS)
+
+
+def offsets_page(worker: Worker, config: ConnectorConfig, after: str, limit: int) -> OffsetPage:
+    """Return a part of the source partitions with their offsets (see OffsetView). Raises as `committed_offsets`."""
+    return worker.offsets(config).page(after, limit, timeout_ms=READING_MS)
 
 
 def alter_offsets(

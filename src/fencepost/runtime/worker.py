@@ -73,7 +73,7 @@ class Worker:
     """
 
     def __init__(self, config: WorkerConfig, clients: KafkaClients | None = None) -> None:
-        """Raises ConfigError for an invalid `plugin.path`, config provider or Spark setting.
+        """Raises ConfigError for an invalid config provider or Spark setting.
 
         Nothing is started. `clients` creates the Kafka clients, for the herder as well.
         """

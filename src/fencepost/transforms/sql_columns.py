@@ -43,7 +43,24 @@ def fitted_column(
             f"{plugin} gives {name} the type {kind.simpleString()}, in which void is a field that is always null and has "
             "no type: give it one with CAST(... AS type)"
         )
+    if (twice := _field_twice(kind)) and twice != _field_twice(before.dataType):
+        raise DataError(
+            f"{plugin} gives {name} the field {twice} twice, of which readers would see one: give each field a name of its own"
+        )
     return column.alias(name, metadata=metadata)
+
+
+def _field_twice(kind: t.DataType) -> str | None:
+    inner: list[t.DataType] = []
+    if isinstance(kind, t.StructType):
+        if twice := next((name for name in kind.names if kind.names.count(name) > 1), None):
+            return twice
+        inner = [field.dataType for field in kind.fields]
+    elif isinstance(kind, t.ArrayType):
+        inner = [kind.elementType]
+    elif isinstance(kind, t.MapType):
+        inner = [kind.keyType, kind.valueType]
+    return next(filter(None, map(_field_twice, inner)), None)
 
 
 def _has_void(kind: t.DataType) -> bool:

@@ -20,6 +20,7 @@ from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructType
 
 from fencepost.api.errors import ConfigError, DataError
+from fencepost.api.spark_names import backticked
 from fencepost.transforms.sql_functions import ALLOWED, NODES, NONDETERMINISTIC, NOW_WITHOUT_ARGUMENTS, NULL_OF_NULL
 
 _ATTRIBUTES: Final = ("UnresolvedAttribute", "UnresolvedNamedLambdaVariable")
@@ -27,6 +28,8 @@ _STARS: Final = ("UnresolvedStar", "UnresolvedStarExceptOrReplace")
 _PRESENT: Final = re.compile(r"\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 _TYPED_PRESENT: Final = re.compile(r"\b(date|timestamp\w*)\s*['\"]\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 _LITERAL: Final = "Literal"
+_HEADERS: Final = "headers"
+_HEADERS_TYPE: Final = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +255,8 @@ class _Rebuild:
         """Return the node to take, and its type if it is a column or a field of one."""
         if node.kind in _ATTRIBUTES and node.parts[0].lower() not in scope:
             kind = self._type_of(self.schema, list(node.parts), ".".join(node.parts))
+            if node.parts[0].lower() == _HEADERS:
+                return self._headers(node), kind
             return (self.null, kind) if isinstance(kind, NullType) else (node, kind)
         inner = scope | node.arguments() if node.is_lambda else scope
         visited = [self.visit(child, inner) for child in node.children[: 1 if node.is_lambda else None]]
@@ -265,6 +270,13 @@ class _Rebuild:
                 return self.null, found
             return self._with(node, children), found
         return self._with(node, children), None
+
+    def _headers(self, node: _Node) -> _Node:
+        """The headers, which are null where a record has none, as an array that is empty there."""
+        kind = self.schema[_HEADERS].dataType
+        empty = f"CAST(array() AS {_HEADERS_TYPE if isinstance(kind, NullType) else kind.simpleString()})"
+        path = "".join(f".{backticked(part)}" for part in node.parts[1:])
+        return _Node.of(_parser().parseExpression(f"coalesce({_HEADERS}, {empty}){path}"))
 
     def _with(self, node: _Node, children: tuple[_Node, ...]) -> _Node:
         if all(new is old for new, old in zip(children, node.children, strict=True)):

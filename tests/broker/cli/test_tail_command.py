@@ -150,6 +150,28 @@ def test_bytes_that_the_converter_cannot_have_written_are_shown(tail: Tail, prod
     assert _values(shown) == [7, {"base64": "c2V2ZW4=", "error": "5 bytes, not 8"}]
 
 
+def test_a_converter_that_decodes_what_is_no_text_is_named_once(tail: Tail, producer: Producer, topic: str) -> None:
+    for number in (7, 8):
+        producer.produce(topic, number.to_bytes(8, "big"), key=b"\0\0\0\0\1x", partition=0)
+    _commit(producer)
+
+    code, out, err = tail("-o", "json", "--from", "beginning")
+
+    assert code == 0
+    assert [json.loads(line)["value"] for line in out.splitlines()] == [
+        {"base64": "AAAAAAAAAAc="},
+        {"base64": "AAAAAAAAAAg="},
+    ]
+    assert sorted(err.splitlines()) == [
+        "A key is neither JSON nor text: --schema-registry-url URL decodes it, depending on the converter that wrote it",
+        (
+            "A value is neither JSON nor text: --value-converter LongConverter or --value-converter DoubleConverter or "
+            "--schema-registry-url URL decodes it, depending on the converter that wrote it"
+        ),
+    ]
+    assert tail("--value-converter", "LongConverter", "--key-converter", "ByteArrayConverter")[2] == ""
+
+
 def test_a_topic_is_followed_and_a_long_transaction_named(
     bootstrap_servers: str, producer: Producer, topic: str, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fencepost import ConfigError
+from fencepost.config.plugin_scan import scan
 from fencepost.config.plugin_sources import ANY_MODULE, PluginSources
 from fencepost.config.plugins import PluginKind, find_plugin, plugin_entry_points, use_plugin_path
 from fencepost.converters import JsonConverter, SimpleHeaderConverter
@@ -135,9 +136,17 @@ def test_a_plugin_that_fails_to_import_is_reported_with_its_line(plugin_director
         find(f"{module}.Broken")
 
 
-def test_a_plugin_path_that_does_not_exist_is_refused(tmp_path: Path):
-    with pytest.raises(ConfigError, match=r"plugin\.path names .*missing, which is not a directory"):
-        use_plugin_path(str(tmp_path / "missing"))
+def test_a_plugin_path_that_does_not_exist_is_left_out_with_one_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    missing, there = tmp_path / "missing", tmp_path / "there"
+    there.mkdir()
+    for _ in range(2):
+        assert use_plugin_path(f"{missing},{there}") == [there]
+
+    (warning,) = caplog.messages
+    assert f"plugin.path names {missing}, which is not a directory" in warning
+    assert scan([missing, there]) == []
 
 
 def test_looking_one_plugin_up_imports_no_other():

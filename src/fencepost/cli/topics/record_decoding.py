@@ -7,7 +7,8 @@ Short-, Integer-, Long-,         numbers and booleans, big-endian
 Float-, Double-, BooleanConverter
 ByteArrayConverter               `{"base64": ...}`
 AvroConverter                    by the schema whose id is before the data, or in a header
-auto                             the same if there is a registry, JSON if it is valid JSON, else text, else bytes
+auto                             the same if there is a registry, JSON if it is valid JSON, else text, else bytes.
+                                 Bytes that numbers are made of are valid text, too: what has a NUL is no text
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any, Final
 
 from fencepost.api.errors import ConfigError
 from fencepost.api.foreign_json import parse_json
-from fencepost.converters.registry.reading import RegistryReader
+from fencepost.converters.registry.reading import RegistryReader, is_framed
 
 Decoder = Callable[[bytes], Any]
 """Returns data that JSON can hold, Decimals aside. Raises ValueError for bytes that it cannot decode."""
@@ -51,6 +52,8 @@ class RecordDecoder:
         if name in REGISTRY_CONVERTERS and registry is None:
             raise ConfigError(f"{name} needs the address of the schema registry: --schema-registry-url")
         self._only_registry = name in REGISTRY_CONVERTERS
+        self.guesses = name == "auto" and registry is None
+        """Whether nobody said what wrote the data."""
         self._registry = registry if self._only_registry or name == "auto" else None
         self._plain = decoder("auto" if self._only_registry else converter)
         self._is_key = is_key
@@ -66,13 +69,30 @@ class RecordDecoder:
         return self._plain(data)
 
 
+def advice(data: bytes, part: str) -> str | None:
+    """Say which converter may decode what `auto` shows as bytes; None for JSON and text. `part` is key or value."""
+    if not isinstance(shown := _auto(data), dict) or shown != _bytes(data):
+        return None
+    fitting = [f"--{part}-converter {name}" for name, size in _SIZES.items() if size == len(data)]
+    if is_framed(data):
+        fitting.append("--schema-registry-url URL")
+    options = " or ".join(fitting) or f"--{part}-converter NAME, one of {', '.join(CONVERTERS)},"
+    return f"{options} decodes it, depending on the converter that wrote it"
+
+
 def _auto(data: bytes) -> Any:
-    for decode in (_json, _text):
+    for decode in (_json, _printed):
         try:
             return decode(data)
         except ValueError:
             continue
     return _bytes(data)
+
+
+def _printed(data: bytes) -> str:
+    if b"\0" in data:
+        raise ValueError("a NUL is no text")
+    return _text(data)
 
 
 def _text(data: bytes) -> str:
@@ -112,6 +132,15 @@ _DECODERS: Final[Mapping[str, Decoder]] = {
     "LongConverter": _packed("q"),
     "FloatConverter": _packed("f"),
     "DoubleConverter": _packed("d"),
+}
+
+_SIZES: Final[Mapping[str, int]] = {
+    "BooleanConverter": 1,
+    "ShortConverter": 2,
+    "IntegerConverter": 4,
+    "FloatConverter": 4,
+    "LongConverter": 8,
+    "DoubleConverter": 8,
 }
 
 REGISTRY_CONVERTERS: Final = ("AvroConverter",)

@@ -27,7 +27,7 @@ from fencepost.cli.common.json_text import to_json
 from fencepost.cli.common.registry_option import asks_registry, registry_reader
 from fencepost.cli.common.tables import counted, shown_time
 from fencepost.cli.common.topic_transactions import open_transactions
-from fencepost.cli.topics.record_decoding import CONVERTERS, Decoder, RecordDecoder, decoder
+from fencepost.cli.topics.record_decoding import CONVERTERS, Decoder, RecordDecoder, advice, decoder
 from fencepost.kafka.admin.open_transactions import OpenTransaction
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
@@ -264,6 +264,7 @@ class _Printer:
         self._key = key
         self._value = value
         self._as_json = as_json
+        self._advised: set[str] = set()
         self.count = 0
         """How many records were printed."""
 
@@ -276,6 +277,17 @@ class _Printer:
         click.echo(
             self._json(record, key, value, headers) if self._as_json else self._line(record, key, value, headers)
         )
+        self._advise("key", self._key, record.key)
+        self._advise("value", self._value, record.value)
+
+    def _advise(self, part: str, used: RecordDecoder, data: bytes | None) -> None:
+        """Say once on stderr which converter to give, if none was given and the bytes are no text."""
+        if data is None or not used.guesses or part in self._advised:
+            return
+        told = advice(data, part)
+        if told is not None:
+            self._advised.add(part)
+            click.echo(f"A {part} is neither JSON nor text: {told}", err=True)
 
     @staticmethod
     def _json(record: ConsumedRecord, key: Any, value: Any, headers: list[tuple[str, Any]]) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.api.errors import ConfigError, describe_error
+from fencepost.api.extras import how_to_install
 from fencepost.converters.registry.errors import RegistryAnswerError
 from fencepost.converters.registry.settings import RegistrySettings
 
@@ -109,6 +110,6 @@ def _urllib3() -> Any:
         import urllib3  # noqa: PLC0415 - optional, and executors need none
     except ImportError:
         raise ConfigError(
-            "A converter with a schema registry needs urllib3, which is not installed: pip install 'fencepost[registry]'"
+            f"A converter with a schema registry needs urllib3, which is not installed: {how_to_install('registry')}"
         ) from None
     return urllib3

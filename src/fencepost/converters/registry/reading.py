@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
+from fencepost.api.extras import how_to_install
 from fencepost.converters.registry.client import RegistryClient
 from fencepost.converters.registry.config import define_registry
 from fencepost.converters.registry.errors import RegistryError
@@ -89,4 +90,4 @@ def _text(guid: bytes) -> str:
 
 def needs(package: str, extra: str) -> ConfigError:
     """The error for a package of an extra that is not installed."""
-    return ConfigError(f"This needs {package}, which is not installed: pip install 'fencepost[{extra}]'")
+    return ConfigError(f"This needs {package}, which is not installed: {how_to_install(extra)}")

@@ -10,10 +10,10 @@ from fencepost.api.errors import ConfigError, DataError, FencepostError, describ
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.worker_config import ExactlyOnceSourceSupport
 from fencepost.herder.errors import BadRequestError, HerderError, NotFoundError, RequestFailedError
-from fencepost.herder.interface import ConnectorOffset, Offsets
+from fencepost.herder.interface import ConnectorOffset, ConnectorOffsetPage, Offsets
 from fencepost.herder.work.parts import HerderParts, Leader
 from fencepost.kafka.errors import RecordTooLargeError
-from fencepost.runtime.connector_offsets import alter_offsets, committed_offsets, reset_offsets
+from fencepost.runtime.connector_offsets import alter_offsets, committed_offsets, offsets_page, reset_offsets
 from fencepost.storage.configs.codec import Config, TargetState
 
 T = TypeVar("T")
@@ -45,6 +45,15 @@ class OffsetRequests(Offsets):
             self._with, name, config, lambda config: committed_offsets(self._parts.worker_for(name), config)
         )
         return [ConnectorOffset(partition, offset) for partition, offset in offsets]
+
+    async def page(self, name: str, after: str, limit: int) -> ConnectorOffsetPage:
+        """Return some of a connector's offsets. Raises as `show`."""
+        await self._parts.joined()
+        config = self._config(name)
+        page = await self._parts.run(
+            self._with, name, config, lambda config: offsets_page(self._parts.worker_for(name), config, after, limit)
+        )
+        return ConnectorOffsetPage([ConnectorOffset(*pair) for pair in page.offsets], page.next)
 
     async def alter(self, name: str, offsets: Sequence[ConnectorOffset]) -> str:
         """Set offsets. Raises BadRequestError unless the connector is stopped, or if it refuses them."""

@@ -49,7 +49,7 @@ class ClientConfig:
         malformed, unknown, or has no counterpart here; the message names the alternative.
         """
         with _Blaming(where):
-            _check_names(properties)
+            _check_names(properties, where)
             values = known.CLIENT.parse(properties)
             protocol = str(values["security.protocol"]).upper()
             if protocol not in SECURITY_PROTOCOLS:
@@ -158,11 +158,14 @@ class _Blaming:
             raise ConfigError(f"{error} (in {self._where})", name=error.name) from error
 
 
-def _check_names(properties: Mapping[str, str]) -> None:
+def _check_names(properties: Mapping[str, str], where: str) -> None:
     for name in properties:
-        if name in known.NO_COUNTERPART:
+        if name in known.NO_COUNTERPART and not properties[name].strip():
+            # Java's default of these is nothing, too: a file that says so changes nothing.
+            _LOG.warning("Ignoring %s (in %s): it is empty, and has no counterpart here", name, where)
+        elif name in known.NO_COUNTERPART:
             raise ConfigError(f"{name} has no counterpart here: {known.NO_COUNTERPART[name]}", name=name)
-        if name not in known.ALL and not name.startswith(known.FREE_PREFIXES):
+        elif name not in known.ALL and not name.startswith(known.FREE_PREFIXES):
             near = difflib.get_close_matches(name, known.ALL, 1)
             advice = f"did you mean {near[0]}?" if near else "remove it"
             raise ConfigError(f"{name} is not a property of Kafka's clients: {advice}", name=name)

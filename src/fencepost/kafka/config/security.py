@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from fencepost.api.errors import ConfigError
+from fencepost.kafka.config.key_stores import read_store
 from fencepost.kafka.config.oauth import OAuthConfig
 
 SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -197,42 +198,9 @@ def _read_store(properties: Mapping[str, str], store: str) -> str | None:
     location = properties.get(f"{store}.location")
     if location is None:
         return None
-    name = f"{store}.location"
-    try:
-        content = Path(location).read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{name}={location} cannot be read: {error.strerror}", name=name) from error
-    if b"-----BEGIN " in content:
-        return content.decode("utf-8", "replace")
-    if content[:1] == b"\x30":
-        return _from_pkcs12(content, properties.get(f"{store}.password"), name)
-    raise ConfigError(
-        f"{name}={location} is not a PEM or PKCS12 file. For a JKS store: convert it with 'keytool -importkeystore "
-        f"-srckeystore {location} -destkeystore store.p12 -deststoretype PKCS12', or give PEM files with "
-        f"{store}.type=PEM",
-        name=name,
+    return read_store(
+        location,
+        name=f"{store}.location",
+        password=properties.get(f"{store}.password"),
+        key_password=properties.get("ssl.key.password"),
     )
-
-
-def _from_pkcs12(content: bytes, password: str | None, name: str) -> str:
-    try:
-        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - optional package
-        from cryptography.hazmat.primitives.serialization import pkcs12  # noqa: PLC0415 - optional package
-    except ImportError as error:
-        raise ConfigError(
-            f"{name} is a PKCS12 store, which takes the Python package cryptography: install it, or give a PEM file",
-            name=name,
-        ) from error
-    try:
-        stored = pkcs12.load_pkcs12(content, password.encode() if password is not None else None)
-    except ValueError as error:
-        raise ConfigError(
-            f"{name} cannot be opened: {error}. Check {name.replace('location', 'password')}", name=name
-        ) from error
-    parts = [entry.certificate for entry in ([stored.cert] if stored.cert else []) + list(stored.additional_certs)]
-    pem = b"".join(part.public_bytes(serialization.Encoding.PEM) for part in parts)
-    if stored.key is not None:
-        pem += stored.key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-    return pem.decode()

@@ -55,6 +55,8 @@ _PLAIN_FROM: Final = 1e-3
 _PLAIN_BELOW: Final = 1e7
 
 _SHOWN: Final = 200
+# One for all: json.dumps makes an encoder for each call with arguments.
+_IDENTITY: Final = json.JSONEncoder(sort_keys=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ def identity_of(partition: SourcePartition | None) -> str:
 
     1, 1.0, true and "1" differ, as they do in JSON.
     """
-    return json.dumps(partition, sort_keys=True)
+    return _IDENTITY.encode(partition)
 
 
 def encode_key(connector: str, partition: SourcePartition | None) -> bytes:

@@ -22,7 +22,7 @@ from fencepost.kafka.consumer.read_to_end import DEFAULT_TIMEOUT_MS
 from fencepost.kafka.errors import TopicNotFoundError
 from fencepost.storage.offsets.codec import CommitAuthor, Origin
 from fencepost.storage.offsets.copies import Copy, OffsetCopies
-from fencepost.storage.offsets.overlay import CommittedOffset, OffsetView
+from fencepost.storage.offsets.overlay import CommittedOffset, OffsetPage, OffsetView
 from fencepost.storage.offsets.topic import OffsetStore
 from fencepost.storage.offsets.uncommitted import OffsetRecords
 
@@ -92,6 +92,11 @@ class ConnectorOffsetStore:
         """Return the committed offsets: the connector's source partitions, each with its offset."""
         self.refresh(timeout_ms)
         return self._view.offsets()
+
+    def page(self, after: str, limit: int, *, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> OffsetPage:
+        """Return a part of `offsets` (see OffsetView)."""
+        self.refresh(timeout_ms)
+        return self._view.page(after, limit)
 
     def partitions(self, *, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> list[dict[str, Any] | None]:
         """Return the source partitions of `offsets`, and those hidden by a removal in another topic."""

@@ -6,7 +6,8 @@ others before. For each source partition the newest commit counts, in any of the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import heapq
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,14 @@ class CommittedOffset:
     partition: SourcePartition | None
     offset: SourceOffset | None
     time: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetPage:
+    """Some of a connector's source partitions with their offsets. `next` is the place after them, None at the end."""
+
+    offsets: list[tuple[dict[str, Any] | None, dict[str, Any]]]
+    next: str | None
 
 
 class OffsetView:
@@ -43,13 +52,18 @@ class OffsetView:
 
     def offsets(self) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
         """Return the source partitions that have an offset, with it. Raises DataError for malformed ones."""
-        found: dict[str, StoredOffset] = {}
-        for table in self._tables:
-            for identity, stored in table.stored_of(self._connector).items():
-                if identity not in found or stored.is_newer_than(found[identity]):
-                    found[identity] = stored
-        decoded = ((stored.partition, _offset(stored)) for stored in found.values())
-        return [(_copied(partition), offset) for partition, offset in decoded if offset is not None]
+        return _decoded(self._newest().values())
+
+    def page(self, after: str, limit: int) -> OffsetPage:
+        """Return at most `limit` of `offsets`, in the order of `identity_of` their source partitions, after a place.
+
+        Only these are decoded. Raises DataError for malformed ones.
+        """
+        found = self._newest()
+        # One more, to know whether it is the last page.
+        names = heapq.nsmallest(limit + 1, (name for name, stored in found.items() if name > after and stored.value))
+        shown = names[:limit]
+        return OffsetPage(_decoded(found[name] for name in shown), shown[-1] if len(names) > limit else None)
 
     def partitions(self) -> list[dict[str, Any] | None]:
         """Return the source partitions with an offset in any topic, even if a removal in another topic hides it."""
@@ -80,7 +94,9 @@ class OffsetView:
 
         Raises DataError for malformed offsets.
         """
-        own = self._tables[0]
+        own, *others = self._tables
+        if not others:
+            return []
         found = (
             (partition, own.stored(self._connector, partition), self._stored(partition)) for partition in partitions
         )
@@ -102,6 +118,15 @@ class OffsetView:
                 uncopied.append(CommittedOffset(partition, _offset(found), found.mark.time))
         return uncopied
 
+    def _newest(self) -> Mapping[str, StoredOffset]:
+        """The newest record of each source partition, by `identity_of` it."""
+        own, *others = (table.stored_of(self._connector) for table in self._tables)
+        for more in others:
+            for identity, stored in more.items():
+                if identity not in own or stored.is_newer_than(own[identity]):
+                    own[identity] = stored
+        return own
+
     def _stored(self, partition: SourcePartition | None) -> StoredOffset | None:
         every = (table.stored(self._connector, partition) for table in self._tables)
         return newest([stored for stored in every if stored is not None])
@@ -110,6 +135,12 @@ class OffsetView:
 def _tells(copy: StoredOffset, found: StoredOffset, origin: Origin) -> bool:
     """Whether the record in the worker's topic has the newest offset, and names the topic of the next one."""
     return copy.mark == OffsetMark(found.mark.time, origin) and copy.value == found.value and not copy.is_buried
+
+
+def _decoded(found: Iterable[StoredOffset]) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
+    """The source partitions that have an offset, with it."""
+    decoded = ((stored.partition, _offset(stored)) for stored in found)
+    return [(_copied(partition), offset) for partition, offset in decoded if offset is not None]
 
 
 def _offset(stored: StoredOffset | None) -> dict[str, Any] | None:

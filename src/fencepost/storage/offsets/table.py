@@ -63,6 +63,7 @@ class OffsetTable:
         # Before compaction a topic has many records of each key.
         self._named: dict[bytes, OffsetKey] = {}
         self._shared = SharedPartitions()
+        self._with_origins: set[str] = set()
         self._lock = threading.Lock()
 
     def apply(self, record: ConsumedRecord) -> bool:
@@ -79,6 +80,8 @@ class OffsetTable:
             self._named[key] = named
             known = self._connectors.setdefault(named.connector, {})
             known[named.identity] = _with(known.get(named.identity, ()), stored)
+            if mark.origin is not None or mark.former:
+                self._with_origins.add(named.connector)
             if mark.author is not None:
                 self._shared.commit(named.connector, named.identity, mark.author, mark.time)
         return True
@@ -124,6 +127,9 @@ class OffsetTable:
 
     def origins(self, connector: str) -> set[Origin]:
         """Return the topics named by a connector's copies and commits in this topic."""
+        # Few connectors have a topic of their own: the others are not looked through.
+        if connector not in self._with_origins:
+            return set()
         marks = [stored.mark for stored in self.stored_of(connector).values()]
         return {mark.origin for mark in marks if mark.origin is not None}.union(*(mark.former for mark in marks))
 

@@ -29,7 +29,7 @@ from pyspark.sql.types import (
 from fencepost.api.errors import ConfigError
 from fencepost.api.plugin import Converter
 from fencepost.cli.common.json_text import to_json
-from fencepost.cli.topics.record_decoding import RecordDecoder, decoder
+from fencepost.cli.topics.record_decoding import RecordDecoder, advice, decoder
 from fencepost.converters import DoubleConverter, FloatConverter, JsonConverter, LongConverter, StringConverter
 from fencepost.converters.avro.converter import AvroConverter
 from fencepost.converters.registry.reading import RegistryReader
@@ -99,6 +99,24 @@ def test_auto_takes_json_then_text_then_bytes() -> None:
     assert auto(b'{"a": 1}') == {"a": 1}
     assert auto(b"a line") == "a line"
     assert auto(b"\xff\x00") == {"base64": "/wA="}
+    assert auto((7).to_bytes(4, "big")) == {"base64": "AAAABw=="}
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"5", None),
+        (b"text", None),
+        (b"\0", "--key-converter BooleanConverter decodes"),
+        (b"\0\1", "--key-converter ShortConverter decodes"),
+        (b"\0\0\0\7", "--key-converter IntegerConverter or --key-converter FloatConverter decodes"),
+        (b"\xff\xff\xff", "one of auto, JsonConverter"),
+    ],
+)
+def test_the_converter_that_may_decode_bytes_is_named(data: bytes, told: str | None) -> None:
+    given = advice(data, "key")
+
+    assert given == told if told is None or given is None else told in given
 
 
 def test_bytes_of_another_length_are_no_number() -> None:
@@ -155,7 +173,7 @@ def test_avro_is_decoded_by_its_registry_and_other_bytes_as_they_are() -> None:
             decode = RecordDecoder("auto", reader, is_key=False)
             shown = to_json(decode(data, headers))
             assert shown == '{"at": "2026-01-31T08:00:00.250000+00:00", "d": -1.20, "n": 7}'
-            assert decode(b"\0\0\0\0\x63x", {}) == "\0\0\0\0cx"
+            assert decode(b"\0\0\0\0\x63x", {}) == {"base64": "AAAAAGN4"}
             assert decode(b'{"a": 1}', {}) == {"a": 1}
             with pytest.raises(ValueError, match="Schema not found"):
                 RecordDecoder("AvroConverter", reader, is_key=False)(b"\0\0\0\0\x63x", {})

@@ -249,11 +249,14 @@ def test_an_encrypted_key_takes_its_password_and_says_so_without(tmp_path: Path)
         closed.tls.context()
 
 
-def test_a_jks_store_is_refused_with_the_command_that_converts_it(tmp_path: Path) -> None:
-    (tmp_path / "trust.jks").write_bytes(b"\xfe\xed\xfe\xed rest")
+def test_empty_properties_without_a_counterpart_are_ignored_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        producer({"interceptor.classes": " ", "partitioner.class": ""})
 
-    with pytest.raises(ConfigError, match=r"keytool -importkeystore .* PEM files"):
-        client(security_protocol="SSL", ssl_truststore_location=str(tmp_path / "trust.jks"))
+    assert [message.partition(" (")[0] for message in caplog.messages] == [
+        "Ignoring interceptor.classes",
+        "Ignoring partitioner.class",
+    ]
 
 
 def test_a_wrong_store_password_is_reported(tmp_path: Path) -> None:

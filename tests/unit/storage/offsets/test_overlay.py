@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fencepost.api.errors import DataError
 from fencepost.storage.offsets.codec import OffsetMark, Origin
-from fencepost.storage.offsets.overlay import CommittedOffset, OffsetView
+from fencepost.storage.offsets.overlay import CommittedOffset, OffsetPage, OffsetView
 from fencepost.storage.offsets.table import OffsetTable
 from tests.support.offset_log import apply
 
@@ -51,6 +51,34 @@ def test_of_one_commit_and_its_copy_the_commit_counts():
     """A removal that is copied first takes effect with the commit."""
     own, shared = _table(1, time=5), _table("removed", time=5, origin=_OWN)
     assert OffsetView("c", own, shared).offset(_A) == OffsetView("c", shared, own).offset(_A) == {"n": 1}
+
+
+def test_pages_have_each_offset_once_in_the_same_order_on_any_worker():
+    own, shared = _table(1, "removed", 2, time=5), _table(2, 1, 1, time=4)
+    apply(shared, b'["c",{"t":"d"}]', b'{"n":3}', mark=OffsetMark(9))
+    apply(shared, b'["c",null]', b'{"n":4}', mark=OffsetMark(9))
+    expected = [(None, {"n": 4}), (_A, {"n": 1}), (_C, {"n": 2}), ({"t": "d"}, {"n": 3})]
+    for tables in ((own, shared), (shared, own)):
+        view = OffsetView("c", *tables)
+        for limit in (1, 2, 3, 4, 9):
+            shown, after = [], ""
+            while after is not None:
+                page = view.page(after, limit)
+                assert len(page.offsets) == min(limit, len(expected) - len(shown))
+                shown += page.offsets
+                after = page.next
+            assert shown == expected
+    assert OffsetView("other", own).page("", 5) == OffsetPage([], None)
+
+
+def test_an_offset_that_is_malformed_spoils_its_own_page_alone():
+    table = _table(1, 1)
+    apply(table, b'["c",{"t":"b"}]', b"[]", mark=OffsetMark(9))
+    view = OffsetView("c", table)
+    page = view.page("", 1)
+    assert page.offsets == [(_A, {"n": 1})]
+    with pytest.raises(DataError, match="is not a source offset"):
+        view.page(page.next or "", 1)
 
 
 def test_f8_a_reset_concerns_what_a_removal_in_the_own_topic_hides_as_well():

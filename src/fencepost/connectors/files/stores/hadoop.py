@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from fencepost.api.errors import ConfigError
+from fencepost.api.extras import how_to_install
 from fencepost.connectors.files.stores.store import Store, StoredObject
 
 try:
@@ -38,8 +39,8 @@ def check_hdfs_is_installed() -> None:
     """Raise ConfigError if what reads HDFS is not installed."""
     if hdfs_native is None:
         raise ConfigError(
-            "hdfs:// needs the package hdfs-native on each worker and each Spark executor: run: pip install "
-            "'fencepost[hdfs]'"
+            "hdfs:// needs the package hdfs-native on each worker and each Spark executor: run: "
+            f"{how_to_install('hdfs')}"
         )
 
 

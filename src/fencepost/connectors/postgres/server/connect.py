@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from fencepost.api.errors import ConfigError, RetriableError
+from fencepost.api.extras import how_to_install
 
 if TYPE_CHECKING:
     import psycopg
@@ -57,7 +58,7 @@ def load_driver() -> Any:
         import psycopg  # noqa: PLC0415 - an optional package
     except ImportError as error:
         raise ConfigError(
-            f"Reading PostgreSQL needs the package psycopg on each worker ({error}): run: pip install 'fencepost[postgres]'"
+            f"Reading PostgreSQL needs the package psycopg on each worker ({error}): run: {how_to_install('postgres')}"
         ) from error
     return psycopg
 

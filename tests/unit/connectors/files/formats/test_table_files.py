@@ -281,7 +281,7 @@ def test_properties_of_texts_are_refused() -> None:
 
 def test_avro_without_its_package_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(avro_table, "fastavro", None)
-    assert "pip install 'fencepost[avro]'" in errors_of(format="avro")["format"]
+    assert "pip install 'fastavro[zstandard]>=" in errors_of(format="avro")["format"]
 
 
 MOMENT = datetime(2013, 1, 1, 8, 0, 0, 123456, tzinfo=UTC)

@@ -272,7 +272,7 @@ def test_a_user_of_hdfs_who_may_not_read_is_told_so(
 
 def test_hdfs_without_its_package_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hadoop_store, "hdfs_native", None)
-    assert "pip install 'fencepost[hdfs]'" in errors_of(files="hdfs://test/in/*.csv", format="text")["files"]
+    assert "pip install 'hdfs-native>=" in errors_of(files="hdfs://test/in/*.csv", format="text")["files"]
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from typing import Any, Final, cast
 import pyarrow as pa
 
 from fencepost.api.errors import ConfigError, DataError, RetriableError
+from fencepost.api.extras import how_to_install
 from fencepost.connectors.files.formats.tables.avro_schema import (
     EXACT_DECIMAL,
     arrow_schema,
@@ -53,8 +54,8 @@ def check_avro_is_installed() -> None:
     """Raise ConfigError if what reads Avro is not installed."""
     if fastavro is None:
         raise ConfigError(
-            "format=avro needs the package fastavro on each worker and each Spark executor: run: pip install "
-            "'fencepost[avro]'",
+            "format=avro needs the package fastavro on each worker and each Spark executor: run: "
+            f"{how_to_install('avro')}",
             name="format",
         )
 
