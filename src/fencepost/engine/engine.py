@@ -26,15 +26,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from fencepost.api.record import ArrowReader, RecordMetadata, SourceBatch, SourceRecord
-from fencepost.engine.conversion import (
-    ROW,
-    ColumnTypes,
-    Converted,
-    convert,
-    in_record_order,
-    require_topic,
-    with_followed,
-)
+from fencepost.engine.column_types import ColumnTypes
+from fencepost.engine.conversion import ROW, Converted, convert, in_record_order, require_topic, with_followed
 from fencepost.engine.error_counts import ErrorCounts
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import RecordRefusedError

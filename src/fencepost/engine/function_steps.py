@@ -9,7 +9,8 @@ from itertools import groupby
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from fencepost.engine.conversion import ROW, ColumnTypes
+from fencepost.engine.column_types import ColumnTypes
+from fencepost.engine.conversion import ROW
 from fencepost.engine.grouping import RecordGroup, json_text
 from fencepost.transforms.chain import Step
 from fencepost.transforms.function_transform import FunctionTransformation
