@@ -32,7 +32,7 @@ from pyspark.sql import types as t
 
 from fencepost.api.errors import DataError
 from fencepost.connectors.files.connector import FileSourceTask
-from fencepost.connectors.files.content.compressed import HeldRange
+from fencepost.connectors.files.content.held import HeldRange
 from fencepost.connectors.files.content.ranges import PADDING, read_blocks, record_ends, scan_records
 from fencepost.connectors.files.formats.csv_reader import CsvReader, Dialect
 from tests.unit.connectors.support import start

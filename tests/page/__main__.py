@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.herder.distributed.group_metrics import GroupMetrics
+from tests.page.changes import check_changes
 from tests.page.chromium import Tab, chromium
 from tests.page.hardships import check_hardships
 from tests.page.looks import check_contrast, check_plots, take_down_labels
@@ -136,9 +137,17 @@ async def _look(url: str, folder: Path, lines: Path, bootstrap: str, pictures: P
         await _overview(tab, pictures)
         await _one_connector(tab, pictures)
         await _topic(tab, url, bootstrap, pictures)
+        await tab.scheme("light")
+        await check_changes(tab, url, _one_line(folder), pictures)
         await picture_of_top(url, pictures / "top.svg")
         assert tab.errors == [], tab.errors
     writing.cancel()
+
+
+def _one_line(folder: Path) -> Path:
+    path = folder / "one-line.txt"
+    path.write_text("one\n")
+    return path
 
 
 async def _write(lines: Path) -> None:

@@ -52,9 +52,7 @@ async def _believes_the_leader(fencing: GroupFencing, connector: str) -> None:
     except RequestTargetError as elsewhere:
         if elsewhere.forward_url is None:
             raise
-        await fencing._parts.client.fence_zombie_source_tasks(
-            elsewhere.forward_url, connector, fencing._leadership.signer
-        )
+        await fencing._client.fence_zombie_source_tasks(elsewhere.forward_url, connector, fencing._leadership.signer)
 
 
 def _writes_in_any_attempt(*_: Any, **__: Any) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 
 from fencepost.config.group_config import GroupConfig
 from fencepost.config.worker_config import WorkerConfig, WorkerMode
+from fencepost.herder.distributed.config_topic import ConfigTopic
 from fencepost.herder.distributed.group_fencing import GroupFencing
 from fencepost.herder.distributed.group_parts import GroupParts
+from fencepost.herder.distributed.group_view import GroupView
 from fencepost.herder.distributed.leadership import Leadership
 from fencepost.herder.peers.rest_client import RestClient
 from fencepost.herder.work.fencing_round import FencingRounds
@@ -50,29 +52,24 @@ class Member:
             listener=lambda *_: None,
             post=loop.call_soon_threadsafe,
         )
-        self.parts = GroupParts(
-            self.config,
-            GroupConfig.from_properties(given, where="a test"),
-            "http://127.0.0.1:1",
-            worker,
-            self.configs,
-            StatusBackingStore(
-                self.config.status_storage, clients=worker.clients, consumer=self.client, producer=producer
-            ),
-            RestClient(),
-            loop,
-            lambda _: None,
+        view = GroupView.of(self.config, "http://127.0.0.1:1")
+        topic = ConfigTopic(self.configs, self.config.config_storage.name, view)
+        statuses = StatusBackingStore(
+            self.config.status_storage, clients=worker.clients, consumer=self.client, producer=producer
         )
-        self.leadership = Leadership(self.parts)
+        self.parts = GroupParts(worker, view, topic, statuses)
+        self.rest_client = RestClient()
+        group = GroupConfig.from_properties(given, where="a test")
+        self.leadership = Leadership(group, topic, self.parts.readiness, lambda _: None)
         rounds = FencingRounds(self.parts, self.leadership)
-        self.fencing = GroupFencing(self.parts, self.leadership, rounds)
+        self.fencing = GroupFencing(self.parts, self.leadership, rounds, self.rest_client)
 
     async def start(self) -> None:
         await asyncio.wrap_future(self.configs.start(self.client))
 
     async def lead(self) -> None:
         """Become the leader, and return once it may write."""
-        self._assigned("this one", self.parts.url)
+        self._assigned("this one", self.parts.view.url)
         await self.leadership.require()
 
     def follow(self, leader_url: str) -> None:
@@ -87,7 +84,7 @@ class Member:
         self.leadership.lost()
         for store in (self.configs, self.parts.statuses):
             await self.parts.run(store.close)
-        await self.parts.client.close()
+        await self.rest_client.close()
 
     def _assigned(self, leader: str, leader_url: str) -> None:
         assignment = Assignment(leader=leader, leader_url=leader_url)

@@ -58,6 +58,8 @@ def plain_value(value: pa.Scalar) -> Any:
         return value.as_py()
     except (ValueError, OverflowError):
         pass
+    if isinstance(value, pa.DictionaryScalar):
+        return plain_value(value.value)
     kind = value.type
     if pt.is_nested(kind):
         return _plain_nested(value)

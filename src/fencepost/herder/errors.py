@@ -27,7 +27,7 @@ from fencepost.runtime.state import ReplacedError
 
 
 class OvertakenError(ReplacedError):
-    """Another worker has started a newer generation of the connector's tasks; this one must not run any of its own."""
+    """Another worker has started a newer generation of the connector's tasks; this one must not run any of them."""
 
     def __init__(self, connector: str, group_id: str) -> None:
         super().__init__(

@@ -253,7 +253,7 @@ class Connectors(ABC):
 
     @abstractmethod
     async def reset_active_topics(self, name: str) -> None:
-        """Reset the topics that a connector has written to. An unknown connector has none.
+        """Reset the topics that a connector has written to. An unknown connector has no topics.
 
         Raises ForbiddenError if topics are not tracked, or may not be forgotten.
         """
@@ -360,7 +360,10 @@ class PeerRequests(ABC):
 
     @abstractmethod
     async def transactions(self, name: str, request: SignedRequest) -> Sequence[TaskTransactionInfo]:
-        """Return those of the tasks that run on this worker, none if it has none. Checks the request as for fencing."""
+        """Return the transactions of the tasks that run on this worker, empty if it runs none.
+
+        Checks the request as for fencing.
+        """
 
     @abstractmethod
     async def put_task_configs(self, name: str, configs: Sequence[Mapping[str, str]], request: SignedRequest) -> None:

@@ -1,4 +1,4 @@
-"""What a sink refuses, and how a batch fails.
+"""The errors of a sink: refusals, and failures of a batch.
 
     CheckpointMismatchError   the batch does not follow the last one that the sink committed
     TopicRecreatedError       a topic was deleted and created again, so what the sink committed is gone
@@ -7,7 +7,7 @@
     CommitUnknownError        nobody knows whether a single write was committed
     CommitLostError           a commit without an answer did not take place; the batch may be written again
 
-Nothing of the batch is visible to `read_committed` consumers after any of them but CommitUnknownError.
+After any of them except CommitUnknownError, nothing of the batch is visible to `read_committed` consumers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class BatchExpiredError(FencepostError):
 
 
 class CommitUnknownError(FencepostError):
-    """A commit got no answer, and nothing records whether it took place: a write without a run."""
+    """A commit got no answer, and no record shows whether it took place: a write without a run."""
 
 
 class CommitLostError(TransactionAbortableError):

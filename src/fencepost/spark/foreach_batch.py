@@ -1,8 +1,8 @@
 """The function for `writeStream.foreachBatch`, which writes each micro-batch in one transaction.
 
-Spark calls it on the driver, on the query's thread. The object keeps a sink, and thus the transactional id, for each run
-of a query. A micro-batch that is in Kafka is executed but not written: a stateful query fails if its batch is not run, and
-watermarks come from the run.
+Spark calls it on the driver, on the query's thread. The object keeps a sink, and thus the transactional id, for each
+run of a query. A micro-batch that is already in Kafka is executed but not written: a stateful query fails if its batch
+is not run, and watermarks come from the run.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def exactly_once(
 ) -> ExactlyOnce:
     """Return the function for `foreachBatch` that writes each micro-batch to Kafka exactly once.
 
-    `topic` is for rows without a column `topic`. `name` names the sink: with it, a checkpoint that was deleted or replaced
-    is noticed. `bootstrap_servers` are the brokers to connect to first, as host:port,host:port. `options` are the other
-    options of a sink and of Kafka's clients, with or without the prefix `kafka.`: `{"compression.type": "zstd"}`. They may
-    also be keyword arguments: `**{"compression.type": "zstd"}`. Raises ConfigError for an invalid one, and for one that
-    is given twice.
+    `topic` is for rows without a column `topic`. `name` names the sink; with it, a deleted or replaced checkpoint is
+    detected. `bootstrap_servers` are the brokers to connect to first, as host:port,host:port. `options` are the other
+    options of a sink and of Kafka's clients, with or without the prefix `kafka.`: `{"compression.type": "zstd"}`. They
+    may also be keyword arguments: `**{"compression.type": "zstd"}`. Raises ConfigError for an invalid option, and for
+    one that is given twice.
     """
     given = {"topic": topic, "name": name, "bootstrap.servers": bootstrap_servers}
     return ExactlyOnce(merged_options(given, options, more_options))
@@ -63,7 +63,7 @@ class ExactlyOnce:
         self._options = options
         self._config = SinkConfig.from_options(options)
         self._sinks: dict[str, tuple[str, Sink]] = {}
-        # Spark does not tell when a query has ended.
+        # Spark does not report the end of a query.
         weakref.finalize(self, _close, self._sinks)
 
     def __reduce__(self) -> tuple[type[ExactlyOnce], tuple[dict[str, Any]]]:
@@ -105,7 +105,7 @@ class ExactlyOnce:
         _METRICS.report(frame, batch, sink.statistics)
 
     def _sink(self, frame: DataFrame, batch: StreamingBatch) -> Sink:
-        """The sink of a query's run, which fences that of an earlier run."""
+        """The sink of a query's run; it fences the sink of an earlier run."""
         name = self._config.sink_of_query(batch.query)
         run, former = self._sinks.get(name, (None, None))
         if run == batch.run and former is not None:
@@ -125,7 +125,7 @@ class ExactlyOnce:
 
 
 def _of_cluster(sink: Sink) -> ClusterSink:
-    """The sink in its cluster. Raises BrokerUnavailableError unless a broker has ever answered."""
+    """The sink in its cluster. Raises BrokerUnavailableError if no broker has answered yet."""
     return ClusterSink(sink.cluster_id, sink.key.sink)
 
 

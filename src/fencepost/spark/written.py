@@ -1,4 +1,4 @@
-"""What a sink has written."""
+"""The counts of a sink's writes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What became of a batch: records and bytes as sent, both 0 if it was `skipped` because it is in Kafka."""
+    """The result of a batch: records and bytes as sent, both 0 if it was `skipped` because it is in Kafka."""
 
     records: int = 0
     bytes: int = 0
@@ -16,11 +16,11 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class SinkStatistics:
-    """What a sink has committed in one run of its query. `bytes` is the size of the record batches as sent.
+    """The commits of a sink in one run of its query. `bytes` is the size of the record batches as sent.
 
-    `transactions` is the number of commits, `retries` that of attempts that were aborted and repeated, and `skipped` that
-    of batches that were in Kafka. `last_batch` is the last batch in Kafka, `last_commit_ms` the time of the last commit in
-    milliseconds since the epoch; both are None before the first.
+    `transactions` counts commits, `retries` attempts that were aborted and repeated, and `skipped` batches that were in
+    Kafka already. `last_batch` is the last batch in Kafka, `last_commit_ms` the time of the last commit in milliseconds
+    since the epoch; both are None before the first.
     """
 
     sink: str

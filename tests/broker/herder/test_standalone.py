@@ -14,7 +14,9 @@ from fencepost import ConfigError, RetriableError, SourceConnector, SourceRecord
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.herder.errors import OvertakenError
+from fencepost.herder.standalone.herder import StandaloneHerder
 from fencepost.herder.standalone.standalone_fencing import StandaloneChecks
+from fencepost.runtime.metrics.transfers import Transfers
 from fencepost.runtime.worker import Worker
 from fencepost.storage.configs.task_count import leader_transactional_id, task_transactional_id
 from tests.support.checker import assert_exactly_once, read_offsets, read_topic, values
@@ -22,7 +24,7 @@ from tests.support.confluent import transactional_producer
 from tests.support.overlapping_source import OverlappingConnector
 from tests.support.processes import wait_for
 from tests.support.sequence_source import SEEN, SequenceConnector, properties, seqs
-from tests.support.standalone import ConnectorsFailed, FencingProcess, StandaloneWorker, running
+from tests.support.standalone import URL, ConnectorsFailed, FencingProcess, StandaloneWorker, running
 from tests.support.topics import Topics, unique
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
@@ -400,3 +402,20 @@ def test_tasks_that_share_a_source_partition_fail_the_connector(config: WorkerCo
     assert isinstance(failures[0], ConnectorsFailed)
     for part in (f"Connector {name} failed", f"Task {name}-0 failed", f"Task {name}-1 failed", '{"file": "shared"}'):
         assert part in str(failures[0])
+
+
+async def _forgotten_after_its_deletion(config: WorkerConfig, connector: Mapping[str, str]) -> None:
+    worker, transfers = Worker(config), Transfers()
+    worker.metrics.on_task, worker.metrics.on_delete = transfers.watch, transfers.forget
+    herder = StandaloneHerder(worker, [connector], URL)
+    try:
+        await herder.start()
+        await asyncio.to_thread(wait_for, lambda: connector["name"] in transfers.of_connectors())
+        await herder.connectors.delete(connector["name"])
+        assert transfers.of_connectors() == {}
+    finally:
+        await herder.stop()
+
+
+def test_what_a_deleted_connector_transferred_is_forgotten(config: WorkerConfig, topic: str):
+    asyncio.run(_forgotten_after_its_deletion(config, properties(unique("connector"), topic)))

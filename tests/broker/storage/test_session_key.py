@@ -86,7 +86,7 @@ def test_a_request_signed_during_a_key_renewal_is_signed_again(
         follower.follow(server.advertised_url)
 
         def fence() -> asyncio.Future[None]:
-            client, url = follower.parts.client, server.advertised_url
+            client, url = follower.rest_client, server.advertised_url
             request = follower.leadership.signed(lambda signer: client.fence_zombie_source_tasks(url, name, signer))
             return asyncio.ensure_future(request)
 

@@ -102,7 +102,7 @@ GUARDS = (
     ),
     Guard(
         "the file of a split",
-        "connectors/files/content/compressed.py",
+        "connectors/files/content/held.py",
         "part.known is None or part.known.is_in(file)",
         "part.known is None or part.known",
         f"{_ROTATED}test_a_batch_of_a_name_that_gets_another_file_before_it_is_read_fails",

@@ -34,8 +34,8 @@ GUARDS = (
     ),
     Guard(
         "the restart point that is not within a line end",
-        "connectors/files/content/compressed.py",
-        "            if position < held.start:\n",
+        "connectors/files/content/restart_point.py",
+        "            if position < returned.start:\n",
         "            if position < 0:\n",
         f"{_TESTS}{_TWO_PARTS}[compress-1-False]",
     ),

@@ -65,6 +65,7 @@ async def _run(worker: Path, connectors: Sequence[Path], *, once: bool, quiet: b
     runtime = Worker(config)
     transfers = Transfers()
     runtime.metrics.on_task = transfers.watch
+    runtime.metrics.on_delete = transfers.forget
     configs = [load_connector_config(path) for path in connectors]
     for path, connector in zip(connectors, configs, strict=True):
         for name in ("name", "connector.class"):

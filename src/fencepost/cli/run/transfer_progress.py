@@ -11,7 +11,7 @@ import logging
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -69,6 +69,12 @@ class Estimate:
         self._clock = clock
         self._started: dict[str, float] = {}
         self._seen: dict[str, deque[tuple[float, int]]] = {}
+
+    def keep(self, names: Collection[str]) -> None:
+        """Forget all other connectors: they were deleted."""
+        for known in (self._started, self._seen):
+            for name in known.keys() - names:
+                del known[name]
 
     def of(self, name: str, transfer: Transfer) -> Shown:
         """Return what is shown of a connector's transfer."""
@@ -136,7 +142,11 @@ def _live(transfers: Transfers) -> Iterator[None]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress, _logs_above_it():
 
         def show() -> None:
-            for name, transfer in _lines(transfers.of_connectors()).items():
+            found = _lines(transfers.of_connectors())
+            estimate.keep(found)
+            for name in lines.keys() - found.keys():
+                progress.remove_task(lines.pop(name))
+            for name, transfer in found.items():
                 told = estimate.of(name, transfer)
                 if name not in lines:
                     lines[name] = progress.add_task(name, total=None, told="")
@@ -158,7 +168,11 @@ def _told(transfers: Transfers, tell: Callable[[str], None]) -> Iterator[None]:
     before: dict[str, TransferCounts] = {}
 
     def show() -> None:
-        for name, transfer in _lines(transfers.of_connectors()).items():
+        found = _lines(transfers.of_connectors())
+        estimate.keep(found)
+        for name in before.keys() - found.keys():
+            del before[name]
+        for name, transfer in found.items():
             told = estimate.of(name, transfer)
             # An idle connector fills no log.
             if before.get(name, TransferCounts()) != told.counts:

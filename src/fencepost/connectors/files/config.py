@@ -1,4 +1,4 @@
-"""The properties of FileSource, and what follows from several of them."""
+"""The properties of FileSource, and settings derived from several of them."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ BATCH_BYTES = "batch.bytes"
 TASK_SCHEMA = "task.schema"
 
 INFER = "infer"
-"""The value of `schema` for columns that are inferred."""
+"""The value of `schema` that infers the columns."""
 
 COLUMN_PROPERTIES = (
     FORMAT, SCHEMA, HEADER, DELIMITER, QUOTE, ESCAPE, ENCODING,
     TOPIC, TOPIC_COLUMN, KEY_COLUMNS, TIMESTAMP_COLUMN, TIMESTAMP_FORMAT, HEADERS_COLUMNS,
 )  # fmt: skip
-"""What `declared_columns` needs."""
+"""The properties that `declared_columns` needs."""
 
 FORMATS = ("csv", "jsonl", "text", *TableFormat)
 _BLANKS: Final = {"\t": "\\t", " ": "\\u0020"}
@@ -128,7 +128,7 @@ def _encoding(name: str, value: Any) -> None:
 
 
 class _FileSourceConfig(ConfigDef):
-    """Takes a tab and a space as delimiter, although blanks are taken off values."""
+    """Accepts a tab and a space as delimiter, although blanks around values are removed."""
 
     def parse(self, config: Mapping[str, Any]) -> dict[str, Any]:
         return super().parse(_with_named_blank(config))
@@ -231,7 +231,7 @@ FILE_SOURCE_CONFIG = (
 
 
 def table_format(parsed: Mapping[str, Any]) -> TableFormat | None:
-    """Return the value of `format` if its files have a schema of their own."""
+    """Return the value of `format` if files of this format contain their own schema."""
     form = parsed[FORMAT].lower()
     return TableFormat(form) if form in [*TableFormat] else None
 
@@ -257,7 +257,7 @@ def infer(parsed: Mapping[str, Any], path: str, allowed: AllowedPaths) -> Struct
 
 
 def check_move(parsed: Mapping[str, Any]) -> None:
-    """Raise ConfigError unless there is a directory for files that are to be moved, and only for those; or for objects."""
+    """Raise ConfigError if the directory for moved files is missing or superfluous, or if objects should be moved."""
     folder, moves = parsed[MOVE_TO], parsed[AFTER_END].lower() == AfterEnd.MOVE
     if parsed[AFTER_END].lower() != AfterEnd.LEAVE and (url := next(filter(is_object, parsed[FILES]), None)):
         raise ConfigError(
@@ -282,7 +282,7 @@ def check_move(parsed: Mapping[str, Any]) -> None:
 
 
 def declared_columns(parsed: Mapping[str, Any]) -> StructType | None:
-    """Return the columns of the property `schema`, None if the format declares none, or they are to be inferred.
+    """Return the columns of the property `schema`, None if the format declares none or they are inferred.
 
     Raises ConfigError if they contradict the format, or are required and missing.
     """

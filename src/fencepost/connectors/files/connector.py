@@ -11,7 +11,7 @@ waits.
 The last record of a file may lack a line end. As long as the file may grow, that record is incomplete and is not read.
 If a worker was started to stop at the source's end, the files are treated as complete, and it is read.
 
-Files that are compressed are recognised by their content, and read by the worker alone (see `content_file`).
+Files that are compressed are recognised by their content, and read by the worker alone (see `compressed`).
 """
 
 from __future__ import annotations

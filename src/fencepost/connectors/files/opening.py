@@ -1,4 +1,4 @@
-"""Decides how the files of a task are read: as they grow, decompressed or decoded, as tables, or as objects of a store."""
+"""Decides how the files of a task are read: as text, decompressed or decoded, as tables, or as objects of a store."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from fencepost.connectors.files.content.growing import (
     position_of,
 )
 from fencepost.connectors.files.content.identity import FileIdentity, FileTrack
+from fencepost.connectors.files.content.origin import identity_in, origin_of
 from fencepost.connectors.files.content.ranges import FileRange, scan_records
 from fencepost.connectors.files.content.restart_point import RestartPoint, replaced
 from fencepost.connectors.files.discovery.ended import AfterEnd, Mark
 from fencepost.connectors.files.formats.tables.table_file import TableFile, TablePosition
-from fencepost.connectors.files.object_files import ObjectContent, ObjectTable, identity_in
 from fencepost.connectors.files.stores.objects import is_object
-from fencepost.connectors.files.tracked import FileState, ReadFile, TrackedFile
+from fencepost.connectors.files.tracked import FileState, TrackedFile
 
 
 class Opening:
-    """Makes the files of a task by a connector's properties."""
+    """Opens the files of a task according to a connector's properties."""
 
     def __init__(self, parsed: Mapping[str, Any], allowed: AllowedPaths) -> None:
         self._allowed = allowed
@@ -46,10 +46,13 @@ class Opening:
         self._plan: Planner = partial(plan_with_last_return, plan)
 
     def started(self, path: str, offset: SourceOffset | None) -> TrackedFile:
-        """Return a file at its committed offset. Raises DataError for an offset that no file source wrote."""
+        """Return a file, positioned at its committed offset.
+
+        Raises DataError for an offset that no file source wrote.
+        """
         mark = Mark.in_offset(offset)
         if mark is not None and not mark.is_at(path, self._allowed):
-            # Another file of that name.
+            # Another file with the same name.
             mark = offset = None
         tracked = self.new(path, offset)
         if mark is not None and self._takes_away:
@@ -57,7 +60,7 @@ class Opening:
         return tracked
 
     def gone(self, path: str) -> TrackedFile:
-        """Return a file that has another name now."""
+        """Return a file that was renamed."""
         tracked = self.new(path, None)
         tracked.state = FileState.GONE
         return tracked
@@ -66,17 +69,19 @@ class Opening:
         """Return a file whose first bytes were not read yet. Raises DataError as `started`."""
         track = None if is_object(path) else FileTrack(path, FileIdentity.in_offset(path, offset), self._allowed)
         if self._table is not None:
-            table = ObjectTable if is_object(path) else TableFile
-            position = TablePosition.of(path, offset)
-            return TrackedFile(path, table(path, self._table, position, self._batch_bytes, self._allowed), track=track)
+            position, origin = TablePosition.of(path, offset), origin_of(path, self._allowed)
+            table = TableFile(origin, self._table, position, self._batch_bytes, self._allowed)
+            return TrackedFile(path, table, track=track)
         start, restart = position_of(path, offset), RestartPoint.of(path, offset)
         file = GrowingFile(path, start, self._plan, self._batch_bytes, self._allowed, self._quoting)
         return TrackedFile(path, file, track=track, restart=restart, identity=identity_in(offset))
 
     def identify(self, tracked: TrackedFile, *, whole: bool) -> None:
-        """Let the first bytes of a NEW file decide; it stays NEW while it has too few. `whole`: the file is complete.
+        """Choose how to read a NEW file by its first bytes; it stays NEW while it has too few.
 
-        Raises DataError for a file that is not compressed, but was when it was read before.
+        `whole`: the file is complete.
+
+        Raises DataError for an uncompressed file that was compressed when it was read before.
         """
         if self._table is not None:
             tracked.become(FileState.FOLLOWED)
@@ -93,12 +98,11 @@ class Opening:
             return
         form = Form(codec, self._encoding)
         if form != Form(None) or of_store:
-            tracked.file = self._content(tracked, position, form)
+            origin = origin_of(tracked.path, self._allowed, tracked.identity)
+            tracked.file = ContentFile(
+                origin, position, form, self._quoting, self._batch_bytes, self._allowed, tracked.restart
+            )
         tracked.become(FileState.FOLLOWED)
-
-    def _content(self, tracked: TrackedFile, position: int, form: Form) -> ReadFile:
-        given = (tracked.path, position, form, self._quoting, self._batch_bytes, self._allowed, tracked.restart)
-        return ObjectContent(*given, tracked.identity) if is_object(tracked.path) else ContentFile(*given)
 
 
 def _plan_csv(quoting: Quoting, file: FileIO, part: FileRange, size: int) -> list[FileRange]:

@@ -10,14 +10,15 @@ from pyspark.sql.types import StringType, StructField, StructType
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.record import ArrowReader
 from fencepost.connectors.files.config import CASE_SENSITIVE, EXTRA_COLUMNS, FORMAT, HEADER, NULL_VALUE, dialect_of
-from fencepost.connectors.files.content.compressed import ContentFile, head_of
+from fencepost.connectors.files.content.compressed import ContentFile
+from fencepost.connectors.files.content.held import head_of
 from fencepost.connectors.files.content.ranges import FileRange
 from fencepost.connectors.files.formats.csv_reader import CsvReader, match_header, read_header
 from fencepost.connectors.files.formats.jsonl_reader import JsonLinesReader
 from fencepost.connectors.files.formats.line_reader import LineReader
 from fencepost.connectors.files.formats.tables.table_file import TableFile
 from fencepost.connectors.files.formats.tables.table_reader import TableReader
-from fencepost.connectors.files.object_files import ObjectContent
+from fencepost.connectors.files.stores.objects import is_object
 from fencepost.connectors.files.tracked import TrackedFile
 from fencepost.connectors.rows.record_mapping import RecordColumns
 
@@ -42,7 +43,7 @@ class Readers:
 
     def of(self, tracked: TrackedFile) -> ArrowReader:
         """Return the reader of records that were returned. Raises DataError for a header that does not fit."""
-        if not isinstance(tracked.file, ObjectContent):
+        if not (isinstance(tracked.file, ContentFile) and is_object(tracked.path)):
             return self._new(tracked)
         if tracked.path not in self._of_objects:
             self._of_objects[tracked.path] = self._new(tracked)

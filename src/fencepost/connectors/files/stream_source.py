@@ -82,7 +82,7 @@ class FileStreamSourceConnector(SourceConnector):
     """Follows one text file with one task. The records have a null key and the line as a string value."""
 
     def version(self) -> str:
-        """Return fencepost's version, of which this connector is part."""
+        """Return fencepost's version: the connector is part of it."""
         return __version__
 
     def config(self) -> ConfigDef:
@@ -90,7 +90,7 @@ class FileStreamSourceConnector(SourceConnector):
         return _CONFIG
 
     def validate(self, config: Config) -> list[ConfigValue]:
-        """Check each property, and that the file is one that may be read. It need not be there yet."""
+        """Check each property, and that the file may be read. It may not exist yet."""
         values = super().validate(config)
         if not any(value.errors for value in values if value.name == FILE):
             blame(values, lambda: self._check_file(config))
@@ -98,7 +98,7 @@ class FileStreamSourceConnector(SourceConnector):
 
     def start(self, config: Config) -> None:
         """Read the configuration. Raises ConfigError without a file."""
-        # Its links may have changed since it was checked.
+        # Its links may have changed since the last check.
         self._check_file(config)
         super().start(config)
 
@@ -124,7 +124,7 @@ class FileStreamSourceConnector(SourceConnector):
         return FileStreamSourceTask
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        """Return the configuration of one task; `task.class` lets a Java worker of the group run it, too."""
+        """Return the configuration of one task; with `task.class` a Java worker of the group can run it, too."""
         return [{**config, "task.class": _JAVA_TASK} for config in super().task_configs(max_tasks)]
 
     def exactly_once_support(self, config: Config) -> ExactlyOnceSupport:
@@ -156,7 +156,7 @@ class FileStreamSourceTask(SourceTask):
         self._file = GrowingFile(path, position_of(path, offset), plan, parsed[BATCH_BYTES], self.context.allowed_paths)
 
     def poll(self) -> PollResult:
-        """Return a batch of lines, or None after a second without any."""
+        """Return a batch of lines, or None after a second without new ones."""
         start = self._file.position
         splits = wait_for(self._file.advance, self._stopping)
         if not splits:
@@ -177,9 +177,9 @@ class FileStreamSourceTask(SourceTask):
         self._stopping.set()
 
     def at_end(self) -> bool:
-        """Return whether every complete line was returned; bytes after the last of them are not a line yet.
+        """Return whether every complete line was returned; bytes after the last one are not a line yet.
 
-        Raises DataError if there is no file, because it has no end to read to.
+        Raises DataError if the file does not exist, because it has no end to read to.
         """
         if self._file.size() is None:
             raise DataError(

@@ -1,8 +1,8 @@
-"""The task of FileSource: reads its files, one after the other, and takes away what was read to its end if it is told to.
+"""The task of FileSource: reads its files one after the other, and deletes or moves the finished ones if configured.
 
-A poll goes on where the one before ended: it reads a file as far as it goes before the next one, and after the last file
-the first one. Files that are small come together in one batch. Once all were looked at, a poll looks at LOOK_FILES every
-50 ms, so that many idle files take little time.
+A poll continues where the previous one ended: it reads a file to its current end before the next one, and after the
+last file the first one. Small files share a batch. Once all files were checked, a poll checks LOOK_FILES every 50 ms,
+so that many idle files take little time.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from fencepost.connectors.files.config import (
     TASK_SCHEMA,
     declared_columns,
 )
-from fencepost.connectors.files.content.compressed import HELD_BYTES, HeldRange
 from fencepost.connectors.files.content.growing import FILENAME_FIELD, GrowingFile, wait_for
+from fencepost.connectors.files.content.held import HELD_BYTES, HeldRange
 from fencepost.connectors.files.content.identity import inode_at
 from fencepost.connectors.files.content.ranges import FileRange
 from fencepost.connectors.files.discovery.ended import ENDED_FIELD, AfterEnd, Mark, take_away
@@ -48,19 +48,19 @@ from fencepost.connectors.files.tracked import FileState, TrackedFile
 Splits = Sequence[FileRange | RowRange]
 
 LOOKS_FOR_RENAMED: Final = 3
-"""How many looks for files are waited for until a file that is not what it was is an error."""
+"""The number of scans to wait for until a file that was replaced is an error."""
 
 LEAST_WAIT_SECONDS: Final = 10.0
-"""The least time of that: after a look that finds the new name, tasks get new configurations."""
+"""The minimum time for these scans: after a scan that finds the new name, tasks get new configurations."""
 
 LOOK_FILES: Final = 200
-"""The number of files that are looked at between two waits: 4,000 in a second, in 20 ms of CPU time."""
+"""The number of files checked between two waits: 4,000 in a second, in 20 ms of CPU time."""
 
 MOST_FILES: Final = 1_000
 """The largest number of files in a batch."""
 
 GATHER_SECONDS: Final = 1.0
-"""How long files are added to a batch: on slow file systems, and from stores of objects, records wait no longer for more."""
+"""How long files are added to a batch: records of slow stores do not wait longer for more."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -83,12 +83,12 @@ class _Batch:
         self.splits.setdefault(tracked.path, []).extend(splits)
         self.bytes += sum(split.size for split in splits)
         self.held += sum(split.size for split in splits if isinstance(split, HeldRange))
-        # How much more such a file would return is not known before it does.
+        # The size of such a file's next records is unknown in advance.
         self.partial = not (tracked.file.finished or isinstance(tracked.file, GrowingFile))
 
     @property
     def room(self) -> int:
-        """How many more bytes fit, 0 if the batch is full."""
+        """The number of bytes that still fit, 0 if the batch is full."""
         full = (
             self.partial or len(self.files) >= MOST_FILES or self.held >= HELD_BYTES or time.monotonic() >= self.until
         )
@@ -102,16 +102,16 @@ class FileSourceTask(SourceTask):
         self._stopping = threading.Event()
         self._whole = False
         self._files: list[TrackedFile] = []
-        # The position in the files of the one whose turn it is.
+        # The index of the file whose turn it is.
         self._next = 0
         self._had_more = False
         self._all_looked_at = False
         self._inodes = SeenInodes({}, 0.0)
-        # Offsets to commit before anything else: those of renamed files, None for a name that has no file any more.
+        # Offsets to commit before anything else: for renamed files, None for a name that has no file any more.
         self._changed: list[tuple[SourcePartition, SourceOffset | None]] = []
-        # Records after which their file stands, but which are in no batch yet.
+        # Records that their file has already passed, but that are not in a batch yet.
         self._ahead: tuple[TrackedFile, Splits] | None = None
-        # Those whose end is in what was returned so far.
+        # Files whose end is in the records returned so far.
         self._ended: list[TrackedFile] = []
         self._lag: int | None = None
 
@@ -126,14 +126,14 @@ class FileSourceTask(SourceTask):
         share = Share.of(config)
         self._looks_s = LOOKS_FOR_RENAMED * self._parsed[POLL_INTERVAL] / 1000
         self._inodes = SeenInodes(share.inodes or {}, self._looks_s)
-        # An offset is adopted only where the connector knows what became of the file that had the name before.
+        # An offset is adopted only if the connector knows where the file went that had the name before.
         formers = {file: names for file, names in share.renamed.items() if not self._inodes.is_unsure(file)}
         names = list(dict.fromkeys([*share.files, *chain(*formers.values())]))
         offsets = self.context.offset_reader.offsets([{FILENAME_FIELD: name} for name in names])
         resumed = resume(share.files, formers, dict(zip(names, offsets, strict=True)), allowed)
         self._changed = resumed.changed
         for path in share.files:
-            # A former name may be used again.
+            # An old name may be used again.
             gone = path in resumed.abandoned and inode_at(path) is None
             self._files.append(self._opening.gone(path) if gone else self._opening.started(path, resumed.offsets[path]))
         self._ended = [tracked for tracked in self._files if tracked.state is FileState.ENDED]
@@ -158,7 +158,7 @@ class FileSourceTask(SourceTask):
         return {**tracked.offset, **self._inferred}
 
     def commit(self) -> None:
-        """Take away the files whose end is committed."""
+        """Delete or move the files whose end is committed."""
         if self._after_end is not AfterEnd.LEAVE:
             self._take_away()
 
@@ -173,7 +173,7 @@ class FileSourceTask(SourceTask):
             del self._ended[0]
 
     def _next_ends(self) -> SourceBatch | None:
-        """Return a batch that marks the ends of files that are to be taken away."""
+        """Return a batch that marks the ends of files that will be deleted or moved."""
         if self._after_end is AfterEnd.LEAVE:
             return None
         ended = list(islice(self._new_ends(), MOST_FILES))
@@ -195,7 +195,10 @@ class FileSourceTask(SourceTask):
                     yield tracked, mark
 
     def _look(self) -> list[_Batch]:
-        """Return the next records, none if there are none. An error comes after the records before it."""
+        """Return the next records, empty if there are none.
+
+        An error is raised after the records before it were returned.
+        """
         batch: _Batch | None = None
         try:
             for tracked in self._in_turn():
@@ -208,13 +211,13 @@ class FileSourceTask(SourceTask):
                 if self._ahead is not None:
                     break
         except FencepostError:
-            # The next poll comes to this file again.
+            # The next poll reads this file again.
             if batch is None:
                 raise
         return [] if batch is None else [batch]
 
     def _in_turn(self) -> Iterator[TrackedFile]:
-        """Yield each file until it has no more records, all once, or a part of them if all were looked at before."""
+        """Yield each file until it has no more records: all of them once, or some if all were checked before."""
         count = len(self._files)
         left = min(count, LOOK_FILES) if self._all_looked_at and not self._whole else count
         while left and not self._stopping.is_set():
@@ -227,7 +230,7 @@ class FileSourceTask(SourceTask):
             self._all_looked_at = self._all_looked_at or self._next == 0
 
     def _with_ahead(self, batch: _Batch | None) -> _Batch | None:
-        """Return the batch with the records ahead, if there are any and it has the reader for them."""
+        """Return the batch with the records ahead, if there are any and its reader is theirs."""
         if self._ahead is None:
             return batch
         tracked, splits = self._ahead
@@ -240,13 +243,13 @@ class FileSourceTask(SourceTask):
         return batch
 
     def _visit(self, tracked: TrackedFile, room: int | None) -> Splits | None:
-        """Return the next records of a file, None if they do not fit into the room in bytes."""
+        """Return the next records of a file, None if they need more bytes than `room`."""
         if room == 0:
             return None
         if tracked.state is FileState.GONE:
             if not os.path.exists(tracked.path):  # noqa: PTH110 - spares making a Path each time
                 return ()
-            # Another file of that name.
+            # Another file with the same name.
             tracked.become(FileState.NEW)
             new = self._opening.new(tracked.path, None)
             tracked.file, tracked.track = new.file, new.track
@@ -266,9 +269,10 @@ class FileSourceTask(SourceTask):
             raise tracked.error
 
     def _advance(self, tracked: TrackedFile, room: int | None) -> Splits | None:
-        """Return the next records of a file, if it is the one that was read before; None if they do not fit.
+        """Return the next records of a file if it is the same as before; None if they do not fit.
 
-        Its name has the file that the connector saw. A file with a new name is given to a task by that name soon. Until then another file in its place is not an error.
+        Its name has the file that the connector saw. A task soon gets a renamed file under its new name. Until then
+        another file in its place is not an error.
         """
         track = tracked.track
         try:
@@ -301,9 +305,9 @@ class FileSourceTask(SourceTask):
         )
 
     def lag(self) -> float:
-        """Return how many bytes of the files are left to poll, without those of files that are not what they were.
+        """Return how many bytes of the files are left to poll, without files that were replaced.
 
-        Each file counts as at the last look at it.
+        Each file counts as of its last check.
         """
         if self._lag is None:
             self._lag = 0
@@ -321,9 +325,10 @@ class FileSourceTask(SourceTask):
         self._stopping.set()
 
     def at_end(self) -> bool:
-        """Return whether all of every file was returned. The call itself means that the files are complete.
+        """Return whether all records of every file were returned. The call itself means that the files are complete.
 
-        Raises DataError if no file was found: a pattern that fits none is probably wrong, unless files are taken away.
+        Raises DataError if no file was found: a pattern without matches is probably wrong, unless files are deleted or
+        moved.
         """
         self._whole = True
         there = [tracked for tracked in self._files if tracked.state is not FileState.GONE]

@@ -1,12 +1,12 @@
-"""A file of a task, and what is known of it.
+"""A file of a task with its state.
 
     NEW --its first bytes say how it is read--> FOLLOWED --its end was returned--> ENDED --committed: taken away--> GONE
      ^                                             |                                                                |
      |                                             +--another file is in its place--> SUSPECT                       |
      +-------------------------------another file has its name-----------------------------------------------------+
 
-A task starts with a file as NEW, as ENDED if its end is committed, or as GONE if its file has another name now. A suspect
-is read no further: either it turns out to be renamed, and the task gets another configuration, or the task fails.
+A file starts as NEW, as ENDED if its end is committed, or as GONE if it was renamed. A suspect is not read any further:
+either it was renamed, and the task gets another configuration, or the task fails.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ TRANSITIONS: Final[Mapping[FileState, frozenset[FileState]]] = {
 class TrackedFile:
     """One file of a task.
 
-    `track` follows which file it is; objects have none. `restart` and `identity` are those of the committed offset of a
-    compressed file and of an object. `mark` is that of an ENDED file. A SUSPECT raises its `error` at `deadline`, in
-    seconds of the monotonic clock. `lag` is the number of bytes that were left at the last look.
+    `track` follows the file's identity; objects have none. `restart` and `identity` come from the committed offset of a
+    compressed file or an object. `mark` belongs to an ENDED file. A SUSPECT raises its `error` at `deadline`, in
+    seconds of the monotonic clock. `lag` is the number of bytes that were left at the last check.
     """
 
     path: str
@@ -80,16 +80,16 @@ class TrackedFile:
 
     @property
     def offset(self) -> dict[str, Any]:
-        """The source offset of what was returned, with the identity of the file."""
+        """The source offset of the returned records, with the identity of the file."""
         return {**self.file.offset, **(self.track.offset if self.track is not None else {})}
 
     @property
     def end(self) -> int:
-        """The byte up to which the file is known when records of it are returned."""
+        """The byte up to which the file is known when its records are returned."""
         return self.file.position if isinstance(self.file, GrowingFile) else self.file.looked_at_size
 
     def pending(self) -> int:
-        """Return about how many bytes the next records have at most; 0 if only a look at the file tells."""
+        """Return about how many bytes the next records have at most; 0 if only checking the file can show it."""
         if not isinstance(self.file, GrowingFile):
             return self.file.lag
         try:
@@ -99,7 +99,7 @@ class TrackedFile:
         return max(0, size - self.file.position)
 
     def was_read(self, mark: Mark) -> bool:
-        """Return whether the file of a mark is the one that was read, and all of it was."""
+        """Return whether the file of a mark is the one that was read, completely."""
         track = self.track
         return (
             track is not None

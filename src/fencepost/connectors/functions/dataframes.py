@@ -4,9 +4,10 @@
 
     RowsConnector = pyspark_source(Rows)        # connector.class=my_module.RowsConnector
 
-Each poll asks the stream reader for its latest offset. The partitions between the last offset and that one are read on
-Spark's executors, and written in one transaction with the new offset. A SimpleDataSourceStreamReader reads in the worker.
-The source partition is `{"source": name of the data source}`, and its offset `{"offset": the reader's offset as JSON}`.
+Each poll asks the stream reader for its latest offset. The partitions between the last offset and the latest one are
+read on Spark's executors, and written in one transaction with the new offset. A SimpleDataSourceStreamReader reads in
+the worker. The source partition is `{"source": name of the data source}`, and its offset `{"offset": the reader's
+offset as JSON}`.
 
 The API: https://spark.apache.org/docs/latest/api/python/reference/pyspark.sql/datasource.html.
 """
@@ -41,7 +42,7 @@ INTERVAL: Final = "poll.interval.ms"
 
 _OFFSET: Final = "offset"
 _ARROW_ROWS: Final = 10_000
-# A guess: rows that were read in the worker are written there as well, unless they are very many.
+# A guess: rows that were read in the worker are also written there, unless there are very many.
 _ROW_BYTES: Final = 200
 
 _T, _I = ConfigDef.Type, ConfigDef.Importance
@@ -59,7 +60,8 @@ def pyspark_source(data_source: type[DataSource]) -> type[SourceConnector]:
     """Return a connector that runs a data source. Give it a name in the module, which `connector.class` then names.
 
     The value of a record is the row as a struct. The connector has the properties of `record_columns` and
-    `poll.interval.ms`, and all of its properties are the data source's options. It has one task: Spark spreads the work.
+    `poll.interval.ms`, and passes all properties to the data source as options. It has one task: Spark spreads the
+    work.
     """
     attributes = {
         "__module__": data_source.__module__,
@@ -89,7 +91,7 @@ class PySparkSourceConnector(SourceConnector):
         return type(f"{self.data_source.__name__}Task", (PySparkSourceTask,), attributes)
 
     def exactly_once_support(self, config: Config) -> ExactlyOnceSupport:
-        """Say yes: a stream reader reads what is between two offsets."""
+        """Return SUPPORTED: a stream reader reads between two offsets."""
         del config
         return ExactlyOnceSupport.SUPPORTED
 
@@ -102,7 +104,7 @@ class PySparkSourceTask(SourceTask):
     def __init__(self) -> None:
         self._stopping = threading.Event()
         self._ended = False
-        # Either of two classes of PySpark's that share no base.
+        # One of two classes of PySpark that share no base.
         self._reader: Any = None
 
     def start(self, config: Config) -> None:
@@ -121,7 +123,7 @@ class PySparkSourceTask(SourceTask):
         self._offset = _copy(self._ask("initialOffset")) if committed is None else json.loads(committed[_OFFSET])
 
     def poll(self) -> PollResult:
-        """Return the rows up to the latest offset, or None after the interval if there is nothing new."""
+        """Return the rows up to the latest offset, or None after the interval if there are none."""
         batch = self._read_simple() if isinstance(self._reader, SimpleDataSourceStreamReader) else self._plan()
         self._ended = batch is None
         if batch is None:
@@ -159,12 +161,12 @@ class PySparkSourceTask(SourceTask):
         return SourceBatch(reader=reader, splits=splits, offsets=offsets, bytes=size)
 
     def commit(self) -> None:
-        """Tell the reader up to where everything is committed."""
+        """Call the reader's `commit` with the committed offset."""
         if self._reader is not None:
             self._ask("commit", self._offset)
 
     def at_end(self) -> bool:
-        """Return whether there was nothing new at the last poll."""
+        """Return whether the last poll found nothing new."""
         return self._ended
 
     def stop(self) -> None:
@@ -174,13 +176,16 @@ class PySparkSourceTask(SourceTask):
             self._ask("stop")
 
     def _latest_offset(self) -> Any:
-        """Ask for the latest offset; before Spark 4.2 the method had no arguments."""
+        """Return the latest offset of the reader; before Spark 4.2 the method had no arguments."""
         if not inspect.signature(self._reader.latestOffset).parameters:
             return self._ask("latestOffset")
         return self._ask("latestOffset", self._offset, self._ask("getDefaultReadLimit"))
 
     def _ask(self, method: str, *arguments: Any) -> Any:
-        """Call the reader as a plugin: the trace of its error begins in its code. Offsets are its own to change."""
+        """Call the reader as a plugin: the traceback of its error begins in its code.
+
+        The reader may change its offsets.
+        """
         what = f"{method}() of {type(self._reader).__qualname__}"
         given = [_copy(argument) if isinstance(argument, Mapping) else argument for argument in arguments]
         return call_plugin(what, getattr(self._reader, method), *given)
@@ -213,7 +218,7 @@ class PartitionReader:
 
 
 def _copy(offset: Any) -> Any:
-    """Return an offset as Spark keeps it, as JSON: a reader may move one dict on."""
+    """Return an offset as Spark keeps it, as JSON: a reader may update one dict in place."""
     return json.loads(json.dumps(offset))
 
 

@@ -1,4 +1,4 @@
-"""What the decorator of a source function declares: its own properties, and its source partitions."""
+"""The declarations in the decorator of a source function: its own properties, and its source partitions."""
 
 from __future__ import annotations
 
@@ -28,9 +28,8 @@ _TYPES: Final = {str: _T.STRING, bool: _T.BOOLEAN, int: _T.LONG, float: _T.DOUBL
 def own_properties(declared: Declared) -> ConfigDef | None:
     """Return the definitions of a function's own properties, None if it declares none.
 
-    In the short form a type stands for a required property, and a value for its default, whose type is the property's:
-    `{"url": str, "page.size": 100, "token": (ConfigDef.Type.PASSWORD, "What the API asks for")}`. Raises TypeError for what
-    is neither form.
+    In the short form a type declares a required property, and a value declares its default and type: `{"url": str,
+    "page.size": 100, "token": (ConfigDef.Type.PASSWORD, "The API's token")}`. Raises TypeError for any other form.
     """
     if declared is None or isinstance(declared, ConfigDef):
         return declared
@@ -57,7 +56,7 @@ def own_properties(declared: Declared) -> ConfigDef | None:
 
 
 def check_partitions(partitions: Any) -> None:
-    """Raise TypeError for what are no source partitions."""
+    """Raise TypeError for invalid source partitions."""
     if partitions is None or callable(partitions):
         return
     if isinstance(partitions, str | bytes | Mapping) or not isinstance(partitions, Sequence):
@@ -74,7 +73,8 @@ def check_partitions(partitions: Any) -> None:
 def partitions_of(partitions: PartitionsOf, config: Mapping[str, Any], function: str) -> list[str]:
     """Return the source partitions of a configuration, each as JSON.
 
-    Raises ConfigError for none, for one twice, and for values that no source partition has, and what their function raises.
+    Raises ConfigError for none, for duplicates, and for values that source partitions cannot have, and the errors of
+    their function.
     """
     found: Any = partitions
     what = f"partitions of the source function {function}"
@@ -86,7 +86,7 @@ def partitions_of(partitions: PartitionsOf, config: Mapping[str, Any], function:
 
 
 def source_partition(function: str, partition: Any) -> SourcePartition:
-    """Return the source partition of a function's partition; `partition` is None if it has no others."""
+    """Return the source partition of a function's partition; without partitions, `partition` is None."""
     if partition is None:
         return {SOURCE: function}
     return {SOURCE: function} | (dict(partition) if isinstance(partition, Mapping) else {_PARTITION: partition})

@@ -1,4 +1,4 @@
-"""Makes batches of the frames that a source function yields. The columns go to the converters as they are in Arrow."""
+"""Makes batches of the frames that a source function yields. The columns go to the converters unchanged, in Arrow."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from fencepost.connectors.functions.frames import as_table
 from fencepost.connectors.rows.arrow_columns import records_or_refused, spark_columns
 from fencepost.connectors.rows.record_mapping import RecordColumns
 
-# Converted at once: their values and the texts made of them fit into a processor's cache.
+# Converted together: their values and the texts made of them fit into a processor's cache.
 _ROWS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class FrameReader:
-    """A TolerantReader of frames that are in memory. A split is a part of one, with the number of its first row.
+    """A TolerantReader of frames that are in memory. A split is a slice of one, with the number of its first row.
 
     `where` names the frame in messages.
     """
@@ -33,11 +33,11 @@ class FrameReader:
     @property
     def schema(self) -> str:
         """A struct `value`, and the columns that `record` makes."""
-        # A frame without columns has no rows either.
+        # A frame without columns also has no rows.
         return self.record.ddl(self.columns) if self.columns.fields else "value STRING"
 
     def read(self, split: tuple[int, pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows. Raises DataError for one that makes no record."""
+        """Yield the rows. Raises DataError for a row that cannot become a record."""
         for part in self.read_tolerant(split):
             if isinstance(part, list):
                 raise DataError(
@@ -47,7 +47,7 @@ class FrameReader:
             yield part
 
     def read_tolerant(self, split: tuple[int, pa.RecordBatch]) -> Iterator[pa.RecordBatch | list[RefusedRow]]:
-        """Yield the rows, and as JSON those that name no topic or timestamp, or have a value that does not fit."""
+        """Yield the rows, and as JSON those without topic or timestamp or with a value that does not fit."""
         first, rows = split
         yield from records_or_refused(
             rows, self.columns, self.record, lambda row: {"row": str(row)}, exact=True, first=first
@@ -66,7 +66,8 @@ class FrameBatches:
     def batch(self, frame: Any, partition: SourcePartition, offset: SourceOffset) -> SourceBatch:
         """Return a frame's batch, which the worker writes itself: the rows are in its memory.
 
-        Raises DataError for columns that have no form in Connect's data, ConfigError for properties that name others.
+        Raises DataError for columns that Connect's data types cannot hold, ConfigError for properties that name other
+        columns.
         """
         table = as_table(frame, self._where)
         splits: list[tuple[int, pa.RecordBatch]] = []

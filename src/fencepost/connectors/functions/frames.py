@@ -1,16 +1,17 @@
-"""Frames that a source function yields, as Arrow tables: of pyarrow, pandas and polars, and of all that export Arrow.
+"""Frames that a source function yields, as Arrow tables: from pyarrow, pandas, polars, and anything that exports Arrow.
 
 An export follows the Arrow PyCapsule interface: https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html
 
-Arrow data go through as they are. In pandas a missing value is NaN, NaT, NA or None, and each is null here. A column of
-dtype object must have values of one type: Arrow would make texts bytes, numbers others, and dates of datetimes.
+Arrow data are not changed. In pandas a missing value is NaN, NaT, NA or None, and each is null here. A column of dtype
+object must have values of one type: Arrow would turn texts into bytes, numbers into other numbers, and datetimes into
+dates.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
@@ -22,15 +23,26 @@ from fencepost.api.plugin_calls import call_plugin, kind_of
 
 _STREAM: Final = "__arrow_c_stream__"
 _ARRAY: Final = "__arrow_c_array__"
-# The extension types whose storage has the value itself. The storage of others is not: periods of pandas are numbers.
+# The extension types whose storage is the value itself. For others it is not: the storage of pandas' periods is
+# numbers.
 _PLAIN_EXTENSIONS: Final = frozenset({"arrow.json", "arrow.uuid"})
 # Most columns of dtype object are texts. All values of one of these types are alike.
 _SIMPLE: Final = (str, bytes, bool, int, Decimal)
 _MISSING: Final = frozenset({"NoneType", "NaTType", "NAType"})
+# Arrow takes the microseconds alone of a Timestamp in a column of dtype object.
+_NANOSECONDS: Final = "Timestamp with nanoseconds"
+# How a nested type is made of its fields.
+_NESTED: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, list[pa.Field]], pa.DataType]], ...]] = (
+    (pa.types.is_struct, lambda _, fields: pa.struct(fields)),
+    (pa.types.is_list, lambda _, fields: pa.list_(*fields)),
+    (pa.types.is_large_list, lambda _, fields: pa.large_list(*fields)),
+    (pa.types.is_fixed_size_list, lambda kind, fields: pa.list_(*fields, kind.list_size)),
+    (pa.types.is_map, lambda _, fields: pa.map_(*fields[0].type)),
+)
 
 
 def is_frame(value: object) -> bool:
-    """Return whether what a function yields is a frame, and not a row."""
+    """Return whether a value that a function yields is a frame, not a row."""
     kind = type(value)
     return hasattr(kind, _STREAM) or hasattr(kind, _ARRAY) or _is_pandas(value)
 
@@ -38,8 +50,8 @@ def is_frame(value: object) -> bool:
 def as_table(frame: Any, where: str) -> pa.Table:
     """Return a frame as a table whose columns are in one piece.
 
-    `where` names the frame in messages. Raises DataError, with the column, for what has no form in Arrow, and for values
-    that another type would change.
+    `where` names the frame in messages. Raises DataError, with the column, for types without a form in Arrow, and for
+    values that a conversion would change.
     """
     table = _of_pandas(frame, where) if _is_pandas(frame) else _exported(frame, where)
     for field in table.schema:
@@ -79,8 +91,13 @@ def _of_pandas(frame: Any, where: str) -> pa.Table:
         if not isinstance(name, str):
             raise DataError(f"A column of {where} has the name {name!r}, which is {kind_of(name)}: give it a text")
     named = [name for name in frame.index.names if name is not None]
+    if twice := next((name for name in named if name in frame.columns or named.count(name) > 1), None):
+        raise DataError(
+            f"The column {twice} is twice in {where}, as a level of the index: give each a name of its own, or drop the "
+            "index with frame.reset_index(drop=True)"
+        )
     if named:
-        # An index with a name is data; one without only counts.
+        # A named index is data; an unnamed one only counts.
         frame = frame.reset_index(level=named) if len(named) < frame.index.nlevels else frame.reset_index()
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()][0]
@@ -105,6 +122,11 @@ def _check_objects(column: Iterable[Any], name: str, where: str) -> None:
         for place, kind in _kinds(value, name):
             kinds[place].add(kind)
     for place, found in kinds.items():
+        if _NANOSECONDS in found:
+            raise DataError(
+                f"The column {place} of {where} has values of dtype object with nanoseconds, which would be cut off: give "
+                "value.floor('us') of each"
+            )
         if len(found) > 1:
             raise DataError(
                 f"The column {place} of {where} has values of several types: {', '.join(sorted(found))}. Make them one type, "
@@ -113,7 +135,7 @@ def _check_objects(column: Iterable[Any], name: str, where: str) -> None:
 
 
 def _kinds(value: Any, place: str) -> Iterator[tuple[str, str]]:
-    """Yield the types in a value with their places. A missing value has none."""
+    """Yield the types in a value with their places. Missing values have no type."""
     kind = type(value)
     if kind is str:
         yield place, "str"
@@ -126,8 +148,10 @@ def _kinds(value: Any, place: str) -> Iterator[tuple[str, str]]:
         for item in value:
             yield from _kinds(item, f"{place}[]")
     elif isinstance(value, datetime) and kind.__name__ not in _MISSING:
+        if getattr(value, "nanosecond", 0):
+            yield place, _NANOSECONDS
         yield place, f"{kind.__name__} {'without' if value.tzinfo is None else 'with'} a time zone"
-    # Only NaN is not itself.
+    # Only NaN differs from itself.
     elif kind.__name__ not in _MISSING and value == value:  # noqa: PLR0124 - see above
         yield place, kind.__name__
 
@@ -137,11 +161,12 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
         return pa.large_string()
     if pa.types.is_binary_view(kind):
         return pa.large_binary()
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_without_views(field.type)) for field in kind])
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        make = pa.list_ if pa.types.is_list(kind) else pa.large_list
-        return make(kind.value_field.with_type(_without_views(kind.value_type)))
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _without_views(kind.value_type), kind.ordered)
+    inner = [kind.field(number).with_type(_without_views(kind.field(number).type)) for number in range(kind.num_fields)]
+    for nested, make in _NESTED:
+        if nested(kind):
+            return make(kind, inner)
     return kind
 
 

@@ -1,4 +1,4 @@
-"""Calls a source function for one source partition, and makes records of the rows that it yields, or batches of frames."""
+"""Calls a source function for one source partition, and makes records of its rows, or batches of its frames."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from fencepost.connectors.rows.record_mapping import RecordColumns
 from fencepost.connectors.rows.row_types import row_as_json
 
 _CURSOR: Final = "cursor"
-# A function may yield rows as they come about: none waits longer for the next ones.
+# A function may yield rows slowly: none waits longer than this for the next ones.
 _LONGEST_S: Final = 1.0
-# A function may fill one object again for each row, so that earlier rows would change before they are written.
+# A function may reuse one object for each row, so that earlier rows would change before they are written.
 _REUSABLE: Final = (dict, list, bytearray)
 # Most rows are of these types, and none of them is a frame.
 _ROWS: Final = frozenset({dict, list, tuple, str, bytes, bytearray, int, float, bool, type(None)})
@@ -35,7 +35,7 @@ class _Frame(NamedTuple):
 class FunctionReader:
     """Calls the function, and keeps its generator from one read to the next.
 
-    The function stands still after it has yielded a frame until the frame is written: the next read goes on.
+    After the function has yielded a frame it is suspended until the frame is written: the next read resumes it.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class FunctionReader:
         limit: int,
         record: RecordColumns,
     ) -> None:
-        """`function` is a SourceFunction, called with the first of `arguments`, the cursor, and the other ones."""
+        """`function` is a SourceFunction, called with the first of `arguments`, the cursor, and the other arguments."""
         self.ended = False
         """Whether the last call of the function yielded nothing."""
         self._function = function
@@ -81,7 +81,7 @@ class FunctionReader:
         return self._records(found) or None
 
     def _called(self) -> Iterator[Any]:
-        """Call the function. Its frames are those of a plugin, as if the worker had called it."""
+        """Call the function. Its stack frames are those of a plugin, as if the worker had called it."""
         what = f"The source function {self._function.__qualname__}"
         config, *others = self._arguments
         answer: Any = call_plugin(what, self._function, config, _cursor(self._position), *others)
@@ -106,7 +106,7 @@ class FunctionReader:
                 if len(pairs) == self._limit or time.monotonic() > until:
                     return pairs, True
         except RetriableError:
-            # The generator has ended with it. The next call yields the rows of this read again.
+            # The exception has ended the generator. The next call yields the rows of this read again.
             self._rows, self._position = None, before
             raise
         return pairs, False

@@ -5,11 +5,12 @@
         for issue in fetch(config["url"], after=cursor or 0):
             yield issue, issue["id"]
 
-The decorated name is a connector's class: `connector.class=my_module.issues`. The function is called with the last
-committed cursor, None at first, and again with the last yielded one after it has ended and `poll.interval.ms` is over.
+The decorated name is a connector class: `connector.class=my_module.issues`. The function is called with the last
+committed cursor, None at first. When it has ended and `poll.interval.ms` is over, it is called again with the last
+yielded cursor.
 
-The package imports this module, so what works on columns is imported where it is used: Arrow takes a fifth of a second,
-which commands that need no connector would wait for.
+The package imports this module, so code for columns is imported where it is used: Arrow takes a fifth of a second,
+which commands without connectors would waste.
 """
 
 from __future__ import annotations
@@ -57,21 +58,22 @@ def source(
 ) -> Any:
     """Make a connector of a function `function(config, cursor)` that yields `(row, cursor)` pairs.
 
-    A row is the record's value, in any form that `SourceRecord.value` may have. The cursor is the position after the row:
-    called with it, the function yields the next row first. A frame in place of a row, of pyarrow, pandas, polars or anything
-    that exports Arrow, has a row for each record, and the cursor is the one after all of them. `key` is the name of a column of the rows, which are then
-    dicts, for the records' key: the default of the property `key.columns`. Without a key, `@source` needs no parentheses.
-    The configuration has the properties of every source of rows (`topic`, `key.columns`, `topic.column`,
-    `timestamp.column`, `headers.columns`), `batch.rows` and `poll.interval.ms`, and any others for the function.
+    A row is the record's value, in any form that `SourceRecord.value` may have. The cursor is the position after the
+    row: when called with it, the function yields the next row first. A frame in place of a row, of pyarrow, pandas,
+    polars or anything that exports Arrow, has a row for each record, and the cursor is the one after all of them. `key`
+    is the name of a column of the rows, which are then dicts, for the records' key: it is the default of the property
+    `key.columns`. Without a key, `@source` needs no parentheses. The configuration has the properties of every source
+    of rows (`topic`, `key.columns`, `topic.column`, `timestamp.column`, `headers.columns`), `batch.rows` and
+    `poll.interval.ms`, and any others for the function.
 
-    `config` declares the function's own properties, which are then checked as those of any connector, and the function gets
-    their typed values: `{"url": str, "page.size": 100, "since": ("2026-01-01", "The first day")}`, where a type stands for
-    a required property and a value for a default, or a ConfigDef. `partitions` are source partitions, as texts, numbers or
-    dicts of them, or a function of the configuration that returns them. They are shared out over `tasks.max` tasks, and
-    each has its own cursor: the function is called with `(config, cursor, partition)` for each. Without them the connector
-    has one task.
+    `config` declares the function's own properties. They are checked as those of any connector, and the function gets
+    their typed values: `{"url": str, "page.size": 100, "since": ("2026-01-01", "The first day")}`, where a type
+    declares a required property and a value a default, or a ConfigDef. `partitions` are source partitions, as texts,
+    numbers or dicts of them, or a function of the configuration that returns them. They are shared out over `tasks.max`
+    tasks, and each has its own cursor: the function is called with `(config, cursor, partition)` for each. Without them
+    the connector has one task.
 
-    Raises TypeError for what is no such function, and for declarations in another form.
+    Raises TypeError for anything but such a function, and for declarations in another form.
     """
     own = own_properties(config)
     check_partitions(partitions)
@@ -117,7 +119,7 @@ class FunctionSourceConnector(SourceConnector):
     function: ClassVar[Any]
     key: ClassVar[str | None]
     own: ClassVar[ConfigDef | None]
-    # As they were given to the decorator.
+    # As given to the decorator.
     partitions: ClassVar[Any]
 
     def config(self) -> ConfigDef:
@@ -133,7 +135,7 @@ class FunctionSourceConnector(SourceConnector):
         return validate_columns(super().validate(config))
 
     def task_class(self) -> type[SourceTask]:
-        """Return a task that calls the function."""
+        """Return a task class that calls the function."""
         from fencepost.connectors.functions.task import FunctionSourceTask  # noqa: PLC0415 - see the module
 
         function = staticmethod(self.function)
@@ -147,7 +149,7 @@ class FunctionSourceConnector(SourceConnector):
         return type(f"{type(self).__name__}Task", (FunctionSourceTask,), attributes)
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        """Return one task, or the tasks that share the source partitions out. Raises ConfigError for invalid ones."""
+        """Return one task, or the tasks that share the source partitions. Raises ConfigError for invalid ones."""
         from fencepost.connectors.functions.task import PARTITIONS, function_config  # noqa: PLC0415 - see the module
 
         config = dict(self.context.configs())
@@ -168,7 +170,7 @@ class FunctionSourceConnector(SourceConnector):
         config: Config,
         offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]],
     ) -> bool:
-        """Refuse offsets that the function would not get. Those of any source partition may be removed."""
+        """Refuse offsets that would not reach the function. Offsets of any source partition may be removed."""
         del config
         own = source_partition(self.function.__qualname__, None)
         for partition, offset in offsets:

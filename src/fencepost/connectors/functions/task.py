@@ -1,4 +1,4 @@
-"""The task of a source that is a function: it reads the source partitions of the task in turn."""
+"""The task of a function source: it reads the source partitions of the task in turn."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def definitions(key: str | None, own: ConfigDef | None) -> ConfigDef:
 
 
 def function_config(parsed: Mapping[str, Any], config: Mapping[str, str], own: ConfigDef | None) -> dict[str, Any]:
-    """Return what a function gets: all properties as texts, and typed values of those that it declares."""
+    """Return the configuration of a function: all properties as texts, with typed values for the declared ones."""
     return {**config, **{name: parsed[name] for name in (() if own is None else own.keys())}}
 
 
@@ -98,7 +98,7 @@ class FunctionSourceTask(SourceTask):
         return None
 
     def at_end(self) -> bool:
-        """Return whether the last call of the function yielded nothing, for all partitions."""
+        """Return whether the last call of the function yielded nothing, for every partition."""
         return all(reader.ended for reader in self._readers)
 
     def stop(self) -> None:

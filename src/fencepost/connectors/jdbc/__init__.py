@@ -1,1 +1,1 @@
-"""JdbcSource: tables by query, without losing a row."""
+"""JdbcSource: reads tables by query, without losing a row."""

@@ -49,7 +49,7 @@ _CORRECTED: Final = f"{URL}, {USER} and {PASSWORD}"
 
 @dataclass(frozen=True)
 class PostgresAddress:
-    """Where a database is, as libpq's parameters. `name` is for messages. It can be pickled."""
+    """The address of a database, as libpq's parameters. `name` is for messages. It can be pickled."""
 
     name: str
     parameters: Mapping[str, str] = field(repr=False)
@@ -72,7 +72,7 @@ class PostgresAddress:
         return cls(where, parameters)
 
     def connect(self) -> Connection:
-        """Open a connection in which each statement is a transaction. Raises ConfigError or RetriableError."""
+        """Open a connection in autocommit mode. Raises ConfigError or RetriableError."""
         driver = load_driver()
         try:
             connection: Connection = connect(
@@ -113,7 +113,7 @@ def _first(error: Exception) -> str:
 def _hosts(text: str) -> dict[str, str]:
     names, ports = [], []
     if "@" in text:
-        # What stands there may be a password, and messages are stored and logged.
+        # This text may be a password, and messages are stored and logged.
         raise ConfigError(
             f"The property {URL} has a user before its host, which JDBC URLs do not have: set {USER} and {PASSWORD}",
             name=URL,

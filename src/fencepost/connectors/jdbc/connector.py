@@ -33,7 +33,7 @@ class JdbcSourceConnector(SourceConnector):
     """Reads tables of PostgreSQL, and of other databases by Spark's JDBC."""
 
     def version(self) -> str:
-        """Return fencepost's version, of which this connector is part."""
+        """Return fencepost's version: the connector is part of it."""
         return __version__
 
     def config(self) -> ConfigDef:
@@ -41,7 +41,7 @@ class JdbcSourceConnector(SourceConnector):
         return CONFIG
 
     def validate(self, config: Config) -> list[ConfigValue]:
-        """Check each property, and those that depend on others. The database is not asked."""
+        """Check each property, and those that depend on others. The database is not contacted."""
         values = super().validate(config)
         if not any(value.errors for value in values):
             _blame(values, lambda: self._check(JdbcConfig.parse(config)))
@@ -79,7 +79,7 @@ class JdbcSourceConnector(SourceConnector):
         return JdbcSourceTask
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        """Distribute the tables. A task's configuration has nothing that changes with the number of tasks."""
+        """Distribute the tables. A task's configuration does not depend on the number of tasks."""
         own = {name: value for name, value in self._config.items() if name in CONFIG.keys()}  # noqa: SIM118 - a method
         if self._tables is None:
             return [own]
@@ -92,7 +92,7 @@ class JdbcSourceConnector(SourceConnector):
         return True
 
     def exactly_once_support(self, config: Config) -> ExactlyOnceSupport:
-        """Say yes, but for modes that compare ids or timestamps, unless there is a single writer: they lose rows."""
+        """Return SUPPORTED, except for modes that compare ids or timestamps without a single writer: they lose rows."""
         return ExactlyOnceSupport.SUPPORTED if JdbcConfig.parse(config).exact else ExactlyOnceSupport.UNSUPPORTED
 
     def alter_offsets(
@@ -115,7 +115,7 @@ class JdbcSourceConnector(SourceConnector):
 
 
 def _blame(values: Sequence[ConfigValue], check: Callable[[], object]) -> None:
-    """Note the ConfigError that a check raises with the property that it names."""
+    """Assign the ConfigError of a check to the property that it names."""
     try:
         check()
     except ConfigError as error:

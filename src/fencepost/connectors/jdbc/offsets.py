@@ -1,14 +1,14 @@
 """Source partitions and offsets of JdbcSource.
 
-The modes incrementing and timestamp have those of the well-known JDBC source connector, so that one can replace the
-other and go on:
+Offsets of the modes incrementing and timestamp have the form of the well-known JDBC source connector, so that one can
+replace the other and continue:
 
     {"protocol": "1", "table": "schema.table"}   {"incrementing": 17, "timestamp": 1700000000123, "timestamp_nanos": 123456000}
     {"query": "query"}                           the same
 
-`incrementing` is a text where the id has a fraction or more than 64 bits: "17.250". `timestamp` is in milliseconds since
-1970; `timestamp_nanos` is the fraction of its second. The mode snapshot has the
-same partitions, with a Snapshot and the server that it is of; the mode bulk notes when it last read.
+`incrementing` is a text where the id has a fraction or more than 64 bits: "17.250". `timestamp` is in milliseconds
+since 1970; `timestamp_nanos` is the fraction of its second. The mode snapshot has the same partitions, with a Snapshot
+and its server; the mode bulk stores the time of its last read.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def named_partition(name: str) -> dict[str, str]:
 
 
 def table_partitions(table: TableId, database: str) -> list[dict[str, str]]:
-    """Return the source partitions in which a connector may have kept a table, the current one first."""
+    """Return the source partitions that a connector may have used for a table, the current one first."""
     return [
         table_partition(table),
-        # With a driver that tells the name of the database; by old versions.
+        # Old versions write this one, with a driver that reports the name of the database.
         {_PROTOCOL: "1", _TABLE: f"{database}.{table}"},
         {_TABLE: table.name},
     ]
@@ -73,20 +73,20 @@ def is_partition(partition: Mapping[str, Any]) -> bool:
 
 
 def bulk_partition(partition: Mapping[str, str]) -> dict[str, str]:
-    """Return the source partition for bulk reads: apart, so that a change of the mode finds its former offset."""
+    """Return the source partition for bulk reads: a separate one, so that a change of the mode finds its old offset."""
     return {**partition, _BULK: "true"}
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnOffset:
-    """The last id and timestamp that were read: `timestamp` in microseconds since 1970. None for one that is not used."""
+    """The last id and timestamp that were read: `timestamp` in microseconds since 1970. Unused ones are None."""
 
     incrementing: Decimal | None = None
     timestamp: int | None = None
 
     @classmethod
     def of(cls, offset: Offset) -> ColumnOffset:
-        """Return what a committed offset means. Raises DataError."""
+        """Parse a committed offset. Raises DataError."""
         incrementing, millis, nanos = (offset.get(name) for name in (_INCREMENTING, _TIMESTAMP, _NANOS))
         last_id = None if incrementing is None else _number(incrementing)
         if (last_id is None) != (incrementing is None) or any(
@@ -118,12 +118,12 @@ class ColumnOffset:
 
 
 def whole_if_small(number: Decimal) -> int | Decimal:
-    """Return a number as an int if it is whole and has at most 64 bits, else as it is."""
+    """Return a number as an int if it is whole and has at most 64 bits, else unchanged."""
     return int(number) if _INT64[0] <= number <= _INT64[1] and number == int(number) else number
 
 
 def _number(value: Any) -> Decimal | None:
-    """Return the number that an offset has as an int or a text, None if it has none."""
+    """Return the number in an offset, stored as an int or a text; None if it has none."""
     if isinstance(value, int) and not isinstance(value, bool):
         return Decimal(value)
     return Decimal(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else None
@@ -134,9 +134,9 @@ class SnapshotOffset:
     """The delivered part of a table: the rows of the transactions in `snapshot`.
 
     `column` has the transactions of the rows; None: PostgreSQL's own column xmin. `system` is the system identifier of
-    the server's data, and `timeline` their timeline, which a failover changes. Those of the transactions that were
-    committed are before the position `lsn` of its WAL, which is flushed. `relations` are the numbers of the tables that
-    were read, see `relations`; None in offsets of old versions.
+    the server's data, and `timeline` their timeline, which a failover changes. The committed ones among these
+    transactions are before the position `lsn` of its WAL, which is flushed. `relations` are the numbers of the tables
+    that were read, see `relations`; None in offsets of old versions.
     """
 
     snapshot: Snapshot
@@ -148,7 +148,7 @@ class SnapshotOffset:
 
     @classmethod
     def of(cls, offset: Offset) -> SnapshotOffset:
-        """Return what a committed offset means. Raises DataError."""
+        """Parse a committed offset. Raises DataError."""
         if _SNAPSHOT not in offset:
             raise DataError(
                 f"The offset {dict(offset)} is not one of the mode snapshot, and does not tell which rows were read: set "
@@ -186,7 +186,7 @@ def bulk_offset(milliseconds: int) -> dict[str, int]:
 
 
 def bulk_time(offset: Offset | None) -> int | None:
-    """Return when the last bulk read began, in milliseconds since 1970; None if there was none. Raises DataError."""
+    """Return the start of the last bulk read, in milliseconds since 1970; None if there was none. Raises DataError."""
     if offset is None:
         return None
     if not isinstance(offset.get(_BULK), int):
@@ -195,5 +195,5 @@ def bulk_time(offset: Offset | None) -> int | None:
 
 
 def first_found(offsets: Sequence[Offset | None]) -> tuple[int, Offset | None]:
-    """Return the first offset that there is, and its position; the first position if there is none."""
+    """Return the first existing offset, and its partition; the first partition if there is none."""
     return next(((i, offset) for i, offset in enumerate(offsets) if offset is not None), (0, None))

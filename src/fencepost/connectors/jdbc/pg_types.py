@@ -1,10 +1,10 @@
-"""PostgreSQL's types: what a column becomes, and how its text is read.
+"""PostgreSQL's types: maps columns to types, and reads their texts.
 
-The server writes every value as text (COPY, CSV), with the settings of `connection`. Usual values are parsed by pyarrow.
-Where that fails, `slow_column` reads a column value by value: it knows what pyarrow does not (years beyond 9999, BC),
-and names what cannot be represented.
+The server writes every value as text (COPY, CSV), with the settings of `connection`. Usual values are parsed by
+pyarrow. Where that fails, `slow_column` reads a column value by value: it also knows years beyond 9999 and BC, and
+names values that cannot be represented.
 
-What is not listed here becomes a string: the text that PostgreSQL itself writes, which is exact.
+Any other type becomes a string: the text that PostgreSQL itself writes, which is exact.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ _INTEGERS: Final = ((2, t.ByteType()), (4, t.ShortType()), (9, t.IntegerType()),
 class PgType:
     """A type of PostgreSQL, with domains resolved. `name` is the one in pg_type, `text` the one that users write.
 
-    `modifier` is the type modifier, -1 if there is none; `element` is that of an array. `is_enum`: its values are labels.
+    `modifier` is the type modifier, -1 if there is none; `element` is an array's item type. `is_enum`: its values are
+    labels.
     """
 
     name: str
@@ -67,7 +68,7 @@ class PgType:
 
 
 def spark_type(kind: PgType, mapping: NumericMapping) -> t.DataType:
-    """Return what a type becomes."""
+    """Return the Spark type for a type."""
     if kind.element is not None:
         return t.ArrayType(spark_type(kind.element, mapping))
     if not kind.built_in:
@@ -80,7 +81,7 @@ def spark_type(kind: PgType, mapping: NumericMapping) -> t.DataType:
 def _numeric(modifier: int, mapping: NumericMapping) -> t.DataType:
     found = precision_and_scale(modifier)
     if found is None:
-        # Without a precision each value has a scale of its own.
+        # Without a precision each value has its own scale.
         return t.DoubleType() if mapping is NumericMapping.BEST_FIT else t.StringType()
     precision, scale = found
     digits, scale = max(precision - min(scale, 0), scale), max(scale, 0)
@@ -94,7 +95,7 @@ def _numeric(modifier: int, mapping: NumericMapping) -> t.DataType:
 
 
 def arrow_type(kind: t.DataType) -> pa.DataType:
-    """Return the Arrow type of what a column becomes."""
+    """Return the Arrow type for a column."""
     return to_arrow_type(kind, timezone="UTC")
 
 
@@ -104,7 +105,7 @@ def parsed_by_arrow(kind: t.DataType) -> pa.DataType | None:
 
 
 def quick_column(kind: t.DataType, array: pa.Array) -> pa.Array:
-    """Return a column as its Arrow type, from what pyarrow parsed. Raises ValueError for unusual values."""
+    """Return a column as its Arrow type, from pyarrow's values. Raises ValueError for unusual values."""
     if isinstance(kind, t.BinaryType | t.ArrayType):
         return pa.array([_value(kind, text) for text in array.to_pylist()], arrow_type(kind))
     return array
@@ -129,7 +130,10 @@ def slow_column(kind: t.DataType, texts: Sequence[str | None], where: str) -> pa
 
 
 def _value(kind: t.DataType, text: str | None) -> Any:
-    """Return a text as pyarrow takes it for a type. Raises ValueError or ArithmeticError, which say why not."""
+    """Return a text in the form that pyarrow parses for a type.
+
+    Raises ValueError or ArithmeticError with the reason.
+    """
     return None if text is None else _PARSERS.get(type(kind), _whole)(kind, text)
 
 

@@ -17,7 +17,7 @@ from fencepost.connectors.table_topics import shared_topic, topic_part
 
 
 class Mode(StrEnum):
-    """How a poll finds what is new."""
+    """How a poll finds new rows."""
 
     SNAPSHOT = "snapshot"
     BULK = "bulk"
@@ -69,7 +69,7 @@ UNSUPPORTED: Final = {
     "timestamp.granularity": "timestamps are Connect's Timestamp, in milliseconds",
     "transaction.isolation.mode": "each read is one statement, or one exported snapshot",
 }
-"""Properties of the well-known connector that this one does not have, and what it does about them."""
+"""Properties of the well-known connector that this one lacks, with the behaviour here."""
 
 _MAPPINGS: Final = (*NumericMapping, "best_fit_eager_double")
 
@@ -202,7 +202,7 @@ CONFIG: Final = define_row_columns(
 
 @dataclass(frozen=True, slots=True)
 class JdbcConfig:
-    """The parsed properties. `password` is not shown."""
+    """The parsed properties. `password` is not printed."""
 
     values: Mapping[str, Any]
 
@@ -289,7 +289,7 @@ class JdbcConfig:
 
     @property
     def whitelist(self) -> list[str]:
-        """The tables to read; all, if it is empty."""
+        """The tables to read; all if empty."""
         return [name for name in self.values[WHITELIST] if name]
 
     @property
@@ -335,7 +335,7 @@ class JdbcConfig:
     def check_topics(self, tables: Sequence[tuple[str, str]]) -> None:
         """Raise ConfigError if tables would share a topic, or Kafka refuses one.
 
-        Each is given with its schema and without it.
+        Each table is given with and without its schema.
         """
         if self.record.topic:
             return

@@ -1,7 +1,7 @@
-"""When a task asks its tables: one after the other in rounds, and after a round without rows it pauses.
+"""Decides when a task reads its tables: one after the other in rounds, with a pause after a round without rows.
 
-A run to the end is over when each table was once read to its end: with writers that never pause there may be no round
-without rows. So `first` then returns None once, after which a worker asks for the end.
+A run to the end is over when each table was read to its end once: with permanent writers there may be no round without
+rows. So `first` then returns None once, and the worker checks for the end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class AskedTable(Protocol):
 
     @property
     def whole(self) -> bool:
-        """Whether the last answer had all that was there when it was asked."""
+        """Whether the last answer had all rows of its time."""
 
 
 T = TypeVar("T", bound=AskedTable)
@@ -27,7 +27,7 @@ _LONGEST_WAIT_SECONDS: Final = 1.0
 
 
 class Rounds(Generic[T]):
-    """The order in which one of the tables `T` is asked, each as often as the others."""
+    """The order in which the tables `T` are read, each equally often."""
 
     def __init__(self, pause_seconds: float) -> None:
         self._pause = pause_seconds
@@ -42,7 +42,7 @@ class Rounds(Generic[T]):
     def first(
         self, tables: Callable[[], Sequence[T]], ask: Callable[[T], R | None], stopping: threading.Event
     ) -> R | None:
-        """Return the first answer, or None after a second without one, or while it is not time to ask."""
+        """Return the first answer, or None after a second without one, or while no poll is due."""
         if not self.exhausted and 0 < len(self._whole) == len(tables()):
             self.exhausted = True
             return None

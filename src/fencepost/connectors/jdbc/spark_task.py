@@ -1,7 +1,7 @@
 """The task of JdbcSource on databases other than PostgreSQL: Spark's JDBC reads them.
 
 Each poll is at least one Spark job. The database's driver must be on Spark's class path (`spark.jars`). The modes are
-bulk and incrementing. Types become what Spark's dialect of the database makes of them.
+bulk and incrementing. Types follow Spark's dialect of the database.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ class SparkTable:
         self._last_read: int | None = None
 
     def begin(self, offset: dict[str, Any] | None) -> None:
-        """Go on from a committed offset. Raises DataError."""
+        """Continue at a committed offset. Raises DataError."""
         if self._config.mode is Mode.BULK:
             self._last_read = bulk_time(offset)
         elif offset is not None:
             self._last_id = ColumnOffset.of(offset).incrementing
 
     def poll(self, session: SparkSession) -> SourceBatch | None:
-        """Return what is new. Raises what Spark raises."""
+        """Return the new rows. Raises Spark's errors."""
         if self._config.mode is Mode.BULK:
             return self._all(session)
         return self._new(session)
@@ -115,7 +115,7 @@ class SparkTable:
         return field.dataType
 
     def _check_exact(self, rows: DataFrame, column: Column, last: Decimal) -> None:
-        """Raise DataError if the database does not find the highest id again: Spark rounds to the digits of the column."""
+        """Raise DataError if the database does not find the highest id again: Spark rounds it."""
         if rows.where(column == F.lit(last)).isEmpty() and _highest(rows, column) == last:
             raise DataError(
                 f"The highest id of {self.title} is {last:f} as Spark reads it, and the database has no such id: Spark rounds "
@@ -145,7 +145,7 @@ class SparkJdbcTask(SourceTask):
         self._stopping = threading.Event()
 
     def start(self, config: Config) -> None:
-        """Begin after the last committed rows."""
+        """Start after the last committed rows."""
         parsed = JdbcConfig.parse(config)
         names: list[str | None] = [None] if parsed.query else [*parsed.whitelist]
         self._tables = [SparkTable(name, parsed) for name in names]
@@ -155,7 +155,7 @@ class SparkJdbcTask(SourceTask):
         self._rounds: Rounds[SparkTable] = Rounds(parsed.values[POLL_INTERVAL] / 1000)
 
     def poll(self) -> PollResult:
-        """Return the next rows of a table, or None after a second without any, or while it is not time to ask."""
+        """Return the next rows of a table, or None after a second without any, or while no poll is due."""
         return self._rounds.first(lambda: self._tables, self._ask, self._stopping)
 
     def _ask(self, table: SparkTable) -> SourceBatch | None:

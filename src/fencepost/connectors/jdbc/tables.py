@@ -1,4 +1,4 @@
-"""The tables of a PostgreSQL database and their columns, as its catalogs tell."""
+"""The tables of a PostgreSQL database and their columns, from its catalogs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ where c.relkind::text = any(%(kinds)s) and not c.relispartition
 order by 2, 3
 """
 
-# What a name that is not among these may be.
+# The kind of a relation that is not among the tables.
 _OTHERS: Final = """
 select n.nspname, c.relname, c.relkind::text, c.relpersistence = 't',
        case when c.relispartition then pg_partition_root(c.oid)::regclass::text end,
@@ -52,7 +52,7 @@ from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where c.relname = %s and c.relkind in ('r', 'p', 'v', 'm', 'f') order by 1
 """
 
-# Vectors and arrays of boxes have no text of array's usual form.
+# The texts of vectors and arrays of boxes do not have the usual form of arrays.
 _COLUMNS: Final = """
 select a.attname, a.atttypid, a.atttypmod, format_type(a.atttypid, a.atttypmod), a.attnotnull,
        a.attidentity <> '' or coalesce(pg_get_expr(d.adbin, d.adrelid) like 'nextval(%%', false),
@@ -75,7 +75,7 @@ class TableId:
 
     @classmethod
     def parse(cls, text: str) -> TableId:
-        """Return the table of the text that `str` gives. A schema's name has no dot."""
+        """Parse a table from the text that `str` gives. The schema's name must not contain a dot."""
         schema, _, name = text.partition(".")
         return cls(schema, name)
 
@@ -86,10 +86,10 @@ class TableId:
 
 @dataclass(frozen=True, slots=True)
 class JdbcColumn:
-    """A column: its type in PostgreSQL, and what it becomes.
+    """A column: its type in PostgreSQL, and its type here.
 
-    `numbered`: the server gives its rows increasing numbers (serial, identity). `stamped`: by default it has the number
-    of the transaction that inserts the row.
+    `numbered`: the server assigns increasing numbers (serial, identity). `stamped`: its default is the number of the
+    transaction that inserts the row.
     """
 
     name: str
@@ -106,7 +106,7 @@ class JdbcColumn:
 
 
 def find_tables(connection: Connection, config: JdbcConfig) -> list[TableId]:
-    """Return the tables that the configuration names, in order. Raises ConfigError for one that is not there."""
+    """Return the tables that the configuration names, in order. Raises ConfigError for a missing table."""
     kinds = []
     for kind in config.values[TABLE_TYPES]:
         if kind.upper() not in _KINDS:
@@ -146,7 +146,7 @@ def _named(connection: Connection, config: JdbcConfig, found: dict[TableId, str]
 
 
 def _why_not(connection: Connection, config: JdbcConfig, name: str) -> str:
-    """Return why a relation of a name is not read."""
+    """Return why a relation with a name is not read."""
     ((database,),) = connection.execute("select current_database()").fetchall()
     for schema, own, kind, temporary, root, readable in connection.execute(_OTHERS, (table_name(name),)).fetchall():
         table = TableId(schema, own)
@@ -179,7 +179,7 @@ class Catalog:
         self._types: dict[int, TypeRow] = {}
 
     def columns(self, connection: Connection, table: TableId) -> tuple[JdbcColumn, ...]:
-        """Return the columns of a table. Raises DataError if it has none, and psycopg's errors."""
+        """Return the columns of a table. Raises DataError if the table has no columns, and psycopg's errors."""
         rows = connection.execute(_COLUMNS, (table.sql(),)).fetchall()
         if not rows:
             raise DataError(f"The table {table} has no columns: leave it out")
@@ -209,7 +209,7 @@ class Catalog:
         return JdbcColumn(name, replace(kind, text=text), becomes, not_null or never_null, **more)
 
     def _load(self, connection: Connection, oids: set[int]) -> None:
-        """Load types, with the types that they are made of."""
+        """Load types, with their component types."""
         self._types |= type_rows(
             lambda wanted: connection.execute(SELECT_TYPES, (wanted,)).fetchall(), oids, self._types
         )

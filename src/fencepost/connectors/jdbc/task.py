@@ -13,11 +13,11 @@ class JdbcSourceTask(SourceTask):
     """Reads the database of its configuration."""
 
     def __init__(self) -> None:
-        # Stopped before it is started, it has nothing to wake.
+        # Stopped before its start, it has nothing to wake.
         self._database: SourceTask = PostgresTableTask()
 
     def start(self, config: Config) -> None:
-        """Choose the way to the database, and start there."""
+        """Choose the implementation, and start it."""
         if not JdbcConfig.parse(config).on_postgres:
             self._database = SparkJdbcTask()
         self._database.context = self.context
@@ -28,7 +28,7 @@ class JdbcSourceTask(SourceTask):
         return self._database.poll()
 
     def commit(self) -> None:
-        """Release what the rows that are committed were read with."""
+        """Release the resources of committed rows."""
         self._database.commit()
 
     def stop(self) -> None:

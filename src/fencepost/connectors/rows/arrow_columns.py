@@ -1,4 +1,4 @@
-"""The Spark types of columns in Arrow types, and the values in them: of files, and of frames that functions yield."""
+"""The Spark types of Arrow types, and their values: for columns of files, and of frames that functions yield."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SIMPLE: Final[tuple[tuple[Callable[[Any], bool], t.DataType], ...]] = (
 def spark_columns(schema: pa.Schema, where: str) -> t.StructType:
     """Return the columns of an Arrow schema. `where` says whose columns they are, as in "the file /data/a.parquet".
 
-    Raises DataError that names the column for a type without a form, a name twice, or none.
+    Raises DataError that names the column for a type without a form, a duplicate name, or no columns.
     """
     if "" in schema.names:
         raise DataError(
@@ -70,10 +70,11 @@ def records_or_refused(
     first: int = 0,
     alone: bool = False,
 ) -> Iterator[pa.RecordBatch | list[RefusedRow]]:
-    """Yield the records of rows, and as JSON those that name no topic or timestamp, or have a value that does not fit.
+    """Yield the records of rows, and as JSON the rows without topic or timestamp or with a value that does not fit.
 
-    `place` returns where a row is, by its number; `first` is the number of the batch's first row. `exact` refuses times
-    that are finer than a microsecond, which are cut off otherwise. `alone` says that the batch was not cut from more rows.
+    `place` returns a row's place by its number; `first` is the number of the batch's first row. `exact` refuses times
+    that are finer than a microsecond; otherwise they are cut off. `alone` says that the batch is not a slice of more
+    rows.
     """
     try:
         yield record.records(columns, _cast_columns(batch, columns, exact=exact))
@@ -81,7 +82,7 @@ def records_or_refused(
         if batch.num_rows == 1 and alone:
             yield [RefusedRow(row_as_json(plain_row(batch)), str(error), place(first))]
             return
-        # Arrow casts the items of all lists that a slice was cut from, so that it would have the others' values as well.
+        # Arrow casts the items of all lists under a slice, which include values of other rows.
         rows, middle = pa.array(range(batch.num_rows)), batch.num_rows // 2
         for half, start in ((rows[:middle], first), (rows[middle:], first + middle)):
             if len(half):
@@ -100,7 +101,7 @@ def _cast(array: pa.Array, field: t.StructField, *, exact: bool) -> pa.Array:
         if not exact and _has(values.type, _is_nanoseconds):
             values = _microseconds(values)
         if _has(values.type, _is_unchecked):
-            # A cast to the same type checks nothing, and readers neither check UTF-8 nor the digits of decimals.
+            # A cast to the same type checks nothing, and readers check neither UTF-8 nor the digits of decimals.
             values = values.cast(_unchecked(values.type))
         return values.cast(kind)
     except pa.ArrowInvalid as error:
@@ -143,7 +144,7 @@ def _is_unchecked(kind: pa.DataType) -> bool:
 
 
 def _unchecked(kind: pa.DataType) -> pa.DataType:
-    """Return a type that holds more than texts and decimals do, of which a cast to the type itself checks them."""
+    """Return a type that holds any texts and decimals, so that a cast from it to the original type checks them."""
     if pt.is_decimal(kind):
         return pa.decimal256(_MOST_OF_256_BITS, kind.scale)
     if pt.is_struct(kind):
@@ -154,11 +155,13 @@ def _unchecked(kind: pa.DataType) -> pa.DataType:
         )
     if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
         return pa.list_(kind.value_field.with_type(_unchecked(kind.value_type)))
+    if pt.is_dictionary(kind):
+        return _unchecked(kind.value_type)
     return pa.binary() if _is_unchecked(kind) else kind
 
 
 class _UnsupportedError(Exception):
-    """What is wrong with a type, and the place of its column."""
+    """The error of a type, with the path to its column."""
 
 
 def _spark(kind: pa.DataType, place: str) -> t.DataType:
@@ -200,6 +203,8 @@ def _storage(array: pa.Array) -> pa.Array:
 
 
 def _has(kind: pa.DataType, found: Callable[[pa.DataType], bool]) -> bool:
+    if pt.is_dictionary(kind):
+        return _has(kind.value_type, found)
     return found(kind) or any(_has(kind.field(number).type, found) for number in range(kind.num_fields))
 
 

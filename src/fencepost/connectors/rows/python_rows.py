@@ -1,7 +1,7 @@
-"""What of a record is made from which columns of its row, for rows of plain Python values that have no schema.
+"""Makes records of rows of plain Python values, which have no schema, by the columns that name their parts.
 
-The columns that properties name become Arrow columns, one for the values of one type, and RecordColumns says what they
-make. All other columns stay as they are.
+The columns that properties name become Arrow columns, one for the values of each type, and RecordColumns makes the
+parts of them. All other columns stay as they are.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TIMES: Final[Mapping[Hashable, pa.DataType]] = {
 
 
 class RecordParts(NamedTuple):
-    """What a record has beside its value. None: the columns do not say."""
+    """The parts of a record beside its value. None: no column defines the part."""
 
     key: Any = None
     topic: str | None = None
@@ -41,24 +41,24 @@ class RecordParts(NamedTuple):
 
 
 class Misfit(NamedTuple):
-    """Why a row makes no record."""
+    """The reason why a row cannot become a record."""
 
     reason: str
 
 
 class PythonRows:
-    """Makes of rows what their columns say."""
+    """Makes the parts of records from the columns of rows."""
 
     def __init__(self, record: RecordColumns) -> None:
         self._record = record
         topics = [name for _, name in record.topic if name is not None]
         times = [] if record.timestamp is None else [record.timestamp]
-        # Keys go to their converter as they are.
+        # Keys go to their converter unchanged.
         self._typed = tuple(dict.fromkeys([*topics, *times, *record.headers]))
         self._needed = frozenset([*record.keys, *self._typed])
 
     def parts(self, rows: Sequence[Any]) -> list[RecordParts | Misfit]:
-        """Return for each row what its record has beside the value, or why it makes none."""
+        """Return for each row the parts of its record, or why it cannot become one."""
         found: list[RecordParts | Misfit] = [Misfit("")] * len(rows)
         alike: dict[tuple[Hashable, ...], list[int]] = {}
         for position, row in enumerate(rows):
@@ -77,7 +77,7 @@ class PythonRows:
         return found
 
     def _misfit(self, row: Any) -> Misfit:
-        """Return what is wrong with a row that does not have the columns."""
+        """Return the error of a row that lacks the columns."""
         if not isinstance(row, Mapping):
             return Misfit(f"it is {kind_of(row)}, which has no columns: yield a dict")
         try:
@@ -87,11 +87,11 @@ class PythonRows:
         return Misfit("its columns changed while it was read")
 
     def _made(self, rows: Sequence[Mapping[str, Any]]) -> Iterator[RecordParts | Misfit]:
-        """Yield the parts of rows with values of the same types, or why one of them makes no record."""
+        """Yield the parts of rows whose values have the same types, or the error of one of them."""
         try:
             made = self._attributes(rows)
         except ConfigError as error:
-            # Of the types, which all of the rows have.
+            # An error of the types, which all of the rows have.
             yield from [Misfit(str(error))] * len(rows)
         except MisfitError as error:
             if len(rows) == 1:
@@ -127,7 +127,7 @@ class PythonRows:
         kind = _kind(values[0])
         wanted = _TIMES.get(kind)
         if kind is None:
-            # A null is of the type that the column must have.
+            # A null gets the type that the column must have.
             wanted = pa.int64() if name == self._record.timestamp and not self._record.timestamp_format else pa.string()
         try:
             return pa.array(values, type=wanted)
@@ -138,7 +138,7 @@ class PythonRows:
 
 
 def _kind(value: Any) -> Hashable:
-    """Return what values of one Arrow column have in common: decimals of several scales would all get the largest."""
+    """Return the kind that values of one Arrow column share: decimals of several scales would all get the largest."""
     if value is None:
         return None
     if isinstance(value, datetime):

@@ -1,7 +1,7 @@
-"""Maps columns to key, topic, timestamp, headers of its row: the key, the topic, the timestamp and the headers.
+"""Maps columns of a row to key, topic, timestamp and headers of its record.
 
-For every source that yields rows: `define_record_columns` adds the properties to its configuration, or
-`define_row_columns` if it has topics of its own, and `RecordColumns` makes the records.
+Every source that yields rows uses it: `define_record_columns` adds the properties to its configuration, or
+`define_row_columns` if the source defines topics itself, and `RecordColumns` makes the records.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ HEADERS_COLUMNS: Final = "headers.columns"
 RECORD_PROPERTIES: Final = (TOPIC, TOPIC_COLUMN, KEY_COLUMNS, TIMESTAMP_COLUMN, TIMESTAMP_FORMAT, HEADERS_COLUMNS)
 
 _TOPIC_NAME: Final = r"\A(?:[a-zA-Z0-9._-]{3,249}|\.?[a-zA-Z0-9_-]\.?|[a-zA-Z0-9_-]{2})\z"
-"""The names that Kafka accepts. One or two dots are none."""
+"""The names that Kafka accepts. The names of one or two dots are invalid."""
 
 _PLACE: Final = re.compile(r"\$\{([^}]*)\}")
 _NUMBER: Final = re.compile(r"[0-9]+")
 _ZONE: Final = r"\s*(?:Z|[+-]\d{2}(?::?\d{2})?)\s*$"
 _OVERFLOW_DAYS: Final = 3
-"""How far a day that its month does not have reaches into the next month."""
+"""How far a day that its month lacks reaches into the next month."""
 _SOME_TIME: Final = datetime(2026, 11, 22, 13, 14, 15, tzinfo=UTC)
 _TIMES: Final = (t.TimestampType, t.TimestampNTZType, t.DateType, t.LongType)
 _NESTED: Final = (t.StructType, t.ArrayType, t.MapType)
@@ -49,7 +49,7 @@ _HEADER_TYPE: Final = t.ArrayType(
 
 
 def _topic_of_columns(name: str, value: Any) -> None:
-    """Allow the names of topics, with columns as parts of them."""
+    """Allow names of topics that contain columns."""
     try:
         topic_name(name, None if value is None else _PLACE.sub("x", value))
     except ConfigError as error:
@@ -97,7 +97,7 @@ def define_row_columns(definitions: ConfigDef, *, keys: Sequence[str] = ()) -> C
 
 
 def validate_columns(values: list[ConfigValue]) -> list[ConfigValue]:
-    """Add the errors of the properties that contradict each other."""
+    """Add the errors of properties that contradict each other."""
     parsed = {value.name: value.value for value in values}
     blame(values, lambda: RecordColumns.from_values(parsed), RECORD_PROPERTIES)
     return values
@@ -107,8 +107,8 @@ def validate_columns(values: list[ConfigValue]) -> list[ConfigValue]:
 class RecordColumns:
     """The columns of a row that make its record; the value is the whole row.
 
-    `topic` has the parts of the topic's name: a text, and the column that follows it, None at the end. It is empty where
-    rows name no topic. With `topic_may_be_null` a null column means the connector's topic.
+    `topic` has the parts of the topic's name: a text, and the column that follows it, None at the end. It is empty if
+    rows do not name topics. With `topic_may_be_null` a null column means the connector's topic.
     """
 
     keys: tuple[str, ...] = ()
@@ -160,7 +160,7 @@ class RecordColumns:
 
     @property
     def _named(self) -> Iterator[tuple[str, str]]:
-        """The properties, each with a column that it names."""
+        """The properties that name a column, each with the column."""
         yield from ((KEY_COLUMNS, name) for name in self.keys)
         yield from ((HEADERS_COLUMNS, name) for name in self.headers)
         topic = TOPIC_COLUMN if self.topic_may_be_null else TOPIC
@@ -169,7 +169,7 @@ class RecordColumns:
             yield TIMESTAMP_COLUMN, self.timestamp
 
     def check_types(self, schema: t.StructType) -> None:
-        """Raise ConfigError for a column of a type of which no topic, timestamp or header can be made."""
+        """Raise ConfigError for a column whose type cannot become a topic, timestamp or header."""
         for name in self.headers:
             if isinstance(schema[name].dataType, (*_NESTED, t.BinaryType, t.DayTimeIntervalType)):
                 raise _wrong_type(HEADERS_COLUMNS, name, schema, "a simple type")
@@ -219,7 +219,7 @@ class RecordColumns:
         return pa.record_batch(records | self.attributes(by_name))
 
     def attributes(self, columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-        """Return the topics (STRING), timestamps (BIGINT) and headers of rows, those of them that columns say.
+        """Return the topics (STRING), timestamps (BIGINT) and headers of rows that columns define.
 
         Raises MisfitError for a row that names no topic, or no timestamp.
         """
@@ -265,7 +265,7 @@ class RecordColumns:
 
     def _microseconds(self, values: pa.Array) -> pa.Array:
         try:
-            # Nanoseconds are cut, as in the times of files.
+            # Nanoseconds are cut off, as in the times of files.
             floored = pc.floor_temporal(values, unit="microsecond") if values.type == pa.timestamp("ns") else values
             return floored.cast(pa.timestamp("us"))
         except pa.ArrowInvalid as error:
@@ -273,16 +273,16 @@ class RecordColumns:
 
 
 def _instants(texts: pa.Array, form: str) -> pa.Array:
-    """Return texts of a format as instants. Raises pyarrow.ArrowInvalid for one that is no date of it.
+    """Return texts of a format as instants. Raises pyarrow.ArrowInvalid for a text that does not match it.
 
-    strptime takes 31/02 for 03/03, so days at the begin of a month are compared with what the text says.
+    strptime takes 31/02 for 03/03, so days at the start of a month are compared with the text.
     """
     instants = pc.strptime(texts, format=form, unit="us")
     if form.endswith("%z"):
-        # Another zone may be another day, so the days are those of the texts without the zones.
+        # Another zone may have another day, so the days come from the texts without zones.
         _instants(pc.replace_substring_regex(texts, _ZONE, ""), form.removesuffix("%z").rstrip())
         return instants
-    # strftime writes it in another number.
+    # strftime writes it in another zone.
     if "%s" in form:
         return instants
     early = pc.fill_null(pc.less_equal(pc.day(instants), _OVERFLOW_DAYS), fill_value=False)
@@ -302,7 +302,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _check_format(form: str) -> None:
-    """Raise ConfigError for a format in which no time can be read."""
+    """Raise ConfigError for a format that cannot express a time."""
     if "%z" in form.removesuffix("%z"):
         raise ConfigError(
             f"Invalid value {form!r} for the property {TIMESTAMP_FORMAT}: %z must be at its end", name=TIMESTAMP_FORMAT
@@ -347,7 +347,7 @@ def _text(values: pa.Array) -> pa.Array:
 def _headers(names: Sequence[str], columns: Mapping[str, pa.Array]) -> pa.Array:
     count, rows = len(names), len(columns[names[0]])
     by_column = pa.concat_arrays([_text(columns[name]) for name in names])
-    # The values row by row.
+    # The values, row by row.
     values = by_column.take(pa.array(np.arange(count * rows).reshape(count, rows).T.ravel()))
     keys = pa.array(list(names) * rows, pa.string())
     offsets = pa.array(np.arange(0, count * rows + 1, count, dtype=np.int32))

@@ -18,16 +18,16 @@ from fencepost.api.time_texts import plain_value
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _LOCAL_TIMESTAMP: Final = pa.timestamp("us")
 
-# A time of day, and somewhere after it a zone: the end of a date alone looks like an offset.
+# A time of day, followed by a zone: the end of a date alone looks like an offset.
 _ZONED: Final = r"[T ]\d{2}.*(Z|[+-]\d{2}(:?\d{2})?)$"
 
-# The first and last moments of the years 1 to 9999, of which SQL's and Python's dates and times are.
+# The first and last moments of the years 1 to 9999: SQL's and Python's dates and times allow no others.
 _DAYS: Final = (-719_162, 2_932_896)
 _DAY_US: Final = 86_400_000_000
 
 
 class MisfitError(Exception):
-    """Something is not a row of the schema. The message says what, where that is known."""
+    """Some input is not a row of the schema. The message says what is wrong, where that is known."""
 
 
 def arrow_type(data_type: t.DataType) -> pa.DataType:
@@ -36,7 +36,7 @@ def arrow_type(data_type: t.DataType) -> pa.DataType:
 
 
 def relaxed(data_type: t.DataType) -> t.DataType:
-    """Return the type with nullable inner fields: parsers cannot guarantee NOT NULL inside of a type."""
+    """Return the type with nullable inner fields: parsers cannot guarantee NOT NULL within a type."""
     match data_type:
         case t.StructType():
             return t.StructType([t.StructField(field.name, relaxed(field.dataType)) for field in data_type])
@@ -59,7 +59,7 @@ def parse_timestamps(texts: pa.Array) -> pa.Array:
 
 
 def check_years(values: pa.Array) -> None:
-    """Raise MisfitError for a DATE or time that is not of the years 1 to 9999, also in nested values."""
+    """Raise MisfitError for a DATE or time outside the years 1 to 9999, also in nested values."""
     kind = values.type
     if pt.is_struct(kind) or pt.is_list(kind):
         for inner in values.flatten() if pt.is_struct(kind) else [values.flatten()]:
@@ -83,7 +83,7 @@ def plain_row(batch: pa.RecordBatch) -> dict[str, Any]:
 
 
 def row_as_json(row: object) -> bytes:
-    """Return a row for a dead letter: as JSON, with the texts of what has no form in it."""
+    """Return a row as JSON for a dead letter, with text for values that JSON cannot hold."""
     try:
         text = json.dumps(row, default=str, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):

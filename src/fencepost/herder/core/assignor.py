@@ -1,7 +1,7 @@
 """The leader's assignment decision, as pure functions of the work that the members report.
 
-Incremental cooperative assignment after KIP-415. In each round a member joins with its current work and is assigned
-what to stop and what to start; nothing is started anywhere before its former owner has joined a round without it:
+Incremental cooperative assignment after KIP-415. In each round a member joins with its current work and learns which
+work to stop and which to start; nothing is started anywhere before its former owner has joined a round without it:
 
     round n      excess work, work that two members run, and deleted work is revoked
                  -> the member stops it and joins again at once

@@ -200,7 +200,7 @@ def _config_changed(state: GroupState, changed: ConfigChanged) -> Decision:
     match changed.event:
         case ConnectorConfigRemoval(name) if changed.privileged or name in state.assigned:
             commands.append(DeleteStatuses(name))
-        # If a connector was resumed before this worker saw the stop, it still runs but has lost its tasks.
+        # A connector that was resumed before this worker saw the stop still runs, but has lost its tasks.
         case TaskConfigUpdate(name, tasks) if tasks and changed.knows_connectors:
             commands += _half_stops(changed.config, name)
         case TargetStateChange(name) if changed.knows_connectors:

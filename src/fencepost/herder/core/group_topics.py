@@ -27,7 +27,8 @@ _HARMLESS: Final = "status"
 class GroupTopics:
     """The internal topics of a worker, and those of the leader and of other members that differ from the leader's.
 
-    `leader` is unknown if the leader did not announce its topics; it may be a former one, see the module's diagram.
+    `leader` is unknown if the leader did not announce its topics; it may be an earlier leader, see the module's
+    diagram.
     """
 
     own: WorkerTopics
@@ -82,7 +83,7 @@ def judge_topics(former: GroupTopics, assignment: Assignment) -> GroupTopics:
     found = GroupTopics(own, url, leader, tuple(told))
     if not _breaks(own, former.leader) or _breaks(own, found.leader):
         return found
-    # This worker differed from a leader that it does not differ from any more: it may lead by itself.
+    # This worker differed from the previous leader, and does not differ from this one: it may be the leader itself.
     if _peers(assignment) > 0:
         return found
     others = {(member, topics) for member, topics in told if topics != former.leader}
@@ -90,7 +91,7 @@ def judge_topics(former: GroupTopics, assignment: Assignment) -> GroupTopics:
 
 
 def _peers(assignment: Assignment) -> int:
-    """How many members besides this worker have the leader's topics, if this worker has them as well."""
+    """The number of other members with the leader's topics, if this worker has them as well."""
     known = assignment.leader_topics != UNKNOWN_TOPICS
     return len(assignment.supports) - len(assignment.other_topics) - 1 if known else 0
 

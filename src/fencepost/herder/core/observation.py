@@ -1,4 +1,4 @@
-"""What the page at /ui shows: the interface of a herder's part for it, and its rows."""
+"""The interface of the herder's part for the page at /ui, and the rows that it shows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MORE: Final = " ..."
 class WorkerView:
     """A worker of the group: how much runs on it, its version, and since when it runs, in milliseconds since 1970.
 
-    The latter two are None for a worker that does not tell them.
+    Version and start are None for a worker that does not report them.
     """
 
     tasks: int
@@ -34,7 +34,7 @@ class Overview:
     worker_id: str
     group_id: str
     workers: Mapping[str, WorkerView]
-    """All members of the group, and who else has something to run by the statuses."""
+    """All members of the group, and other workers that have something to run by the statuses."""
     rows: Mapping[str, Json]
     silent: Mapping[str, str] = field(default_factory=dict)
 
@@ -43,7 +43,7 @@ class Overview:
 class HidingTransaction:
     """An open transaction, with where it has records in a topic.
 
-    `connector` and `task` are those of this group that own its transactional id; None if it is not of this group.
+    `connector` and `task` own its transactional id; they are None if it is not of this group.
     """
 
     transactional_id: str
@@ -67,15 +67,18 @@ class TopicView:
 
 
 class Observation(ABC):
-    """Shows what goes on. Methods raise as those of other parts of a herder."""
+    """Shows the activity of connectors, tasks and transactions.
+
+    Methods raise the errors of the herder's other parts.
+    """
 
     @abstractmethod
     def worker(self) -> Json:
-        """Return what this worker tells of itself: its `version`, and when it `started`."""
+        """Return this worker's `version`, and when it `started`."""
 
     @abstractmethod
     def here(self, connector: str | None = None) -> list[Json]:
-        """Return what the tasks of this worker do, of one connector with its last transactions, or of all."""
+        """Return the activity of this worker's tasks: of one connector with its last transactions, or of all."""
 
     @abstractmethod
     async def overview(self, authorization: str | None) -> Overview:
@@ -86,7 +89,7 @@ class Observation(ABC):
 
     @abstractmethod
     async def activity(self, connector: str, authorization: str | None) -> list[Json]:
-        """Return what the tasks of a connector do, on all workers. Raises NotFoundError."""
+        """Return the activity of a connector's tasks, on all workers. Raises NotFoundError."""
 
     @abstractmethod
     async def topic(self, topic: str) -> TopicView:
@@ -103,7 +106,7 @@ class Observation(ABC):
 def summed(tasks: Iterable[Mapping[str, Any]]) -> Json:
     """Return the sums of a connector's tasks.
 
-    The lag is None if a task does not tell it. An open transaction is the oldest, a commit the newest of all tasks.
+    The lag is None if a task does not report it. An open transaction is the oldest, a commit the newest of all tasks.
     """
     tasks = list(tasks)
     lags = [task["lag"] for task in tasks]

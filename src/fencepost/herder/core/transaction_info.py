@@ -24,8 +24,8 @@ class TaskTransactionInfo:
     """A task's transactional id, and its open transaction: its start in milliseconds since the epoch, and its size.
 
     `state` is that of its producer: UNINITIALIZED, READY, IN_TRANSACTION, COMMITTING, ABORTING, FENCED, FAILED or
-    CLOSED. It is None, and so is every later field, if no worker runs the task; `error` says so, or why the worker that
-    runs it cannot be asked.
+    CLOSED. It is None, as is every later field, if no worker runs the task or the worker cannot be asked; `error` is
+    the reason.
     """
 
     id: int

@@ -58,7 +58,7 @@ class LeaderAssignor:
         self._max_delay_ms = max_delay_ms
         self._clock_ms = clock_ms
         self._state: AssignorState | None = None
-        # This worker's work under the former leader, for its first successful round.
+        # This worker's assignment under the previous leader, for its first successful round as leader.
         self._inherited: Assignment | None = None
         self._owner_urls: Mapping[Unit, str] = {}
 
@@ -121,7 +121,7 @@ def _runs(member: WorkerMetadata) -> Work:
 
 
 def _inherited(former: Assignment | None, members: Mapping[str, Member], work: Work) -> AssignorState:
-    """The initial state of a new leader: unowned work is treated as the former leader's, if that one has left."""
+    """The initial state of a new leader: unowned work counts as the previous leader's, if that one has left."""
     if former is None or not former.leader or former.leader in members:
         return AssignorState()
     running = NOTHING.union(*(member.runs for member in members.values()))
@@ -167,7 +167,7 @@ def _assignment(
 
 
 def _files(election: Election) -> tuple[tuple[str, WorkerFiles], ...]:
-    """What the connectors of each member may read, if the members differ."""
+    """The directories that connectors may read on each member, if the members differ."""
     found = {(member.url, member.files) for member in election.members.values() if member.files != UNKNOWN_FILES}
     return tuple(sorted(found, key=lambda member: member[0])) if len({files for _, files in found}) > 1 else ()
 

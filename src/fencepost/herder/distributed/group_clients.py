@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from fencepost.config.group_config import GroupConfig
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.herder.distributed.group_parts import GroupParts
+from fencepost.herder.distributed.group_view import GroupView
 from fencepost.herder.work.worker_clients import consumer_config, worker_producer_config
 from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.group.member import GroupMember
@@ -25,12 +27,15 @@ def status_store(clients: KafkaClients, config: WorkerConfig) -> StatusBackingSt
 
 
 def group_member(
-    parts: GroupParts, assign: Callable[[Election], Mapping[str, Assignment]], listener: GroupListener
+    parts: GroupParts,
+    group: GroupConfig,
+    assign: Callable[[Election], Mapping[str, Assignment]],
+    listener: GroupListener,
 ) -> GroupMember:
     """Return the membership of a worker, not joined yet. Raises ConfigError."""
     return parts.worker.clients.group_member(
         consumer_config(parts.config),
-        _settings(parts),
+        _settings(parts.config, group, parts.view),
         config_offset=lambda: parts.state.offset,
         assign=assign,
         listener=listener,
@@ -39,14 +44,13 @@ def group_member(
     )
 
 
-def _settings(parts: GroupParts) -> GroupSettings:
-    config, group = parts.config, parts.group
+def _settings(config: WorkerConfig, group: GroupConfig, view: GroupView) -> GroupSettings:
     return GroupSettings(
         group_id=config.group_id,
-        url=parts.group_url,
+        url=view.group_url,
         support=str(config.exactly_once_source_support),
-        topics=parts.topics.own,
-        files=parts.files,
+        topics=view.topics.own,
+        files=view.files,
         protocol=ConnectProtocol.of_setting(group.connect_protocol),
         session_timeout_ms=group.session_timeout_ms,
         heartbeat_interval_ms=group.heartbeat_interval_ms,

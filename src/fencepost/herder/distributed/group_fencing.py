@@ -10,17 +10,19 @@ from collections.abc import Callable
 from functools import partial
 
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.herder.distributed.group_parts import GroupParts
 from fencepost.herder.distributed.leadership import Leadership
 from fencepost.herder.errors import RebalanceNeededError, RequestTargetError, SupersededError
+from fencepost.herder.peers.rest_client import RestClient
 from fencepost.herder.work.fencing_round import FencingRounds, SharedCalls, retried
+from fencepost.herder.work.parts import HerderParts
 
 
 class GroupFencing:
     """Runs fencing rounds if this worker leads, else requests them from the leader."""
 
-    def __init__(self, parts: GroupParts, leadership: Leadership, rounds: FencingRounds) -> None:
+    def __init__(self, parts: HerderParts, leadership: Leadership, rounds: FencingRounds, client: RestClient) -> None:
         self._parts = parts
+        self._client = client
         self._leadership = leadership
         self._rounds = rounds
         self._waiting = SharedCalls(parts)
@@ -42,7 +44,7 @@ class GroupFencing:
         except RequestTargetError as elsewhere:
             if elsewhere.forward_url is None:
                 raise
-            fence = self._parts.client.fence_zombie_source_tasks
+            fence = self._client.fence_zombie_source_tasks
             await self._leadership.signed(partial(fence, elsewhere.forward_url, connector))
             await self._parts.read_config_topic()
         if self._parts.fencing_is_due(connector):
@@ -55,7 +57,7 @@ class GroupFencing:
 class GroupChecks:
     """The checks before and after a task takes over its transactional id, on the task's thread."""
 
-    def __init__(self, parts: GroupParts, fencing: GroupFencing, is_current: Callable[[], bool]) -> None:
+    def __init__(self, parts: HerderParts, fencing: GroupFencing, is_current: Callable[[], bool]) -> None:
         """`is_current` returns, on the event loop, whether the task should still run as it was started."""
         self._parts = parts
         self._fencing = fencing

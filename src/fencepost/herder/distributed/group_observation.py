@@ -1,4 +1,4 @@
-"""What the page at /ui shows of a group: the worker that is asked asks the others for their tasks.
+"""Collects the data of a group for the page at /ui: the worker that gets the request asks the others for their tasks.
 
 The requests are those that the page itself may send, with its user's credentials.
 """
@@ -14,13 +14,14 @@ from fencepost.api.errors import FencepostError
 from fencepost.api.foreign_json import parse_json
 from fencepost.herder.core.observation import Json, Overview
 from fencepost.herder.distributed.group_parts import GroupParts
+from fencepost.herder.peers.rest_client import RestClient
 from fencepost.herder.requests.connector_states import ConnectorStates
 from fencepost.herder.requests.observing import LocalObservation
 
 _log: Final = logging.getLogger(__name__)
 
 HERE: Final = "/ui/api/here"
-"""Where a worker answers with its own tasks."""
+"""The path where a worker answers with its own tasks."""
 
 _ASKING_SECONDS: Final = 5.0
 """A hanging worker must not hide the others for long."""
@@ -29,9 +30,10 @@ _ASKING_SECONDS: Final = 5.0
 class GroupObservation(LocalObservation):
     """Adds the tasks of the group's other workers."""
 
-    def __init__(self, parts: GroupParts, states: ConnectorStates) -> None:
+    def __init__(self, parts: GroupParts, states: ConnectorStates, client: RestClient) -> None:
         super().__init__(parts, states)
         self._group = parts
+        self._client = client
 
     async def overview(self, authorization: str | None) -> Overview:
         """Return all connectors, with the sums of their tasks on all workers."""
@@ -44,7 +46,7 @@ class GroupObservation(LocalObservation):
         return self._overview({self._group.worker_id: own, **known}, silent)
 
     async def activity(self, connector: str, authorization: str | None) -> list[Json]:
-        """Return what the tasks of a connector do, on all workers. Raises NotFoundError."""
+        """Return the activity of a connector's tasks, on all workers. Raises NotFoundError."""
         here = await super().activity(connector, authorization)
         path = f"{HERE}?connector={quote(connector, safe='')}"
         answers = await self._ask_all(self._workers([connector]), path, authorization)
@@ -58,20 +60,20 @@ class GroupObservation(LocalObservation):
         return owners - {self._group.worker_id, ""}
 
     def _members(self) -> set[str]:
-        """The other members of the group, as its leader told; a leader that is a worker of Kafka Connect does not."""
-        return {urlsplit(url).netloc for url in self._group.members} - {self._group.worker_id}
+        """The other members of the group, as reported by its leader, unless that is a worker of Kafka Connect."""
+        return {urlsplit(url).netloc for url in self._group.view.members} - {self._group.worker_id}
 
     async def _ask_all(self, workers: set[str], path: str, authorization: str | None) -> dict[str, Json | str]:
         answers = await asyncio.gather(*(self._ask(worker, path, authorization) for worker in workers))
         return dict(zip(workers, answers, strict=True))
 
     async def _ask(self, worker: str, path: str, authorization: str | None) -> Json | str:
-        """Return the tasks of another worker, and what it tells of itself, or why they are unknown."""
-        url = f"{urlsplit(self._group.url).scheme}://{worker}{path}"
+        """Return the tasks of another worker and its description, or why they are unknown."""
+        url = f"{urlsplit(self._group.view.url).scheme}://{worker}{path}"
         headers = {"Accept": "application/json"} | ({} if authorization is None else {"Authorization": authorization})
         try:
             async with asyncio.timeout(_ASKING_SECONDS):
-                response = await self._group.client.request("GET", url, headers=headers)
+                response = await self._client.request("GET", url, headers=headers)
             answer = parse_json(response.body) if response.status == 200 else {"tasks": None}
             tasks = answer["tasks"]
         except TimeoutError:

@@ -8,7 +8,7 @@ from fencepost.api.errors import FencepostError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.herder.core.assignor import Unit
 from fencepost.herder.distributed.assignor_leader import LeaderAssignor
-from fencepost.herder.distributed.group_parts import GroupParts
+from fencepost.herder.distributed.config_topic import ConfigTopic
 from fencepost.herder.distributed.group_work import GroupWork
 from fencepost.herder.distributed.leadership import Leadership
 from fencepost.herder.errors import NotAssignedError, RebalanceNeededError, RequestFailedError
@@ -16,17 +16,24 @@ from fencepost.herder.requests.connector_states import ConnectorStates
 
 
 class GroupRestarts:
-    """Restarts this worker's work, and names the worker that runs other work."""
+    """Restarts this worker's work, and names the worker that runs other work.
 
-    def __init__(
+    `url` is this worker's, `sync_timeout_ms` how long a restart of a task waits for the config topic.
+    """
+
+    def __init__(  # noqa: PLR0917 - each is used
         self,
-        parts: GroupParts,
+        url: str,
+        sync_timeout_ms: int,
+        config_topic: ConfigTopic,
         leadership: Leadership,
         work: GroupWork,
         assignor: LeaderAssignor,
         states: ConnectorStates,
     ) -> None:
-        self._parts = parts
+        self._url = url
+        self._sync_timeout_ms = sync_timeout_ms
+        self._topic = config_topic
         self._leadership = leadership
         self._work = work
         self._assignor = assignor
@@ -51,19 +58,19 @@ class GroupRestarts:
         if not self._work.has(unit):
             leader = self._leadership.leads
             url = self._assignor.owner_url(unit) if leader else self._leadership.leader_url
-            here = url is not None and url.rstrip("/") == self._parts.url.rstrip("/")
+            here = url is not None and url.rstrip("/") == self._url.rstrip("/")
             raise NotAssignedError(f"Another worker runs {unit}", forward_url=None if here else url)
         self._work.local.restart(unit, announce=False)
 
     async def _catch_up(self, task: ConnectorTaskId) -> None:
         try:
-            async with asyncio.timeout(self._parts.group.sync_timeout_ms / 1000):
-                await self._parts.read_config_topic()
+            async with asyncio.timeout(self._sync_timeout_ms / 1000):
+                await self._topic.read()
         except (TimeoutError, FencepostError) as error:
             why = f": {error}" if isinstance(error, FencepostError) else ""
             raise RequestFailedError(
                 f"Task {task} is not restarted, because this worker could not learn within "
-                f"{self._parts.group.sync_timeout_ms} ms (worker.sync.timeout.ms) whether it should still run{why}. "
+                f"{self._sync_timeout_ms} ms (worker.sync.timeout.ms) whether it should still run{why}. "
                 "This can be retried; if it keeps failing, check the brokers that hold the config topic "
-                f"{self._parts.config.config_storage.name}"
+                f"{self._topic.name}"
             ) from error

@@ -28,6 +28,7 @@ from fencepost.herder.core.group_decisions import (
     FollowConfig,
     ForgetStatuses,
     GroupState,
+    HerderCommand,
     PlanUnits,
     Rejoin,
     RestartFenced,
@@ -40,8 +41,10 @@ from fencepost.herder.core.group_topics import GroupTopics, judge_topics
 from fencepost.herder.core.mixed_group import judge_group
 from fencepost.herder.distributed.assignor_leader import ConfiguredWork
 from fencepost.herder.distributed.group_fencing import GroupChecks, GroupFencing
-from fencepost.herder.distributed.group_parts import GroupParts, Standing
+from fencepost.herder.distributed.group_parts import GroupParts
+from fencepost.herder.distributed.group_view import GroupView
 from fencepost.herder.distributed.leadership import Leadership
+from fencepost.herder.distributed.readiness import Standing
 from fencepost.herder.errors import MixedGroupError
 from fencepost.herder.work.local_work import LocalWork
 from fencepost.herder.work.parts import delivers_at_least_once
@@ -57,13 +60,21 @@ _READ_AGAIN_SECONDS: Final = 0.5
 
 
 class GroupWork:
-    """Brings what the group and the config topic say to `decide`, and carries out its commands.
+    """Passes events of the group and the config topic to `decide`, and carries out its commands.
 
-    It is the group member's listener, and the config store's.
+    It is the group member's listener, and the config store's. `carry_out` gives the herder a command.
     """
 
-    def __init__(self, parts: GroupParts, leadership: Leadership, fencing: GroupFencing) -> None:
+    def __init__(
+        self,
+        parts: GroupParts,
+        leadership: Leadership,
+        fencing: GroupFencing,
+        carry_out: Callable[[HerderCommand], None],
+    ) -> None:
         self._parts = parts
+        self._view: GroupView = parts.view
+        self._give_herder = carry_out
         self._leadership = leadership
         self._fencing = fencing
         self._state = GroupState()
@@ -85,9 +96,9 @@ class GroupWork:
 
     def held(self, connector: str) -> str | None:
         """Why tasks of a connector must not be started: the group is mixed."""
-        if self._parts.topics.holds_tasks:
-            return self._parts.topics.advice
-        mixed = self._parts.mixed
+        if self._view.topics.holds_tasks:
+            return self._view.topics.advice
+        mixed = self._view.mixed
         return mixed.advice if mixed.holds_tasks and not delivers_at_least_once(self._parts.state, connector) else None
 
     @property
@@ -120,14 +131,14 @@ class GroupWork:
                     if work.fenced and self.has(work.id):
                         self.local.restart(work.id, announce=True)
             case ConfigureTasks() | Rejoin():
-                self._parts.carry_out(command)
+                self._give_herder(command)
             case DeleteStatuses(connector):
                 self._parts.statuses.delete_connector(connector)
             case ForgetStatuses():
                 self._forget_statuses()
 
     def _configure_tasks(self, connector: str) -> None:
-        self._parts.carry_out(ConfigureTasks(connector))
+        self._give_herder(ConfigureTasks(connector))
 
     async def stop(self) -> None:
         """Stop everything, and return once it has stopped."""
@@ -151,7 +162,7 @@ class GroupWork:
         """Run the assignment, once the config topic is read up to the leader's offset."""
         if self._closed:
             return
-        self._parts.generation = membership.generation
+        self._view.generation = membership.generation
         self._parts.metrics.assigned(membership)
         self._judge(membership)
         self._leadership.assigned(membership)
@@ -165,12 +176,12 @@ class GroupWork:
             self._take(membership)
 
     def _judge(self, membership: Membership) -> None:
-        former = self._parts.mixed
-        self._parts.members = tuple(url for url, _ in membership.assignment.supports)
+        former = self._view.mixed
+        self._view.members = tuple(url for url, _ in membership.assignment.supports)
         self._judge_files(membership)
         topics = self._judge_topics(membership)
         found = judge_group(self._parts.config.exactly_once_source_support, membership.assignment.supports, topics)
-        self._parts.mixed = found
+        self._view.mixed = found
         self._parts.metrics.judged(found)
         if found.disabled and found.disabled != former.disabled:
             _log.warning("%s", found.advice)
@@ -178,16 +189,16 @@ class GroupWork:
             _log.info("All members of the group are set for exactly-once delivery again")
 
     def _judge_files(self, membership: Membership) -> None:
-        parts = self._parts
-        parts.other_files = tuple(
+        view = self._view
+        view.other_files = tuple(
             PathsOfWorker(url, files.directory, files.paths)
             for url, files in membership.assignment.files
-            if files != parts.files
+            if files != view.files
         )
 
     def _judge_topics(self, membership: Membership) -> GroupTopics:
-        former = self._parts.topics
-        found = self._parts.topics = judge_topics(former, membership.assignment)
+        former = self._view.topics
+        found = self._view.topics = judge_topics(former, membership.assignment)
         if found.advice and found.advice != former.advice:
             _log.warning("%s", found.advice)
         elif former.advice and not found.advice:
@@ -197,7 +208,7 @@ class GroupWork:
     async def on_lost(self, reason: str) -> None:
         """Stop everything, and return once it has stopped."""
         _log.debug("Everything stops: %s", reason)
-        self._parts.generation = None
+        self._view.generation = None
         self._parts.readiness.become(Standing.JOINING)
         self._parts.metrics.assigned(None)
         self._leadership.lost()
@@ -207,7 +218,7 @@ class GroupWork:
         """Report that this worker is not a member any more."""
         self._parts.readiness.become(Standing.CLOSED)
         self._leadership.lost()
-        self._parts.carry_out(EndWorker(error))
+        self._give_herder(EndWorker(error))
 
     async def _catch_up(self, membership: Membership) -> None:
         while True:
@@ -220,7 +231,7 @@ class GroupWork:
             else:
                 break
         if membership.assignment.failed:
-            self._parts.carry_out(Rejoin())
+            self._give_herder(Rejoin())
         else:
             self._take(membership)
 
@@ -228,7 +239,7 @@ class GroupWork:
         assignment = membership.assignment
         self._parts.readiness.become(Standing.MEMBER)
         work = frozenset(assignment.connectors) | frozenset(assignment.tasks)
-        topics = self._parts.topics
+        topics = self._view.topics
         if not topics.knows_connectors:
             self._refuse(work)
             work = frozenset()
@@ -237,17 +248,17 @@ class GroupWork:
             "Generation %d: this worker runs %d connector(s) and %d task(s)",
             membership.generation, len(assignment.connectors), len(assignment.tasks),
         )  # fmt: skip
-        held, config = self._parts.mixed.holds_tasks or topics.holds_tasks, self._parts.state
+        held, config = self._view.mixed.holds_tasks or topics.holds_tasks, self._parts.state
         self._on(Assigned(work, assignment.leader, membership.leader, held, config, topics.knows_connectors))
 
     def _refuse(self, units: Work) -> None:
         """Report that assigned work cannot run here: this worker follows another config topic than the leader."""
         for unit in units:
-            error = MixedGroupError(unit, self._parts.topics.advice)
+            error = MixedGroupError(unit, self._view.topics.advice)
             self._parts.report(unit, State.UNASSIGNED, error=error)
 
     def _on_fenced(self, task: ConnectorTaskId) -> bool:
-        """Return whether the group is asked if a task that was fenced is still this worker's; if it is, it restarts."""
+        """Return whether the group decides if a fenced task is still this worker's; if it is, it restarts."""
         return bool(self._on(TaskFenced(task, self._parts.loop.time())))
 
     async def _revoke(self, units: Work) -> None:
@@ -258,7 +269,7 @@ class GroupWork:
 
     def on_config(self, event: ConfigEvent) -> None:
         """Apply a change of the config topic, except a session key or a logger level."""
-        leadership, topics = self._leadership, self._parts.topics
+        leadership, topics = self._leadership, self._view.topics
         self._on(
             ConfigChanged(
                 event,

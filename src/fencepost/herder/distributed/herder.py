@@ -7,8 +7,8 @@ topic, timers, and reports of connectors and tasks. Nothing blocks it: Kafka, Sp
     group ──────────────────────────────────────────^──────────────────────────────^              ^             tasks
     tasks that start ──> GroupFencing, FencingRounds┘                TaskConfigs ─────────────────┘
 
-What a part cannot do by itself, it gives the herder as a command (`HerderCommand`): rejoin the group, write a connector's
-task configurations, end the worker.
+If a part cannot do something itself, it gives the herder a command (`HerderCommand`): rejoin the group, write a
+connector's task configurations, end the worker.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ from fencepost.config.group_config import GroupConfig
 from fencepost.herder.core.group_decisions import ConfigureTasks, EndWorker, HerderCommand, Rejoin
 from fencepost.herder.core.mixed_group import MixedGroup
 from fencepost.herder.distributed.assignor_leader import LeaderAssignor
+from fencepost.herder.distributed.config_topic import ConfigTopic
 from fencepost.herder.distributed.group_clients import group_member, status_store
 from fencepost.herder.distributed.group_fencing import GroupFencing
 from fencepost.herder.distributed.group_observation import GroupObservation
-from fencepost.herder.distributed.group_parts import GroupParts, Standing
+from fencepost.herder.distributed.group_parts import GroupParts
 from fencepost.herder.distributed.group_requests import GroupRequests
 from fencepost.herder.distributed.group_restarts import GroupRestarts
+from fencepost.herder.distributed.group_view import GroupView
 from fencepost.herder.distributed.group_work import GroupWork
 from fencepost.herder.distributed.leadership import Leadership
+from fencepost.herder.distributed.readiness import Standing
 from fencepost.herder.distributed.shown_statuses import ShownStatuses
 from fencepost.herder.distributed.task_configs import TaskConfigs
 from fencepost.herder.distributed.transaction_requests import GroupTransactions
@@ -70,35 +73,29 @@ class DistributedHerder(Herder):
         loop = asyncio.get_running_loop()
         config = worker.config
         self.failed: asyncio.Future[Exception] = loop.create_future()
-        self._parts = GroupParts(
-            config,
-            group,
-            url,
-            worker,
-            config_store(worker.clients, config, self._on_config, loop),
-            status_store(worker.clients, config),
-            client,
-            loop,
-            self._carry_out,
-        )
-        worker.metrics.registry.register(self._parts.metrics)
-        parts = self._parts
-        self._leadership = Leadership(parts)
+        view = GroupView.of(config, url)
+        store = config_store(worker.clients, config, self._on_config, loop)
+        topic = ConfigTopic(store, config.config_storage.name, view)
+        self._group = group
+        self._parts = parts = GroupParts(worker, view, topic, status_store(worker.clients, config))
+        worker.metrics.registry.register(parts.metrics)
+        self._leadership = Leadership(group, topic, parts.readiness, self._carry_out)
         rounds = FencingRounds(parts, self._leadership)
-        self._work = GroupWork(parts, self._leadership, GroupFencing(parts, self._leadership, rounds))
-        self._task_configs = TaskConfigs(parts, self._leadership, self._work.local)
+        fencing = GroupFencing(parts, self._leadership, rounds, client)
+        self._work = GroupWork(parts, self._leadership, fencing, self._carry_out)
+        self._task_configs = TaskConfigs(worker, topic, self._leadership, self._work.local, client)
         assignor = LeaderAssignor(self._work.configured, max_delay_ms=group.scheduled_rebalance_max_delay_ms)
-        self._member = group_member(parts, assignor, self._work)
-        states = ConnectorStates(parts, ShownStatuses(parts, self._is_cut_off))
-        transactions = GroupTransactions(parts, self._leadership, self._work.local, states)
-        restarts = GroupRestarts(parts, self._leadership, self._work, assignor, states)
+        self._member = group_member(parts, group, assignor, self._work)
+        states = ConnectorStates(parts, ShownStatuses(view, parts.statuses, self._is_cut_off))
+        transactions = GroupTransactions(parts, self._leadership, self._work.local, states, client)
+        restarts = GroupRestarts(url, group.sync_timeout_ms, topic, self._leadership, self._work, assignor, states)
         self._loggers = LoggerRegistry()
         self.connectors = ConnectorRequests(parts, self._leadership, restarts, states)
         self.offsets = OffsetRequests(parts, self._leadership, rounds)
         self.transactions = transactions
         self.plugins = PluginRequests(parts)
         self.loggers = LoggerRequests(parts, self._loggers)
-        self.observation = GroupObservation(parts, states)
+        self.observation = GroupObservation(parts, states, client)
         self.peers = GroupRequests(self._leadership, rounds, transactions, self._task_configs)
         self._cluster_id = ""
         self._warming_up: asyncio.TimerHandle | None = None
@@ -121,7 +118,7 @@ class DistributedHerder(Herder):
         try:
             await asyncio.gather(*starting)
         finally:
-            # After a failure the others fail when the stores are closed, and nobody waits for that.
+            # After a failure the others fail when the stores are closed; their errors are not needed.
             for start in starting:
                 start.cancel()
         parts.readiness.become(Standing.JOINING)
@@ -159,15 +156,31 @@ class DistributedHerder(Herder):
                 f"The coordinator of group {self._parts.config.group_id} has not been reached for "
                 f"{self._member.coordinator_unknown_for:.0f} s: check the brokers",
             )
-        if problem := self._parts.topic_problem or self._parts.write_problem:
+        if problem := self._problem:
             return WorkerHealth(HealthStatus.UNHEALTHY, problem)
         if self._leadership.membership is None:
             return WorkerHealth(HealthStatus.STARTING, f"The worker {standing.value}")
         return WorkerHealth(HealthStatus.HEALTHY, f"The worker {Standing.MEMBER.value}")
 
+    @property
+    def _problem(self) -> str | None:
+        """Why a topic cannot be read or written, and the remedy. No request can be processed without the config topic."""
+        parts = self._parts
+        if problem := parts.config_topic.problem:
+            return problem
+        if (failure := parts.statuses.fatal_failure) is not None:
+            return (
+                f"The status topic {parts.config.status_storage.name} cannot be read, and the states of connectors and tasks "
+                f"are outdated: {failure}"
+            )
+        if problem := self._leadership.key_problem:
+            return problem
+        refusal = parts.statuses.refusal
+        return None if refusal is None else f"Statuses cannot be written: {refusal}"
+
     def mixed_group(self) -> MixedGroup:
         """Return the findings for the settings of the group."""
-        mixed = self._parts.mixed
+        mixed = self._parts.view.mixed
         return MixedGroup(mixed.support, known=False) if self._leadership.membership is None else mixed
 
     async def kafka_cluster_id(self) -> str:
@@ -188,7 +201,7 @@ class DistributedHerder(Herder):
             self._work.on_config(event)
 
     def _is_cut_off(self) -> bool:
-        return self._member.coordinator_unknown_for > self._parts.group.session_timeout_ms / 1000
+        return self._member.coordinator_unknown_for > self._group.session_timeout_ms / 1000
 
     def _carry_out(self, command: HerderCommand) -> None:
         match command:

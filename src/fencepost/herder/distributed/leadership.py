@@ -25,10 +25,12 @@ from enum import Enum, auto
 from typing import Final, TypeVar
 
 from fencepost.api.errors import FencepostError, IllegalStateError
+from fencepost.config.group_config import GroupConfig
 from fencepost.config.worker_config import ExactlyOnceSourceSupport
 from fencepost.herder.core.calls import outcome_of
-from fencepost.herder.core.group_decisions import Rejoin
-from fencepost.herder.distributed.group_parts import GroupParts, Standing
+from fencepost.herder.core.group_decisions import HerderCommand, Rejoin
+from fencepost.herder.distributed.config_topic import ConfigTopic
+from fencepost.herder.distributed.readiness import Readiness, Standing
 from fencepost.herder.errors import (
     BadRequestError,
     ForbiddenError,
@@ -70,10 +72,19 @@ TRANSITIONS: Final[Mapping[LeadershipState, frozenset[LeadershipState]]] = {
 
 
 class Leadership:
-    """Tracks the leader, and does the leader's writes."""
+    """Tracks the leader, and does the leader's writes. `carry_out` gives the herder a command."""
 
-    def __init__(self, parts: GroupParts) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        group: GroupConfig,
+        config_topic: ConfigTopic,
+        readiness: Readiness,
+        carry_out: Callable[[HerderCommand], None],
+    ) -> None:
+        self._group = group
+        self._topic = config_topic
+        self._readiness = readiness
+        self._carry_out = carry_out
         self._state = LeadershipState.FOLLOWING
         self._changed = asyncio.Condition()
         # Not a thread lock: a write in progress must not change what another write depends on.
@@ -82,11 +93,13 @@ class Leadership:
         self._unread = False
         self._term: asyncio.Task[None] | None = None
         self._refusal: FencepostError | None = None
-        # How often in a row a write cost the privilege.
+        # The number of consecutive writes that lost the privilege.
         self._failures = 0
         self._key_failure = ""
         self._accepted = AcceptedRequests()
         self.membership: Membership | None = None
+        self.key_problem: str | None = None
+        """Why the broker refuses the session key of this worker, which leads the group, and the remedy."""
 
     @property
     def leads(self) -> bool:
@@ -115,22 +128,22 @@ class Leadership:
         """The signer of requests to other workers; None if they are not signed. Raises ServiceUnavailableError."""
         if not self._sessioned:
             return None
-        key = self._parts.state.session_key
+        key = self._topic.state.session_key
         if key is None:
             raise ServiceUnavailableError("This worker has not read the group's session key yet")
-        return Signer(key.key, self._parts.group.signature_algorithm)
+        return Signer(key.key, self._group.signature_algorithm)
 
     async def signed(self, request: Callable[[Signer | None], Awaitable[T]]) -> T:
         """Send a request to another worker; again if its signature is refused and there is a newer session key.
 
-        Raises what the request and `signer` raise, and what reading the config topic raises.
+        Raises the errors of the request, of `signer`, and of reading the config topic.
         """
         signer = self.signer
         try:
             return await request(signer)
         except ForbiddenError:
             # The leader uses a key as soon as it is written, and this worker may not have read it yet.
-            await self._parts.read_config_topic()
+            await self._topic.read()
             if self.signer == signer:
                 raise
             return await request(self.signer)
@@ -152,10 +165,10 @@ class Leadership:
     def verify(self, request: SignedRequest) -> None:
         """Check a request of another worker. Raises as `SignedRequest.verify` and `AcceptedRequests.accept`."""
         if self._sessioned:
-            key, now_ms = self._parts.state.session_key, time.time_ns() // 1_000_000
+            key, now_ms = self._topic.state.session_key, time.time_ns() // 1_000_000
             request.verify(
                 None if key is None else key.key,
-                self._parts.group.verification_algorithms,
+                self._group.verification_algorithms,
                 now_ms=now_ms,
                 bound=self._fencepost_only,
             )
@@ -181,16 +194,16 @@ class Leadership:
     async def write(self, write: Callable[[], Future[T]], *, check: Callable[[], None] = lambda: None) -> T:
         """Write as leader once all earlier writes, even failed ones, are read back.
 
-        `check` is called right before it and may raise. Raises as `require`, BadRequestError for what is too large,
-        RequestFailedError if it fails, and what reading the config topic raises.
+        `check` is called right before it and may raise. Raises as `require`, BadRequestError for records that are too
+        large, RequestFailedError if it fails, and the errors of reading the config topic.
         """
         await self.require()
         # The caller may stop waiting; the next write still waits.
         return await outcome_of(asyncio.ensure_future(self._write_in_turn(write, check)))
 
     async def write_task_count(self, connector: str, count: int, *, check: Callable[[], None]) -> None:
-        """Write that former tasks of a connector are fenced, and so many may start. Raises as `write`."""
-        await self.write(lambda: self._parts.configs.put_task_count(connector, count), check=check)
+        """Write that a connector's former tasks are fenced and this number of tasks may start. Raises as `write`."""
+        await self.write(lambda: self._topic.store.put_task_count(connector, count), check=check)
 
     async def _write_in_turn(self, write: Callable[[], Future[T]], check: Callable[[], None]) -> T:
         try:
@@ -209,7 +222,7 @@ class Leadership:
             raise RequestFailedError(str(error)) from error
 
     async def _catch_up(self) -> None:
-        """Read back what an earlier, failed write may have left in the config topic.
+        """Read back the records that an earlier, failed write may have left in the config topic.
 
         Otherwise task configurations that could not be read back in time would be treated as fenced, because a task
         count record for the previous ones would follow them.
@@ -217,7 +230,7 @@ class Leadership:
         # A failed write may have lost the privilege while this one waited for its turn.
         await self.require()
         if self._unread:
-            await self._parts.read_config_topic()
+            await self._topic.read()
             self._unread = False
             await self.require()
 
@@ -231,7 +244,7 @@ class Leadership:
 
     @property
     def _refused_for_good(self) -> bool:
-        return isinstance(self._refusal, AuthorizationError) or self._parts.configs.fatal_failure is not None
+        return isinstance(self._refusal, AuthorizationError) or self._topic.store.fatal_failure is not None
 
     async def _claimed(self) -> None:
         try:
@@ -244,7 +257,7 @@ class Leadership:
         else:
             within = ""
         if self._state is LeadershipState.CLAIMING:
-            self._parts.check_config_topic()
+            self._topic.check()
             raise RequestFailedError(
                 f"This worker leads the group, but could not claim the right to write to the config topic{within}: "
                 f"{self._refusal or 'no broker answered yet'}. This can be retried"
@@ -258,7 +271,7 @@ class Leadership:
         if isinstance(error, IllegalStateError) or error.privilege_lost:
             self._failures, self._refusal = self._failures + 1, error
             self._step_down()
-            self._parts.carry_out(Rejoin())
+            self._carry_out(Rejoin())
 
     async def _lead(self) -> None:
         if self._failures:
@@ -279,8 +292,8 @@ class Leadership:
         The reason of the failure is logged when it changes.
         """
         try:
-            await asyncio.wrap_future(self._parts.configs.claim_write_privilege())
-            await self._parts.read_config_topic()
+            await asyncio.wrap_future(self._topic.store.claim_write_privilege())
+            await self._topic.read()
         except FencepostError as error:
             if str(error) != str(self._refusal):
                 _log.warning("The right to write to the config topic is not claimed; retrying: %s", error)
@@ -292,35 +305,35 @@ class Leadership:
 
     async def _keep_session_key(self) -> float:
         """Write a new session key if it is due, and return the seconds until the next check."""
-        settings = self._parts.group
+        settings = self._group
         now = time.time_ns() // 1_000_000
-        key = self._parts.state.session_key
+        key = self._topic.state.session_key
         if key is not None and now < key.creation_timestamp + settings.key_ttl_ms:
             return (key.creation_timestamp + settings.key_ttl_ms - now) / 1000
         fresh = SessionKey(secrets.token_bytes(settings.key_size), settings.key_algorithm, now)
         try:
-            await asyncio.wrap_future(self._parts.configs.put_session_key(fresh))
+            await asyncio.wrap_future(self._topic.store.put_session_key(fresh))
         except (ConfigWriteError, IllegalStateError) as error:
             if str(error) != self._key_failure:
                 _log.warning("The group's session key is not renewed; retrying: %s", error)
             self._key_failure = str(error)
             if isinstance(error, ConfigTimestampError):
-                self._parts.key_problem = str(error)
+                self.key_problem = str(error)
             # Also ends this task, at its next await, if the privilege is lost.
             self._failed(error)
         else:
-            self._key_failure, self._parts.key_problem = "", None
+            self._key_failure, self.key_problem = "", None
             self._written()
         return _KEY_AGAIN_SECONDS
 
     def _step_down(self) -> None:
-        self._parts.key_problem = None
+        self.key_problem = None
         term, self._term = self._term, None
         if term is not None:
             term.cancel()
         if self._is_leader:
             # Only the group can determine its leader.
-            self._parts.readiness.become(Standing.JOINING)
+            self._readiness.become(Standing.JOINING)
         self._become(LeadershipState.FOLLOWING)
         # Notify the waiters for the claim.
         asyncio.ensure_future(self._notify())  # noqa: RUF006 - nothing waits for it

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Final
 
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.herder.distributed.group_parts import GroupParts
+from fencepost.herder.distributed.group_view import GroupView
 from fencepost.runtime.state import State
 from fencepost.storage.statuses.codec import Status
+from fencepost.storage.statuses.topic import StatusBackingStore
 
 # States that do not depend on a running worker.
 _AT_REST: Final = frozenset({State.FAILED, State.STOPPED, State.UNASSIGNED})
@@ -17,9 +18,10 @@ _AT_REST: Final = frozenset({State.FAILED, State.STOPPED, State.UNASSIGNED})
 class ShownStatuses:
     """The valid state and trace of each status."""
 
-    def __init__(self, parts: GroupParts, is_cut_off: Callable[[], bool]) -> None:
+    def __init__(self, view: GroupView, statuses: StatusBackingStore, is_cut_off: Callable[[], bool]) -> None:
         """`is_cut_off`: the group's coordinator has been unreachable for so long that others may have lost it, too."""
-        self._parts = parts
+        self._view = view
+        self._statuses = statuses
         self._is_cut_off = is_cut_off
 
     def __call__(self, subject: str | ConnectorTaskId, status: Status) -> tuple[str, str | None]:
@@ -28,15 +30,15 @@ class ShownStatuses:
         This worker's reports are invalid once it has stopped that work. It cannot write that to the status topic: outside
         of its group, others may have reported on the work. While it is disconnected, others may also have stopped.
         """
-        parts, known = self._parts, (status.state, status.trace)
+        view, known = self._view, (status.state, status.trace)
         if status.state in _AT_REST:
             return known
-        if status.worker_id == parts.worker_id:
-            stands = parts.generation is not None and parts.statuses.stands_by(subject)
+        if status.worker_id == view.worker_id:
+            stands = view.generation is not None and self._statuses.stands_by(subject)
             return known if stands else (State.UNASSIGNED, None)
-        if parts.generation is None and self._is_cut_off():
+        if view.generation is None and self._is_cut_off():
             return State.UNASSIGNED, (
-                f"The worker {status.worker_id} last reported {status.state}. The worker {parts.worker_id}, which received "
+                f"The worker {status.worker_id} last reported {status.state}. The worker {view.worker_id}, which received "
                 "this request, is disconnected from the group and does not know what runs there: check the brokers, or ask the other"
             )
         return known

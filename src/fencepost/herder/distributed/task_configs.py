@@ -18,12 +18,13 @@ from typing import Final
 from fencepost.api.errors import ConfigError, FencepostError, PluginError, RetriableError, describe_error
 from fencepost.api.traces import plugin_location
 from fencepost.config.log_context import log_context
-from fencepost.herder.distributed.group_parts import GroupParts
+from fencepost.herder.distributed.config_topic import ConfigTopic
 from fencepost.herder.distributed.leadership import Leadership
 from fencepost.herder.errors import BadRequestError, ForbiddenError, NotLeaderError, RequestTargetError
+from fencepost.herder.peers.rest_client import RestClient
 from fencepost.herder.work.local_work import LocalWork
 from fencepost.kafka.deadline import Backoff
-from fencepost.runtime.worker import partitions_follow_task_configs
+from fencepost.runtime.worker import Worker, partitions_follow_task_configs
 from fencepost.storage.configs.codec import Config, TargetState
 
 _log: Final = logging.getLogger(__name__)
@@ -36,8 +37,12 @@ _EARLY_REFUSALS: Final = 2
 class TaskConfigs:
     """Requests task configurations from this worker's connectors, and sends them to the leader."""
 
-    def __init__(self, parts: GroupParts, leadership: Leadership, local: LocalWork) -> None:
-        self._parts = parts
+    def __init__(
+        self, worker: Worker, config_topic: ConfigTopic, leadership: Leadership, local: LocalWork, client: RestClient
+    ) -> None:
+        self._worker = worker
+        self._topic = config_topic
+        self._client = client
         self._leadership = leadership
         self._local = local
         self._asked: set[str] = set()
@@ -64,15 +69,15 @@ class TaskConfigs:
         Raises NotLeaderError, ServiceUnavailableError or RequestFailedError.
         """
         await self._leadership.require()
-        if self._parts.state.target_state(connector) is TargetState.STOPPED:
+        if self._topic.state.target_state(connector) is TargetState.STOPPED:
             # Any worker writes the resumption, and the requesting worker may have read it first.
-            await self._parts.read_config_topic()
+            await self._topic.read()
         # A stop may have been written since the connector was asked.
         await self._write(connector, configs, lambda: self._is_wanted(connector, configs))
 
     async def _take_away(self, connector: str) -> None:
         await self._leadership.require()
-        await self._parts.read_config_topic()
+        await self._topic.read()
         await self._write(connector, [], lambda: self._is_stopped_with_tasks(connector))
 
     async def _write(self, connector: str, configs: Sequence[Mapping[str, str]], is_wanted: Callable[[], bool]) -> None:
@@ -86,13 +91,12 @@ class TaskConfigs:
     def _put(self, connector: str, configs: Sequence[Mapping[str, str]]) -> Future[None]:
         # Called on a thread of the store, with the connector's configuration at that time.
         if self._leadership.all_enabled:
-            return self._parts.configs.put_task_configs(connector, configs, continues=self._continue)
-        return self._parts.configs.put_task_configs(connector, configs)
+            return self._topic.store.put_task_configs(connector, configs, continues=self._continue)
+        return self._topic.store.put_task_configs(connector, configs)
 
     def _continue(self, config: Config) -> bool:
         try:
-            worker = self._parts.worker
-            return partitions_follow_task_configs(worker.config, worker.connector_config(config))
+            return partitions_follow_task_configs(self._worker.config, self._worker.connector_config(config))
         except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; all tasks restart
             _log.warning("All tasks are restarted, because their source partitions are unknown: %s", error)
             return False
@@ -142,7 +146,7 @@ class TaskConfigs:
             work.refuse_tasks(error)
 
     async def _configure(self, connector: str) -> None:
-        if self._parts.state.target_state(connector) is TargetState.STOPPED:
+        if self._topic.state.target_state(connector) is TargetState.STOPPED:
             with suppress(NotLeaderError):
                 await self._take_away(connector)
             return
@@ -150,7 +154,7 @@ class TaskConfigs:
         configs = None if work is None else await work.task_configs()
         if work is None or configs is None:
             return
-        if not self._parts.state.has_tasks(connector, configs):
+        if not self._topic.state.has_tasks(connector, configs):
             await self._send(connector, configs)
         work.take_tasks()
 
@@ -160,21 +164,21 @@ class TaskConfigs:
         except RequestTargetError as elsewhere:
             if elsewhere.forward_url is None:
                 raise
-            put = self._parts.client.put_task_configs
+            put = self._client.put_task_configs
             await self._leadership.signed(partial(put, elsewhere.forward_url, connector, configs))
 
     def _is_wanted(self, connector: str, configs: Sequence[Mapping[str, str]]) -> bool:
-        state = self._parts.state
+        state = self._topic.state
         stopped = state.target_state(connector) is TargetState.STOPPED
-        return not stopped and state.contains(connector) and not self._parts.state.has_tasks(connector, configs)
+        return not stopped and state.contains(connector) and not self._topic.state.has_tasks(connector, configs)
 
     def _is_stopped_with_tasks(self, connector: str) -> bool:
-        state = self._parts.state
+        state = self._topic.state
         return state.target_state(connector) is TargetState.STOPPED and bool(state.tasks(connector))
 
 
 def _is_shown(error: Exception) -> bool:
-    """Whether a retry alone does not help: a plugin's error, or a leader that refuses this worker's signature."""
+    """Whether a retry alone does not help: a plugin failed, or the leader refuses this worker's signature."""
     by_plugin = plugin_location(error) is not None and not isinstance(error, RetriableError)
     return by_plugin or isinstance(error, ForbiddenError)
 

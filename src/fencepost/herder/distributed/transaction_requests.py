@@ -29,18 +29,23 @@ _ASKING_SECONDS: Final = 10.0
 class GroupTransactions(Transactions):
     """Answers requests about the transactions of tasks."""
 
-    def __init__(self, parts: GroupParts, leadership: Leadership, work: LocalWork, states: ConnectorStates) -> None:
+    def __init__(
+        self, parts: GroupParts, leadership: Leadership, work: LocalWork, states: ConnectorStates, client: RestClient
+    ) -> None:
         self._parts = parts
+        self._client = client
         self._leadership = leadership
         self._work = work
         self._states = states
 
     def here(self, connector: str) -> list[TaskTransactionInfo]:
-        """Return those of the tasks that run on this worker."""
+        """Return the transactions of the tasks that run on this worker."""
         return local_transactions(self._parts, self._work, connector)
 
     async def everywhere(self, name: str, authorization: str | None) -> list[TaskTransactionInfo]:
-        """Return those of all tasks of a connector, by number. Raises NotFoundError if there is no such connector.
+        """Return the transactions of all tasks of a connector, by number.
+
+        Raises NotFoundError if there is no such connector.
 
         `authorization` has the user's credentials, which other workers require as well.
         """
@@ -50,12 +55,12 @@ class GroupTransactions(Transactions):
         reported = self._parts.statuses.table.tasks(name)
         owners = {task: reported[task].worker_id if task in reported else "" for task in tasks}
         workers = sorted({*owners.values()} - {self._parts.worker_id, ""})
-        client, signer = self._parts.client, self._leadership.signer
+        signer = self._leadership.signer
         # Workers are identified by host and port; all workers of a group use the same scheme.
-        scheme = urlsplit(self._parts.url).scheme
+        scheme = urlsplit(self._parts.view.url).scheme
         answers = await asyncio.gather(
             *(
-                ask(client, f"{scheme}://{worker}", name, signer, authorization, seconds=_ASKING_SECONDS)
+                ask(self._client, f"{scheme}://{worker}", name, signer, authorization, seconds=_ASKING_SECONDS)
                 for worker in workers
             )
         )

@@ -124,8 +124,8 @@ class SignedRequest:
 class AcceptedRequests:
     """Refuses a request that was accepted before: whoever sees one on the network could send it again.
 
-    Without it, a copy of former task configurations could replace newer ones while its signature is valid. It remembers
-    requests for as long as their signatures are valid, in this process only.
+    Without it, a copy of earlier task configurations could replace newer ones while its signature is valid. It
+    remembers requests for as long as their signatures are valid, in this process only.
     """
 
     def __init__(self) -> None:

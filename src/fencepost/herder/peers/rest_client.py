@@ -175,7 +175,7 @@ class RestClient:
 
 
 def _signing(signer: Signer, body: bytes) -> aiohttp.ClientMiddlewareType:
-    """Return what signs each attempt anew.
+    """Return the middleware that signs each attempt separately.
 
     aiohttp sends a PUT again if its connection is lost, and the leader takes a signature once.
     """

@@ -12,7 +12,7 @@ from fencepost.runtime.task.source_task import TransactionStatus
 
 
 def local_transactions(parts: HerderParts, work: LocalWork, connector: str) -> list[TaskTransactionInfo]:
-    """Return those of a connector's tasks that run on this worker, by number."""
+    """Return the transactions of a connector's tasks on this worker, by number."""
     return [_shown(parts, task, status) for task, status in sorted(work.transactions(connector).items())]
 
 

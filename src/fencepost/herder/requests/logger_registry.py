@@ -63,7 +63,7 @@ class LoggerRegistry:
 
 
 def _name_of(number: int) -> str:
-    """Return the name of the most verbose level that passes no more than `number`."""
+    """Return the name of the most verbose level that does not pass more than `number`."""
     return next((name for name, level in _LEVELS.items() if level >= number), "OFF")
 
 

@@ -1,4 +1,4 @@
-"""What the page at /ui shows of this worker: its tasks, its connectors, and the topics of its cluster."""
+"""Collects this worker's data for the page at /ui: its tasks, its connectors, and the topics of its cluster."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CLASS: Final = "connector.class"
 
 
 class LocalObservation(Observation):
-    """Shows a worker that has no others beside it; that of a group adds the answers of its other workers."""
+    """Shows a worker without a group; the one for a group adds the answers of its other workers."""
 
     def __init__(self, parts: HerderParts, states: ConnectorStates) -> None:
         self._parts = parts
@@ -42,11 +42,11 @@ class LocalObservation(Observation):
         self._started = time.time_ns() // 1_000_000
 
     def worker(self) -> Json:
-        """Return what this worker tells of itself."""
+        """Return this worker's version and start."""
         return {"version": __version__, "started": self._started}
 
     def here(self, connector: str | None = None) -> list[Json]:
-        """Return what the tasks of this worker do, of one connector with its last transactions, or of all."""
+        """Return the activity of this worker's tasks: of one connector with its last transactions, or of all."""
         found = self._parts.worker.metrics.activities(connector)
         return [_task(task, activity, with_ended=connector is not None) for task, activity in found.items()]
 
@@ -57,7 +57,7 @@ class LocalObservation(Observation):
         return self._overview({self._parts.worker_id: {"tasks": self.here(), "worker": self.worker()}}, {})
 
     async def activity(self, connector: str, authorization: str | None) -> list[Json]:
-        """Return what the tasks of a connector do. Raises NotFoundError."""
+        """Return the activity of a connector's tasks. Raises NotFoundError."""
         del authorization
         await self._parts.started()
         self._states.config(connector)
@@ -142,7 +142,7 @@ class LocalObservation(Observation):
 def hiding(
     found: Iterable[OpenTransaction], topic: str, owner: Callable[[str], ConnectorTaskId | None]
 ) -> Iterable[HidingTransaction]:
-    """Yield those that have records in a topic, the oldest first; `owner` names the task of a transactional id."""
+    """Yield transactions with records in a topic, the oldest first; `owner` names the task of a transactional id."""
     for transaction in found:
         partitions = [number for name, number in transaction.partitions if name == topic]
         if partitions:
@@ -186,7 +186,7 @@ def _task(task: ConnectorTaskId, activity: Activity, *, with_ended: bool) -> Jso
 
 
 def _told(answer: Json) -> dict[str, Any]:
-    """What a worker told of itself, which may be of another version: None for what it did not."""
+    """The description that a worker sent, possibly of another version: missing fields are None."""
     told = answer.get("worker")
     version, started = (told.get("version"), told.get("started")) if isinstance(told, dict) else (None, None)
     if not isinstance(version, str) or not isinstance(started, int):

@@ -38,7 +38,7 @@ class OffsetRequests(Offsets):
         self._fencing = fencing
 
     async def show(self, name: str) -> list[ConnectorOffset]:
-        """Return a connector's offsets. Raises NotFoundError, and what reading raises."""
+        """Return a connector's offsets. Raises NotFoundError, and the errors of reading."""
         await self._parts.joined()
         config = self._config(name)
         offsets = await self._parts.run(

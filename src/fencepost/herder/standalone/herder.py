@@ -176,6 +176,7 @@ class StandaloneHerder(Herder):
         match event:
             case ConnectorConfigRemoval(name):
                 self._parts.statuses.delete_connector(name)
+                self._parts.worker.metrics.on_delete(name)
             case TargetStateChange(name) if self._parts.state.entry(name).half_stopped:
                 # A connector that was resumed before it had stopped keeps running, and has lost its tasks.
                 self._task_configs.request(name)

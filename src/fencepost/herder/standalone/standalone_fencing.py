@@ -6,10 +6,10 @@
 
     before and after a task owns its transactional id: is the noted offset that of the connector's last task count?
 
-No other process may write a count between the read of the former count and the write of the new one. So each round
-claims the transactional id of the group's leader first, and rounds of one process run one after the other. A process
-that is overtaken fails when it writes, and begins again; one that was suspended between its round and the start of its
-tasks finds the newer count.
+No other process may write a count between reading the previous count and writing the new one. So each round claims the
+transactional id of the group's leader first, and rounds of one process run one after the other. A process that is
+overtaken fails when it writes, and begins again; one that was suspended between its round and the start of its tasks
+finds the newer count.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class StandaloneFencing:
     async def lead(self, connector: str) -> None:
         """Fence former tasks, unless that was done for the connector's current tasks.
 
-        Raises OvertakenError if other processes interfere repeatedly, ConfigWriteError, and what fencing raises.
+        Raises OvertakenError if other processes interfere repeatedly, ConfigWriteError, and the errors of fencing.
         """
         async with self._turn:
             with log_context(connector):
@@ -82,11 +82,11 @@ class StandaloneFencing:
     # -- the writes of the rounds' counts ------------------------------------------------------------------------
 
     async def require(self) -> None:
-        """Claim the transactional id of the group's leader. Raises what initializing it raises."""
+        """Claim the transactional id of the group's leader. Raises the errors of initializing it."""
         await asyncio.wrap_future(self._parts.task_counts.claim_write_privilege())
 
     async def write_task_count(self, connector: str, count: int, *, check: Callable[[], None]) -> None:
-        """Write a count, and store its offset. Raises ConfigWriteError, and what `check` raises."""
+        """Write a count, and store its offset. Raises ConfigWriteError, and the errors of `check`."""
         check()
         tasks = task_set(self._parts.state, connector)
         offset = await asyncio.wrap_future(self._parts.task_counts.put_task_count(connector, count))

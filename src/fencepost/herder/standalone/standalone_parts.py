@@ -110,7 +110,7 @@ class StandaloneParts:
     async def read_config_topic(self) -> None:
         """Read the task counts that were committed before this call.
 
-        Raises what reading a topic raises, TopicReplacedError and TopicNotFoundError for one that was deleted.
+        Raises the errors of reading a topic, TopicReplacedError and TopicNotFoundError for one that was deleted.
         """
         self.check_config_topic()
         await asyncio.wrap_future(self.task_counts.read_to_end())

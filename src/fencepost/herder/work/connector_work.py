@@ -68,7 +68,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
         self._tasks_refused = False
         self._connector: WorkerConnector | None = None
         self._version: str | None = None
-        # The number of the instance: later reports of former instances are ignored.
+        # The number of the instance: later reports of earlier instances are ignored.
         self._run = 0
         self._left: asyncio.Future[None] = parts.loop.create_future()
         self._doing: ConnectorPlan | None = None

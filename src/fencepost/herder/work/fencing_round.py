@@ -82,10 +82,13 @@ class CountWriter(Protocol):
     """Writes task counts to the config topic, as the leader of the worker's group."""
 
     async def require(self) -> None:
-        """Return if this worker may write. Raises NotLeaderError, and what keeps it from writing."""
+        """Return if this worker may write. Raises NotLeaderError, and the errors that prevent writing."""
 
     async def write_task_count(self, connector: str, count: int, *, check: Callable[[], None]) -> None:
-        """Write that former tasks are fenced, and so many may start. `check` is called right before and may raise."""
+        """Write that former tasks are fenced and this number of tasks may start.
+
+        `check` is called right before and may raise.
+        """
 
 
 class FencingRounds:
@@ -99,8 +102,8 @@ class FencingRounds:
     async def lead(self, connector: str) -> None:
         """Fence as the leader.
 
-        Raises NotLeaderError, NotFoundError, RebalanceNeededError for newer task configurations, RequestFailedError
-        if the count cannot be written, and what fencing raises.
+        Raises NotLeaderError, NotFoundError, RebalanceNeededError for newer task configurations, RequestFailedError if
+        the count cannot be written, and the errors of fencing.
         """
         await self._counts.require()
         # The requester may have read a commit that this worker has not: the answer must not be that everything is
@@ -159,7 +162,7 @@ class FencingRounds:
 
 @contextmanager
 def retried(connector: str) -> Iterator[None]:
-    """Make FencingRoundError, with which a task starts again, of what keeps former tasks from being fenced and may pass."""
+    """Convert temporary failures of fencing to FencingRoundError, which restarts the task."""
     try:
         yield
     except _LASTING:

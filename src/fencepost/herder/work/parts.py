@@ -121,7 +121,7 @@ class HerderParts(Protocol):
     async def read_config_topic(self) -> None:
         """Read everything that was committed to the config topic before this call.
 
-        Raises what reading a topic raises.
+        Raises the errors of reading a topic.
         """
 
     def report(

@@ -76,7 +76,7 @@ class TaskWork(Converging[TaskPlan]):
         self._task: WorkerSourceTask | None = None
         self._version: str | None = None
         self._holding = False
-        # The number of the start: later reports of former starts are ignored.
+        # The number of the start: later reports of earlier starts are ignored.
         self._run = 0
 
     @property
@@ -119,7 +119,7 @@ class TaskWork(Converging[TaskPlan]):
                 await self._make_and_start(plan)
 
     async def _make_and_start(self, plan: TaskPlan) -> None:
-        # Not the latest: the delivery may only change with the generation, which fences the former one.
+        # Not the latest: the delivery may only change with the generation, which fences the previous one.
         properties = self._parts.state.applied_config(self.id.connector)
         try:
             self._task = await self._parts.run(self._make, dict(properties or {}), plan, self._run)
@@ -170,7 +170,7 @@ class TaskWork(Converging[TaskPlan]):
 
     def told(self, run: int, state: State, error: Exception | None) -> None:
         """Process a report of the task's state."""
-        # The end of a stopped task is ignored, and that of a task that was replaced.
+        # A stopped or replaced task's end is ignored.
         if run != self._run or isinstance(error, SupersededError):
             return
         if state is State.FAILED and isinstance(error, ProducerFencedError) and self._on_fenced(self.id):

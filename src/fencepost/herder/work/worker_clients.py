@@ -30,7 +30,7 @@ def config_store(
 
 
 def cluster_id(clients: KafkaClients, config: WorkerConfig) -> str:
-    """Request the id of the worker's cluster. Raises BrokerUnavailableError and what else connecting raises."""
+    """Request the id of the worker's cluster. Raises BrokerUnavailableError and other errors of connecting."""
     with clients.admin(admin_config(config, None)) as admin:
         return admin.cluster_id()
 

@@ -4,7 +4,15 @@ const LOOK_SECONDS = 30;
 
 export class Refused extends Error {}
 
-async function request(method, path, body) {
+// Whether this browser keeps numbers as they are written: 1.0 stays 1.0, and a long beyond 2^53 is not rounded.
+export const keepsNumbers = typeof JSON.rawJSON === "function";
+
+export function exact(text) {
+  if (!keepsNumbers) return JSON.parse(text);
+  return JSON.parse(text, (key, value, context) => (typeof value === "number" ? JSON.rawJSON(context.source) : value));
+}
+
+async function request(method, path, body, parse = JSON.parse) {
   const options = { method, headers: { Accept: "application/json" } };
   if (method === "GET") options.signal = AbortSignal.timeout(LOOK_SECONDS * 1000);
   if (body !== undefined) {
@@ -21,7 +29,7 @@ async function request(method, path, body) {
   const text = await response.text();
   let answer = null;
   try {
-    answer = text ? JSON.parse(text) : null;
+    answer = text ? parse(text) : null;
   } catch {
     throw new Refused(`The worker answered something else than JSON (status ${response.status})`);
   }
@@ -45,9 +53,14 @@ const connector = (name, rest = "") => `../connectors/${part(name)}${rest}`;
 
 export const api = {
   root: () => request("GET", "../"),
+  plugins: () => request("GET", "../connector-plugins"),
+  create: (name, config) => request("POST", "../connectors", { name, config }),
+  remove: (name) => request("DELETE", connector(name)),
   info: (name) => request("GET", connector(name)),
   status: (name) => request("GET", connector(name, "/status")),
-  offsets: (name) => request("GET", connector(name, "/offsets")),
+  offsets: (name) => request("GET", connector(name, "/offsets"), undefined, exact),
+  alterOffsets: (name, offsets) => request("PATCH", connector(name, "/offsets"), { offsets }),
+  resetOffsets: (name) => request("DELETE", connector(name, "/offsets")),
   topics: (name) => request("GET", connector(name, "/topics")),
   activity: (name) => request("GET", `api/connectors/${part(name)}`),
   pause: (name) => request("PUT", connector(name, "/pause")),

@@ -3,6 +3,7 @@
 import { render } from "./vendor/preact.mjs";
 import { useEffect, useReducer } from "./vendor/hooks.mjs";
 import { Connector } from "./connector.js";
+import { Create } from "./create.js";
 import { Problem, clock, html } from "./format.js";
 import { connect, live, subscribe } from "./live.js";
 import { Overview } from "./overview.js";
@@ -20,6 +21,7 @@ function place() {
 function View() {
   const { kind, name } = place();
   if (kind === "connectors" && name) return html`<${Connector} key=${name} name=${name} live=${live} />`;
+  if (kind === "create") return html`<${Create} />`;
   if (kind === "topics" && name) return html`<${Topic} key=${name} name=${name} />`;
   return live.group === null ? html`<p>Asking the worker ...</p>` : html`<${Overview} live=${live} />`;
 }
@@ -36,10 +38,11 @@ function Connection() {
   return html`<span role="status" class=${connected ? "" : "error"}>${text}</span>`;
 }
 
-// Where one types, Escape leaves the field, with what was typed.
+// Where one types, Escape leaves the field, with what was typed. A form that is half filled in stays.
 function onEscape(event) {
   if (event.key !== "Escape" || location.hash.length <= 2) return;
-  if (event.target.tagName === "INPUT") event.target.blur();
+  if (/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) event.target.blur();
+  else if (place().kind === "create") return;
   else location.hash = "#/";
 }
 

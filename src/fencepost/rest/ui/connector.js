@@ -1,7 +1,7 @@
 // One connector: its tasks, rates, transactions, offsets, topics and configuration.
 
 import { useEffect, useRef, useState } from "./vendor/hooks.mjs";
-import { api, repeat } from "./api.js";
+import { api, exact, keepsNumbers, repeat } from "./api.js";
 import { Configuration } from "./config.js";
 import { Head, Problem, State, ago, clock, count, html, size } from "./format.js";
 import { RatePlot, TimeLine } from "./plots.js";
@@ -24,11 +24,14 @@ function Actions({ name, state, onDone }) {
   const [told, setTold] = useState("");
   const run = (action) => () => action(name).then(() => { setTold(""); onDone(); }, (error) => setTold(error.message));
   const stop = (of) => (confirm(`Stop ${of}? Its tasks end; configuration and offsets stay.`) ? api.stop(of) : Promise.resolve());
+  const remove = (of) => (confirm(`Delete ${of}? Its tasks end. Its offsets stay: a connector of that name goes on after them.`)
+    ? api.remove(of).then(() => { location.hash = "#/"; }) : Promise.resolve());
   const paused = state === "PAUSED" || state === "STOPPED";
   return html`<p class="line">
     ${paused ? html`<button onClick=${run(api.resume)}>Resume</button>` : html`<button onClick=${run(api.pause)}>Pause</button>`}
     <button onClick=${run(stop)} disabled=${state === "STOPPED"}>Stop</button>
-    <button onClick=${run(api.restart)}>Restart what failed</button></p><${Problem} text=${told} />`;
+    <button onClick=${run(api.restart)}>Restart what failed</button>
+    <button class="danger" onClick=${run(remove)}>Delete</button></p><${Problem} text=${told} />`;
 }
 
 function Tasks({ status, tasks }) {
@@ -65,13 +68,48 @@ function useBefore(offsets) {
   });
 }
 
-function Offsets({ offsets, problem }) {
+// One source offset as JSON, to change. An empty field removes it.
+function OffsetForm({ row, onSave, onEnd }) {
+  const [text, setText] = useState(row.now);
+  const save = (event) => {
+    event.preventDefault();
+    let offset;
+    try {
+      offset = text.trim() ? exact(text) : null;
+    } catch (error) {
+      onEnd(`This is no JSON: ${error.message}`);
+      return;
+    }
+    if (offset === null && !confirm(`Remove the offset of ${row.key}? This source partition is read from its start again.`)) return;
+    onSave([{ partition: exact(row.key), offset }]);
+  };
+  return html`<form class="line" onSubmit=${save}><label>Offset of <code>${row.key}</code>
+    <textarea rows="3" value=${text} onInput=${(event) => setText(event.target.value)} /></label>
+    <button>Save this offset</button><button type="button" onClick=${() => onEnd("")}>Cancel</button></form>`;
+}
+
+function Offsets({ name, state, offsets, problem, onDone }) {
   const rows = useBefore(offsets);
+  const [edited, setEdited] = useState(null);
+  const [told, setTold] = useState("");
+  const changeable = state === "STOPPED" && keepsNumbers;
+  const end = (text) => { setTold(text); if (!text) setEdited(null); };
+  const after = (request) => request.then((answer) => { setEdited(null); setTold(answer?.message ?? ""); onDone(); },
+    (error) => setTold(error.message));
+  const reset = () => {
+    if (confirm(`Reset all offsets of ${name}? Its source is read from its start again.`)) after(api.resetOffsets(name));
+  };
+  const row = rows.find((each) => each.key === edited);
   return html`<section><h2>Offsets</h2><${Problem} text=${problem} />
-    <table><thead><tr>${["source partition", "before", "committed", "changed"].map((title) => html`<th scope="col">${title}</th>`)}</tr></thead>
-    <tbody>${rows.map((row) => html`<tr key=${row.key}><th scope="row"><code>${row.key}</code></th>
-      <td data-label="before"><code>${row.former}</code></td><td data-label="committed"><code>${row.now}</code></td>
-      <td data-label="changed">${row.when === null ? "" : clock(row.when)}</td></tr>`)}</tbody></table></section>`;
+    <table><thead><tr>${["source partition", "before", "committed", "changed", ""].map((title) => html`<th scope="col">${title}</th>`)}</tr></thead>
+    <tbody>${rows.map((each) => html`<tr key=${each.key}><th scope="row"><code>${each.key}</code></th>
+      <td data-label="before"><code>${each.former}</code></td><td data-label="committed"><code>${each.now}</code></td>
+      <td data-label="changed">${each.when === null ? "" : clock(each.when)}</td>
+      <td>${changeable ? html`<button class="small" onClick=${() => setEdited(each.key)} aria-label=${`Edit the offset of ${each.key}`}>edit</button>` : null}</td></tr>`)}</tbody></table>
+    ${changeable && row ? html`<${OffsetForm} key=${row.key} row=${row} onSave=${(changes) => after(api.alterOffsets(name, changes))} onEnd=${end} />` : null}
+    <p class="line">${changeable ? html`<button class="danger" disabled=${!rows.length} onClick=${reset}>Reset all offsets</button>`
+      : html`<span class="doc">${keepsNumbers ? "Stop the connector to change its offsets."
+        : "This browser rounds long numbers: change offsets by the REST API, or with a newer one."}</span>`}<span role="status">${told}</span></p></section>`;
 }
 
 export function Connector({ name, live }) {
@@ -95,6 +133,6 @@ export function Connector({ name, live }) {
     <section><h2>Rows per second</h2>${seen.length > 1 ? html`<${RatePlot} seen=${seen} />` : html`<p>Wait a moment.</p>`}</section>
     <section><h2>Topics</h2><ul class="plain">${found.topics.map((topic) => html`<li key=${topic}>
       <a href="#/topics/${encodeURIComponent(topic)}">${topic}</a>: why can't my readers see it?</li>`)}</ul></section>
-    <${Offsets} offsets=${found.offsets} problem=${found.offsetsProblem} />
+    <${Offsets} name=${name} state=${status.connector.state} offsets=${found.offsets} problem=${found.offsetsProblem} onDone=${look} />
     <${Configuration} name=${name} config=${info.config} />`;
 }

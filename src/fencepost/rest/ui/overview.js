@@ -100,6 +100,7 @@ export function Overview({ live }) {
   return html`<${Summary} live=${live} />
     <label class="filter">Filter <kbd>/</kbd>
       <input ref=${field} type="search" value=${filter} onInput=${(event) => setFilter(event.target.value)} /></label>
+    <p><a class="create" href="#/create">Create a connector</a></p>
     <table class="connectors"><${Head} titles=${COLUMNS} firstNumber=${3} />
       <tbody>${rows.map((row) => html`<${Row} key=${row.name} row=${row} />`)}</tbody></table>
     ${rows.length ? null : html`<p>${live.rows.size ? "No connector matches." : "There are no connectors."}</p>`}

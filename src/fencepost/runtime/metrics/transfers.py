@@ -27,7 +27,10 @@ class Transfer:
 
 
 class Transfers:
-    """Adds up the tasks of each connector; `watch` gets the metrics of each task that starts. Thread-safe."""
+    """Adds up the tasks of each connector. Thread-safe.
+
+    `watch` gets the metrics of each task that starts, and `forget` the name of each connector that is deleted.
+    """
 
     def __init__(self) -> None:
         self._current: dict[ConnectorTaskId, TaskMetrics] = {}
@@ -42,6 +45,12 @@ class Transfers:
                 counts = former.transferred.counts
                 self._past[task.connector] = self._past.get(task.connector, _OVER) + counts.settled()
             self._current[task] = metrics
+
+    def forget(self, connector: str) -> None:
+        """Count a connector no further, and another one of that name from the start."""
+        with self._lock:
+            self._past.pop(connector, None)
+            self._current = {task: of for task, of in self._current.items() if task.connector != connector}
 
     def of_connectors(self) -> Mapping[str, Transfer]:
         """Return the transfer of each connector that has had a task, by name."""

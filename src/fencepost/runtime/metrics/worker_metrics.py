@@ -99,6 +99,8 @@ class WorkerMetrics(Collector):
         self.connector_startups, self._task_startups = Startups(), Startups()
         self.on_task: Callable[[ConnectorTaskId, TaskMetrics], None] = lambda *_: None
         """Called with the metrics of each task that starts, on any thread."""
+        self.on_delete: Callable[[str], None] = lambda _: None
+        """Called with the name of each connector that a standalone worker deletes."""
         self._tasks: dict[ConnectorTaskId, TaskMetrics] = {}
         self._connectors: dict[str, _Connector] = {}
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""What a sink has committed, and what to do with the next batch. Pure.
+"""The last commit of a sink, and the decision about the next batch. Pure.
 
 The progress of a sink is a record in a compacted topic, part of the same transaction as the batch:
 
@@ -6,8 +6,8 @@ The progress of a sink is a record in a compacted topic, part of the same transa
     {"sink": name, "run": run}  -> {"topic_id": id}
 
 Spark repeats only its last batch, and then with the same data: from the checkpoint's offset log. That entry has a
-timestamp, which tells a repeated batch from another one with the same number, planned by a copied or restored
-checkpoint. Batch ids begin at 0 with each checkpoint, so the checkpoint's query id is part of the progress.
+timestamp, which distinguishes a repeated batch from another one with the same number, planned by a copied or restored
+checkpoint. Batch ids start at 0 in each checkpoint, so the checkpoint's query id is part of the progress.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _REMEDY: Final = (
 
 
 OF_RUN: Final = "/run="
-"""Stands between sink and run in a transactional id. No name of a sink has it, so no two of them share an id."""
+"""Separates sink and run in a transactional id. Names of sinks do not contain it, so no two of them share an id."""
 
 _ID: Final = "fencepost-sink-"
 
@@ -56,9 +56,9 @@ class SinkKey:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The last committed batch. All but `topic_id` are None for a run.
+    """The last committed batch. For a run, all fields but `topic_id` are None.
 
-    `topic_id` is None if the sink has no topic of its own, or the brokers have no ids.
+    `topic_id` is None if the sink has no single topic, or the brokers have no ids.
     """
 
     query: str | None = None
@@ -79,17 +79,19 @@ class Progress:
 
 
 class NextStep(Enum):
-    """What to do with a batch."""
+    """The decision about a batch."""
 
     WRITE = auto()
     SKIP = auto()
-    """It is in Kafka: Spark runs it again."""
+    """The batch is in Kafka: Spark runs it again."""
 
 
 def next_step(sink: str, last: Progress | None, batch: Progress, *, first_batch: int) -> NextStep:
-    """Return what to do with a batch after the last committed one. `first_batch` counts without progress.
+    """Return the decision about a batch after the last committed one.
 
-    Raises CheckpointMismatchError if it could be lost or doubled.
+    `first_batch` is used if there is no progress yet.
+
+    Raises CheckpointMismatchError if the batch could be lost or duplicated.
     """
     query, number = batch.query, batch.batch or 0
     if last is None:
@@ -131,7 +133,7 @@ def _no_progress(sink: str, batch: int, first_batch: int) -> FencepostError:
 
 
 def check_topic(key: SinkKey, topic: str, last: Progress | None, topic_id: str | None) -> None:
-    """Raise TopicRecreatedError unless the topic is still the one of the last committed batch. Ids are None if unknown."""
+    """Raise TopicRecreatedError unless the topic is still the one of the last committed batch. Unknown ids are None."""
     if last is None or topic_id is None or last.topic_id in (None, topic_id):
         return
     where = "it" if key.run is None else "the run"

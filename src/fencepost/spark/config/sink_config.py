@@ -41,10 +41,10 @@ _ERRORS: Final = ErrorTexts(
 )
 
 _LONGEST_TRANSACTION_MS: Final = 900_000
-"""The brokers' default of transaction.max.timeout.ms: a transaction cannot be prolonged once it has begun."""
+"""The brokers' default of transaction.max.timeout.ms: an open transaction cannot be prolonged."""
 
 _LONGEST_ID: Final = 32_767
-"""Kafka's protocol has no longer text, in bytes."""
+"""Kafka's protocol allows no longer text, in bytes."""
 
 _SERIALIZER: Final = (
     "rows are written as key.converter and value.converter say, or as bytes or text without them: remove it"
@@ -71,7 +71,7 @@ def _sink_name(name: str, value: Any) -> None:
 
 
 def _of_single_write(sink: str) -> SinkKey:
-    """A key that no other write has, since nothing is known of earlier ones: none is fenced."""
+    """A key that no other write has, because earlier writes are unknown and must not be fenced."""
     return SinkKey(f"{sink}-{uuid.uuid4()}")
 
 
@@ -126,7 +126,7 @@ def sink_config_def() -> ConfigDef:
 
 @dataclass(frozen=True, slots=True)
 class SinkConfig:
-    """A sink's configuration, checked. `properties` has all properties, without the prefix `kafka.`."""
+    """A checked configuration of a sink. `properties` has all properties, without the prefix `kafka.`."""
 
     topic: str | None
     name: str | None
@@ -143,7 +143,7 @@ class SinkConfig:
     def from_options(cls, options: Mapping[str, Any]) -> SinkConfig:
         """Check a sink's options; those of Kafka's clients may have the prefix `kafka.`, as for Spark's own sink.
 
-        Passwords among them are hidden in messages from here on. Raises ConfigError for the first invalid option.
+        Passwords among them are hidden in all later messages. Raises ConfigError for the first invalid option.
         """
         properties = _properties(options)
         SECRETS.learn_properties(properties)
@@ -174,7 +174,7 @@ class SinkConfig:
         return f"{self.storage_topic}-tasks"
 
     def topic_gate(self, sink: str) -> TopicGate:
-        """Return the check of the topics of a sink's rows: those with the progress would be overwritten or held up."""
+        """Return the check of the topics of a sink's rows: the progress topics would be overwritten or blocked."""
         reasons = {
             topic: f"A row of sink {sink} is for topic {topic}, which holds the progress of sinks, or of their tasks: send "
             "it to another topic, or set sink.storage.topic"
@@ -183,17 +183,20 @@ class SinkConfig:
         return TopicGate(None, {topic: RefusedTopic(why, "sink.storage.topic") for topic, why in reasons.items()})
 
     def sink_of_query(self, query: str) -> str:
-        """Return the name of the sink of a streaming query, whose id is that in its checkpoint."""
+        """Return the name of the sink of a streaming query, whose id is in its checkpoint."""
         return self.name or (query if self.topic is None else f"{query}-{self.topic}")
 
     def key_of(self, run: object | None) -> SinkKey:
-        """Return the key of a batch's progress. Raises ConfigError for an invalid run, and one whose sink has no name."""
+        """Return the key of a batch's progress.
+
+        Raises ConfigError for an invalid run, and for a run of a sink without a name.
+        """
         if run is None:
             return _of_single_write(self.name or self.topic or "topics")
         sink = self.name or self.topic
         if sink is None:
             raise ConfigError("A run needs a name, because the topic is that of each row: set name", name="name")
-        # A date or a number is the same run as its text, which is all that options of a data source can be.
+        # A date or a number is the same run as its text, because options of a data source are texts.
         name = _text(run)
         if not name.strip():
             raise ConfigError(
@@ -212,7 +215,7 @@ class SinkConfig:
 def merged_options(
     arguments: Mapping[str, Any], options: Mapping[str, Any] | None, more_options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the options of a call in one dict. Raises ConfigError for one that is given with two values.
+    """Return the options of a call in one dict. Raises ConfigError for an option that is given with two values.
 
     `arguments` are named parameters, of which None means not given; `more_options` are the other keyword arguments.
     """
@@ -230,7 +233,10 @@ def merged_options(
 
 
 def _properties(options: Mapping[str, Any]) -> dict[str, str]:
-    """All options as text, without the prefix of Kafka's. Raises ConfigError for one that is given as two values."""
+    """All options as text, without the prefix of Kafka's.
+
+    Raises ConfigError for an option that is given with two values.
+    """
     properties: dict[str, str] = {}
     for option, value in options.items():
         if value is None:
@@ -244,7 +250,7 @@ def _properties(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _check_ends(name: str, text: str) -> None:
-    """Raise ConfigError for a name with blanks at its ends: without them it may be another one's."""
+    """Raise ConfigError for a name that starts or ends with a blank: without it the name may be another one's."""
     if text.strip() and text != text.strip():
         raise ConfigError(f"{name}={text!r} begins or ends with a blank: remove it", name=name)
 

@@ -1,10 +1,10 @@
-"""What the checkpoint of a streaming query says of the query and its newest batch.
+"""Reads a streaming query and its newest batch from its checkpoint.
 
     CHECKPOINT/metadata       {"id": the query's id}
     CHECKPOINT/offsets/BATCH  a version, a line of JSON with "batchTimestampMs", and the sources' offsets
 
-Spark writes the offsets of a batch before it runs it. Only files are read: a store without a rename that fails for a name
-that exists could show the batch of another instance.
+Spark writes the offsets of a batch before it runs the batch. Only files are read: a store whose rename does not fail
+for an existing name could show the batch of another instance.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def planned_batch(location: str) -> Progress:
         batches = [int(entry.name) for entry in offsets.iterdir() if entry.name.isdecimal()]
         newest = max(batches, default=None)
         if newest is None:
-            # Spark plans a micro-batch before it asks for its writer.
+            # Spark plans a micro-batch before it requests its writer.
             raise continuous_trigger()
         return Progress(query_id(location), newest, _planned_ms((offsets / str(newest)).read_text()))
     except (OSError, ValueError, TypeError, KeyError) as error:
@@ -66,7 +66,7 @@ def _planned_ms(entry: str) -> int:
 def _folder(location: str) -> Path:
     """The folder of a location: a path, or a URI `file:`, which is not percent-encoded in Hadoop's notation.
 
-    Hadoop takes `..` with the name before it out of the text, whether or not that name is a link, or exists.
+    Hadoop removes `..` together with the preceding name from the text, even if that name is a link, or does not exist.
     """
     scheme = _SCHEME.match(location)
     if scheme is not None and scheme[1] != "file":

@@ -1,7 +1,8 @@
 """`format("fencepost")`: a Python data source that writes a DataFrame, or a micro-batch, to Kafka in one transaction.
 
-Spark finds it by the module `pyspark_fencepost`, which it imports in each session that looks for a Python data source. So
-this module imports little. docs/decisions/0032-format-fencepost-has-a-ledger.md tells how it stays exactly-once.
+Spark finds it through the module `pyspark_fencepost`, which it imports in each session that looks for a Python data
+source. So this module imports little. docs/decisions/0032-format-fencepost-has-a-ledger.md explains why it stays
+exactly-once.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ _ONLY_WRITES: Final = 'format("fencepost") only writes: read topics with Spark\'
 
 
 class FencepostDataSource(DataSource):
-    """The data source. Its options are those of `write_kafka`, and of `exactly_once` for a stream."""
+    """The data source. Its options are the ones of `write_kafka`, and of `exactly_once` for a stream."""
 
     def __init__(self, options: Mapping[str, Any], *, ends: bool = False) -> None:
-        """One that `ends` micro-batches begins none."""
+        """A data source that `ends` micro-batches does not begin any."""
         self.options: dict[str, Any] = dict(options)
         self._ends = ends
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Spark makes one for each micro-batch, and passes another one on to the process that ends micro-batches.
+        # Spark makes one for each micro-batch, and passes another one to the process that ends micro-batches.
         return partial(FencepostDataSource, ends=True), (self.options,)
 
     @classmethod
@@ -43,16 +44,16 @@ class FencepostDataSource(DataSource):
 
     @with_short_errors
     def writer(self, schema: StructType, overwrite: bool) -> FencepostWriter:
-        """Begin a transaction for a DataFrame. Raises ConfigError for what cannot be written."""
+        """Begin a transaction for a DataFrame. Raises ConfigError for rows or options that cannot be written."""
         from fencepost.spark.format.writer import begin_write  # noqa: PLC0415 - see above
 
         return begin_write(self.options, schema, overwrite=overwrite)
 
     @with_short_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> FencepostStreamWriter:  # noqa: N802 - pyspark's name
-        """Begin the transaction of a micro-batch, or return what ends it. Raises as `begin_batch` does.
+        """Begin the transaction of a micro-batch, or return the writer that ends it. Raises as `begin_batch` does.
 
-        With `overwrite` Spark's output mode is complete: each batch has all rows, and is added, as by Spark's own sink.
+        With `overwrite` Spark's output mode is complete: each batch has all rows, and is added, as in Spark's own sink.
         """
         from fencepost.spark.format.stream import begin_batch, ending_writer  # noqa: PLC0415 - see above
 

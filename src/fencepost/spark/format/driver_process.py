@@ -1,4 +1,4 @@
-"""Which application a Python process of Spark's driver belongs to."""
+"""Identifies the application of a Python process of Spark's driver."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Final
 
 _PROCESSES: Final = Path("/proc")
 _PARENT, _STARTED = 1, 19
-"""The places of the parent and the start time among the fields after a process's name, proc_pid_stat(5)."""
+"""The indexes of the parent and the start time among the fields after a process's name, proc_pid_stat(5)."""
 
 
 def driver_process() -> str | None:
     """Return a text that is the same in all Python processes that one JVM started on its machine, and in no others.
 
-    None where the system does not tell, which is so without /proc.
+    None where the system does not show it, as without /proc.
     """
     # Workers are forked by a daemon that leads their process group, and is the child of the JVM.
     daemon = os.getppid()

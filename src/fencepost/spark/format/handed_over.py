@@ -1,7 +1,7 @@
 """A sink whose transaction begins in one process of the driver and ends in another.
 
-Spark runs each step of a Python data source in a process of its own: one begins the transaction, executors write into it,
-and a third process commits or aborts it. What the third needs is handed over as data.
+Spark runs each step of a Python data source in a separate process: one begins the transaction, executors write into it,
+and a third process commits or aborts it. The third process gets its input as data.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class BeginningProducer(TransactionalProducer):
     def hand_over(self) -> Transaction:
         """Begin a transaction and return the connection. Do not close the producer: that would abort it.
 
-        Raises what `begin_transaction` does.
+        Raises the errors of `begin_transaction`.
         """
         transaction = self.begin_transaction()
         self._coordinator.close()
@@ -67,7 +67,7 @@ class HandedOverProducer(TransactionalProducer):
 
 
 class _Clients(KafkaClients):
-    """Clients of a sink that gets its producer."""
+    """Clients of a sink that is given its producer."""
 
     def __init__(self, producer: TransactionalProducer) -> None:
         self._producer = producer
@@ -105,9 +105,9 @@ class EndingSink(Sink):
         self._topic_id = handed_over.topic_id
 
     def commit(self, acks: Iterable[Ack], progress: Progress) -> None:
-        """Commit what all writers wrote, with its progress.
+        """Commit all writers' records, with the progress.
 
-        Raises what `Sink.write` does after its last attempt; the transaction is aborted then.
+        Raises the errors of the last attempt of `Sink.write`; the transaction is aborted then.
         """
         try:
             self._handed_over.all_done(acks)
@@ -118,14 +118,14 @@ class EndingSink(Sink):
             raise in_spark_terms(reason, sink=str(self.key), batch=self._named(progress)) from error
 
     def abort(self) -> None:
-        """Abort everything, although some writer may be alive. Never raises."""
+        """Abort everything, although writers may be alive. Never raises."""
         self._abort()
 
 
 def abort_opened(config: SinkConfig, key: SinkKey) -> None:
-    """Abort the last transaction of a sink that this driver has begun, of which nothing but the ledger is known.
+    """Abort the last transaction of a sink that this driver began, knowing only its ledger.
 
-    A transaction of a newer owner is left alone. Raises what `find_opened` does.
+    A transaction of a newer owner is left alone. Raises the errors of `find_opened`.
     """
     transaction = find_opened(config, key.transactional_id, KafkaClients())
     if transaction is not None:

@@ -1,8 +1,8 @@
-"""Which attempt of a task may write which topic partitions: the ledger of one write. Pure.
+"""The ledger of one write: decides which attempt of a task may write which topic partitions. Pure.
 
-Spark may run a task or a whole stage again, while the first attempt still runs on an executor that Spark has given up.
-Both would write under the same producer id and epoch, and the leaders cannot tell them apart. So each attempt asks in a
-ledger before it writes. The entries of a ledger are records in one partition of a topic, so all who read it see the same
+Spark may run a task or a whole stage again while the first attempt still runs on an executor that Spark has given up.
+Both would write with the same producer id and epoch, and the leaders cannot distinguish them. So each attempt asks a
+ledger before it writes. The entries of a ledger are records in one partition of a topic, so all readers see the same
 order, and the first claim wins:
 
     opened   the driver has begun the transaction
@@ -13,9 +13,9 @@ order, and the first claim wins:
 
     UNKNOWN ──opened──> OPEN ──closed──> CLOSED
 
-An attempt writes only what the ledger granted it, and a task is granted to one attempt only. So each attempt that may
-have written anything has a granted claim before `closed`. The driver commits if these are the attempts whose results
-Spark gave it: then each of them has ended, and no other has written.
+An attempt writes only to partitions that the ledger granted it, and a task is granted to one attempt only. So each
+attempt that may have written anything has a granted claim before `closed`. The driver commits if these are exactly the
+attempts whose results Spark returned: then each of them has ended, and no other has written.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """`attempt`, a unique number, of `task` asks for partitions of a topic: for all, or for the first free `one`."""
+    """`attempt`, a unique number, of `task` requests partitions of a topic: all, or the first free `one`."""
 
     task: int
     attempt: int
@@ -130,7 +130,7 @@ class LedgerState(Enum):
 
 @dataclass
 class Ledger:
-    """What the entries so far say.
+    """The state after the entries so far.
 
     `attempts` has the attempt that a task was granted to, `owners` the task that writes a topic partition, `sequences`
     the next sequence number of each partition that a task has written, and `finished` the tasks that are done.
@@ -144,9 +144,9 @@ class Ledger:
     finished: set[int] = field(default_factory=set)
 
     def apply(self, entry: Entry) -> None:
-        """Add the next entry. One that is not allowed has no effect.
+        """Add the next entry. An entry that is not allowed has no effect.
 
-        Nor has one that is repeated, which may come late: an append without an answer is sent again, and brokers may
+        Nor has a repeated entry, which may come late: an append without an answer is sent again, and brokers may
         process both.
         """
         match entry:
@@ -164,10 +164,11 @@ class Ledger:
                 self.failures[entry.task] = entry.reason
 
     def granted(self, claim: Claim) -> tuple[int, ...]:
-        """The partitions that the claim's attempt may write, none if not all that it needs.
+        """The partitions that the claim's attempt may write, empty if some of the needed ones are missing.
 
         Raises WriteRetriedError if another attempt has the task, TransactionAbortableError if the ledger is not open,
-        and DataError if the attempt would have to wait for another while it owns what others may wait for.
+        and DataError if the attempt would have to wait for another one while it owns partitions that others may wait
+        for.
         """
         if self.state is not LedgerState.OPEN:
             raise TransactionAbortableError(
@@ -184,11 +185,11 @@ class Ledger:
         return ()
 
     def could_grant(self, claim: Claim) -> bool:
-        """Whether the claim would be granted if it were the next entry."""
+        """Whether the claim would be granted as the next entry."""
         return bool(self._obtainable(claim))
 
     def check(self, attempts: Mapping[int, int]) -> None:
-        """Raise WriteRetriedError unless these attempts, by task, are those that may have written anything."""
+        """Raise WriteRetriedError unless only these attempts, by task, may have written anything."""
         for task, attempt in self.attempts.items():
             if attempts.get(task) != attempt:
                 raise self._retried(task)

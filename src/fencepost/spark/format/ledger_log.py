@@ -1,7 +1,7 @@
 """The ledger of a write in Kafka: entries are plain records in one partition of a topic, appended with acks=all.
 
-Entries are not part of the transaction, which only ends after them. They are of no use after it: the topic keeps them for
-a day. A ledger whose first entry is gone is lost, and grants nothing.
+Entries are not part of the transaction, which only ends after them. They are useless after it: the topic keeps them for
+a day. A ledger whose first entry has expired is lost, and grants nothing.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _PARTITIONS: Final = 25
 _KEPT_MS: Final = 24 * 60 * 60 * 1000
 _PAUSE_S: Final = 0.02
 _CLOCKS_MS: Final = 60_000
-"""By how much the clocks of the machines that write to a ledger may differ."""
+"""The maximum difference between the clocks of the machines that write to a ledger."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerPlace:
-    """Where the ledger of a write begins. `mark` is the key of its records."""
+    """The start of a write's ledger. `mark` is the key of its records."""
 
     topic: str
     mark: bytes
@@ -39,7 +39,10 @@ class LedgerPlace:
 
 
 def open_ledger(config: SinkConfig, mark: str, transaction: Transaction, clients: KafkaClients) -> LedgerPlace:
-    """Write the first entry. Creates the topic if it is missing. Raises what `Admin.create_topics` and the write do."""
+    """Write the first entry.
+
+    Creates the topic if it is missing. Raises the errors of `Admin.create_topics` and of the write.
+    """
     topic = config.tasks_topic
     with clients.admin(config.producer.client) as admin:
         if not admin.topic_exists(topic):
@@ -54,9 +57,10 @@ def open_ledger(config: SinkConfig, mark: str, transaction: Transaction, clients
 
 
 def find_opened(config: SinkConfig, transactional_id: str, clients: KafkaClients) -> Transaction | None:
-    """Return the last transaction that this driver has begun, if it may still be open; None if there is none.
+    """Return the last transaction that this driver began, if it may still be open; None if there is none.
 
-    That of another driver, which may have taken over the transactional id, is left out. Raises what TopicReader does.
+    A transaction of another driver, which may have taken over the transactional id, is ignored. Raises the errors of
+    TopicReader.
     """
     driver = driver_process()
     if driver is None:
@@ -104,7 +108,7 @@ class LedgerLog:
         self._reader.close()
 
     def append(self, entry: Entry) -> int:
-        """Write an entry; return the offset after it. Raises what `PlainProducer.write` does."""
+        """Write an entry; return the offset after it. Raises the errors of `PlainProducer.write`."""
         place = self._place
         ends = self._producer.write(place.topic, [OutgoingRecord(place.mark, encoded(entry), (), place.partition)])
         return max(ends.values())
@@ -112,7 +116,7 @@ class LedgerLog:
     def add(self, entry: Entry) -> None:
         """Write an entry, and read the ledger up to it.
 
-        Raises what `append` and `TopicReader.read_to_end` do.
+        Raises the errors of `append` and `TopicReader.read_to_end`.
         """
         end, deadline = self.append(entry), Deadline.after(self._max_block_ms)
         if not self._begun:
@@ -124,7 +128,7 @@ class LedgerLog:
                 self._take(record.key, record.value)
             if self._reader.positions.get(self._place.partition, 0) >= end:
                 return
-            # A leader that has just been elected may not know for a moment how far records are replicated.
+            # A newly elected leader may not know for a moment how far records are replicated.
             if deadline.passed:
                 raise BrokerUnavailableError(
                     f"Topic {self._place.topic} could not be read up to offset {end}: check the health of its leaders"
@@ -132,7 +136,7 @@ class LedgerLog:
             time.sleep(_PAUSE_S)
 
     def wait(self) -> None:
-        """Read what comes next; return after half a second if nothing does."""
+        """Read the next entries; return after half a second if there are none."""
         for record in self._reader.poll():
             self._take(record.key, record.value)
 

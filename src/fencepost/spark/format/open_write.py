@@ -1,4 +1,4 @@
-"""A write of `format("fencepost")` from its begin to its end, each step of which is in a process of its own.
+"""A write of `format("fencepost")` from its beginning to its end, with each step in a separate process.
 
 driver     begin     InitProducerId, is it in Kafka?, begin, open the ledger
 executors  write     claim partitions in the ledger, convert, write
@@ -39,7 +39,7 @@ from fencepost.spark.frame.rows import pipeline_for
 
 @dataclass
 class TaskDone(WriterCommitMessage):
-    """What a task has written. `attempt` is None if it wrote nothing."""
+    """The records that a task has written. `attempt` is None if it wrote none."""
 
     task: int
     attempt: int | None = None
@@ -60,9 +60,9 @@ class OpenWrite:
     def begin(
         cls, config: SinkConfig, key: SinkKey, decide: Callable[[Progress | None], NextStep], *, keeps_progress: bool
     ) -> OpenWrite | None:
-        """Fence former owners, and begin a transaction; None if `decide` says of what they committed that it is there.
+        """Fence former owners, and begin a transaction; None if `decide` finds that the data is already committed.
 
-        Raises what `decide` and `Sink.own` do.
+        Raises the errors of `decide` and `Sink.own`.
         """
         sink = BeginningSink(config, key, keeps_progress=keeps_progress)
         try:
@@ -80,7 +80,10 @@ class OpenWrite:
         return cls(key, keeps_progress, handed_over, place)
 
     def write(self, spec: TaskSpec, batches: Iterator[pa.RecordBatch]) -> TaskDone:
-        """Write the rows of a Spark partition, in its task. Raises what `check_task_settings` and `TaskWrite.write` do."""
+        """Write the rows of a Spark partition, in its task.
+
+        Raises the errors of `check_task_settings` and `TaskWrite.write`.
+        """
         check_task_settings(_task_context())
         task, attempt = this_task()
         with closing(TaskWrite(spec, self.handed_over, self.place, task, attempt)) as write:
@@ -88,7 +91,7 @@ class OpenWrite:
         return TaskDone(task, attempt if write.has_claimed else None, acks, write.asked)
 
     def commit(self, config: SinkConfig, done: Iterable[TaskDone], progress: Progress) -> None:
-        """Commit the transaction if all that was written is what the tasks say. Raises a FencepostError if not."""
+        """Commit the transaction if exactly the tasks' records were written. Raises a FencepostError otherwise."""
         done = list(done)
         self._check_attempts(config, {task.task: task.attempt for task in done if task.attempt is not None})
         agreed(task.partitions for task in done)
@@ -96,12 +99,12 @@ class OpenWrite:
             sink.commit([ack for task in done for ack in task.acks], progress)
 
     def abort(self, config: SinkConfig) -> None:
-        """Abort the transaction, of which any task may still be alive. Never raises."""
+        """Abort the transaction; its tasks may still be alive. Never raises."""
         with closing(self._ending(config)) as sink:
             sink.abort()
 
     def _check_attempts(self, config: SinkConfig, attempts: Mapping[int, int]) -> None:
-        """Raise unless these attempts, by task, are all that may have written; no other may from here on."""
+        """Raise unless only these attempts, by task, may have written; no other may from now on."""
         with LedgerLog(config, self.place) as log:
             log.add(Closed())
             log.ledger.check(attempts)
@@ -111,7 +114,7 @@ class OpenWrite:
 
 
 def this_task() -> tuple[int, int]:
-    """The numbers of this Spark task and of its attempt, which no other attempt of the application has."""
+    """The number of this Spark task, and of its attempt, which is unique in the application."""
     context = _task_context()
     return context.partitionId(), context.taskAttemptId()
 
@@ -124,10 +127,10 @@ def _task_context() -> TaskContext:
 
 
 def task_spec(config: SinkConfig, key: SinkKey, schema: StructType) -> TaskSpec:
-    """Return what tasks need for rows with these columns, with the converters prepared.
+    """Return the specification for tasks with these columns, with the converters prepared.
 
-    Raises ConfigError and DataError as `pipeline_for` does, ConfigError if there are no columns, and what `prepare` of a
-    converter raises.
+    Raises ConfigError and DataError as `pipeline_for` does, ConfigError if there are no columns, and the errors of a
+    converter's `prepare`.
     """
     if not schema.fields:
         # Arrow counts the rows of a batch by its columns: tasks would get none.

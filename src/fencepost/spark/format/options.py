@@ -1,4 +1,4 @@
-"""The options of `format("fencepost")`: the sink's, without the ones that a data source cannot have, and Spark's own."""
+"""The options of `format("fencepost")`: the sink's, without those that a data source cannot have, and Spark's own."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ from fencepost.spark.config.sink_config import SinkConfig
 RUN: Final = "run"
 CHECKPOINT: Final = "checkpointlocation"
 _OF_SPARK: Final = (CHECKPOINT, "queryname")
-"""Options of a streaming query, which Spark passes on, in any case of letters."""
+"""Options of a streaming query, which Spark passes on in any case of letters."""
 
 _PRIVATE_KEY: Final = "ssl.keystore.key"
-"""The end of the name of a secret that `spark.redaction.regex` does not find by its default, by name or by value."""
+"""The end of a secret's name that the default `spark.redaction.regex` does not match."""
 
 
 def option(options: Mapping[str, Any], name: str) -> str | None:
-    """An option of Spark, whose names have no case. None if it is not set."""
+    """An option of Spark, whose names are not case-sensitive. None if it is not set."""
     return next((value for given, value in options.items() if given.lower() == name), None)
 
 
 def config_of(options: Mapping[str, Any], *, instead: str) -> SinkConfig:
-    """Check the options. `instead` is what does the things that a data source cannot. Raises ConfigError."""
+    """Check the options.
+
+    `instead` names the alternatives for options that a data source cannot have. Raises ConfigError.
+    """
     for name in options:
         if name.lower().endswith(_PRIVATE_KEY):
             raise ConfigError(

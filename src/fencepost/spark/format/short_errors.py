@@ -1,7 +1,7 @@
-"""Errors of `format("fencepost")` without what stands before their message.
+"""Errors of `format("fencepost")` without the text before their message.
 
-Spark's error for one of a data source begins with its traceback, and those of all its causes. A user would look for the
-message behind a hundred lines of fencepost's own code.
+Spark's error for a data source begins with the traceback of the error and of all its causes. A user would have to find
+the message behind a hundred lines of fencepost's own code.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def with_short_errors(call: Callable[P, T]) -> Callable[P, T]:
-    """Let a FencepostError out of a method that Spark calls without inner frames and causes. Others are unchanged."""
+    """Strip inner frames and causes from a FencepostError of a method that Spark calls. Other errors are unchanged."""
 
     @wraps(call)
     def shortened(*args: P.args, **kwargs: P.kwargs) -> T:

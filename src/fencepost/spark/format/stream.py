@@ -1,11 +1,11 @@
 """A streaming query that writes by `format("fencepost")`: each micro-batch is one transaction.
 
 Spark makes a new writer for each micro-batch, in a process of the driver. Another process commits or aborts it, which
-gets the options and the messages of tasks, and nothing of the writer. So the messages have what a commit needs, and an
-abort without any message finds the transaction in the ledger.
+gets the options and the messages of tasks, and nothing of the writer. So the messages contain what a commit needs, and
+an abort without any message finds the transaction in the ledger.
 
-Which batch it is, and when it was planned, is in the checkpoint when the writer is made. So that process decides, as the
-function of `foreachBatch` does, whether the batch is written, is in Kafka, or is refused. Spark names the batch at the
+The checkpoint has the batch and its planning time when the writer is made. So this process decides, like the function
+of `foreachBatch`, whether the batch is written, is already in Kafka, or is refused. Spark names the batch at the
 commit: another one than was begun is refused.
 """
 
@@ -39,7 +39,7 @@ _INSTEAD: Final = "df.writeStream.foreachBatch(exactly_once(...)) of fencepost.s
 
 @dataclass(frozen=True, slots=True)
 class BegunBatch:
-    """A micro-batch that was begun. Without an `open_write` it is in Kafka."""
+    """A micro-batch that was begun. `open_write` is None if the batch is already committed."""
 
     progress: Progress
     open_write: OpenWrite | None
@@ -47,14 +47,14 @@ class BegunBatch:
 
 @dataclass
 class BatchTaskDone(WriterCommitMessage):
-    """What a task has done of a micro-batch."""
+    """The result of a task for a micro-batch."""
 
     task: TaskDone
     begun: BegunBatch
 
 
 class FencepostStreamWriter(DataSourceStreamArrowWriter):
-    """Writes one micro-batch. The process that ends it has no `spec` and no `begun`."""
+    """Writes one micro-batch. In the process that ends it, `spec` and `begun` are None."""
 
     def __init__(
         self, config: SinkConfig, location: str, spec: TaskSpec | None = None, begun: BegunBatch | None = None
@@ -79,9 +79,9 @@ class FencepostStreamWriter(DataSourceStreamArrowWriter):
 
     @with_short_errors
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - pyspark's name
-        """Commit the transaction of a batch if all that was written is what `messages` tell.
+        """Commit the transaction of a batch if exactly the records in `messages` were written.
 
-        Raises CheckpointMismatchError if another batch was begun, and what `OpenWrite.commit` does.
+        Raises CheckpointMismatchError if another batch was begun, and the errors of `OpenWrite.commit`.
         """
         done = [message for message in messages if isinstance(message, BatchTaskDone)]
         begun = next(message.begun for message in done)
@@ -98,7 +98,7 @@ class FencepostStreamWriter(DataSourceStreamArrowWriter):
         begun.open_write.commit(self._config, [message.task for message in done], begun.progress)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - pyspark's name
-        """Abort the transaction, of which any task may still be alive. Never raises: Spark reports the first error."""
+        """Abort the transaction; its tasks may still be alive. Never raises: Spark reports the first error."""
         del batchId
         begun = next((message.begun for message in messages if isinstance(message, BatchTaskDone)), None)
         if begun is None:
@@ -111,8 +111,8 @@ class FencepostStreamWriter(DataSourceStreamArrowWriter):
 def begin_batch(options: Mapping[str, Any], schema: StructType) -> FencepostStreamWriter:
     """Begin the micro-batch that the checkpoint has planned.
 
-    Raises ConfigError or DataError for what cannot be written, CheckpointMismatchError if the batch does not follow what
-    the sink has committed, TopicRecreatedError, and what Kafka's clients raise.
+    Raises ConfigError or DataError for data that cannot be written, CheckpointMismatchError if the batch does not
+    follow the sink's last commit, TopicRecreatedError, and the errors of Kafka's clients.
     """
     config, location = _checked(options)
     planned = planned_batch(location)
@@ -136,7 +136,7 @@ def _key_of(config: SinkConfig, query: str) -> SinkKey:
 
 
 def _checked(options: Mapping[str, Any]) -> tuple[SinkConfig, str]:
-    """The configuration, and where the checkpoint is."""
+    """The configuration, and the location of the checkpoint."""
     if options.get(RUN) is not None:
         raise ConfigError("run is for a DataFrame, and this is a stream: name the sink by the option name", name=RUN)
     location = option(options, CHECKPOINT)

@@ -1,4 +1,4 @@
-"""Checks in a Spark task what a data source is not told: the settings of the session, and a continuous trigger."""
+"""Checks settings of the session and the trigger in a Spark task, because a data source does not see them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CONTINUOUS: Final = "__epoch_coordinator_id"
 def check_task_settings(context: TaskContext) -> None:
     """Raise ConfigError if Spark would run a stage again with other rows, and in a continuous query.
 
-    A task cannot tell of the first, but knows the settings that differ from Spark's defaults.
+    A task cannot detect a repeated stage, but knows the settings that differ from Spark's defaults.
     """
     if context.getLocalProperty(_CONTINUOUS) is not None:
         raise continuous_trigger()
@@ -35,7 +35,7 @@ def check_task_settings(context: TaskContext) -> None:
 
 
 def continuous_trigger() -> ConfigError:
-    """The error of a query with a continuous trigger, whose epochs are no micro-batches of its checkpoint."""
+    """Return the error for a query with a continuous trigger, whose epochs are not micro-batches of its checkpoint."""
     return ConfigError(
         'A stream by format("fencepost") writes micro-batches, and a query with a continuous trigger has none: use '
         "trigger(processingTime=...) or trigger(availableNow=True)"

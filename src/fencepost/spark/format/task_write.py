@@ -1,8 +1,8 @@
 """The write of one Spark task of `format("fencepost")`: it asks the ledger, converts rows and writes them.
 
-Tasks do not know how many they are, and a data source cannot bring rows to other tasks. So topic partitions go from one
-task to the next: a task writes those that the ledger grants it, and waits if another has them. For rows that choose no
-partition it takes one that is free. A topic's partitions are needed all at once for rows with keys.
+Tasks do not know their total number, and a data source cannot move rows to other tasks. So topic partitions go from one
+task to the next: a task writes to those that the ledger grants it, and waits if another has them. Rows without a
+partition go to any free one. Rows with keys need all partitions of a topic together.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _OF_ANOTHER_TOPIC: Final = (InvalidProducerEpochError, TransactionAbortableError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSpec:
-    """What each task of a write needs. `schema` has the types of the columns of records."""
+    """The specification for each task of a write. `schema` has the types of the columns of records."""
 
     config: SinkConfig
     sink: str
@@ -53,7 +53,7 @@ class TaskSpec:
 
 @dataclass(frozen=True, slots=True)
 class _Granted(Ownership):
-    """The partitions that a task was granted for rows that choose none; `ask` is called when there is such a row."""
+    """The granted partitions for rows without a partition; `ask` is called at the first such row."""
 
     ask: Callable[[int], range] = range
 
@@ -62,7 +62,7 @@ class _Granted(Ownership):
 
 
 class TaskWrite:
-    """Writes the rows of one attempt of a task into a transaction. `attempt` is a number that no other attempt has."""
+    """Writes the rows of one attempt of a task into a transaction. `attempt` is a unique number."""
 
     def __init__(self, spec: TaskSpec, handed_over: HandedOver, place: LedgerPlace, task: int, attempt: int) -> None:
         self.has_claimed = False
@@ -71,10 +71,10 @@ class TaskWrite:
         self._task = task
         self._attempt = attempt
         self._log = LedgerLog(spec.config, place)
-        # Small writes do not all go to the same partition.
+        # So that small writes do not all go to the same partition.
         self._shift = zlib.crc32(place.mark)
         self._owned: set[TopicPartition] = set()
-        # The writer looks a partition's number up when it gets the first records for it.
+        # The writer looks up a partition's number when it gets the first records for it.
         self._sequences: dict[TopicPartition, int] = {}
         transaction = replace(handed_over.transaction, sequences=self._sequences)
         self._writer = RecordWriter(spec.config.producer, transaction)
@@ -88,9 +88,10 @@ class TaskWrite:
         return dict(self._counts.asked)
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Sequence[Ack]:
-        """Write all rows, and return when the brokers have them and the ledger says so.
+        """Write all rows, and return once the brokers and the ledger have them.
 
-        Raises what conversion, RecordWriter and `Ledger.granted` do. The ledger tells other attempts why.
+        Raises the errors of conversion, RecordWriter and `Ledger.granted`. The ledger shows the reason to other
+        attempts.
         """
         try:
             acks = self._write(batches)
@@ -113,7 +114,7 @@ class TaskWrite:
         self._log.close()
 
     def _recreated(self, error: FencepostError) -> FencepostError | None:
-        """The reason for a refusal, if the topic was created again since the start and has no earlier records."""
+        """The reason for a refusal, if the topic was created again since the start and so lacks earlier records."""
         topic, config = self._spec.config.topic, self._spec.config.producer.client
         if topic is not None and isinstance(error, _OF_ANOTHER_TOPIC):
             with suppress(FencepostError), KafkaClients().admin(config) as admin:
@@ -122,7 +123,7 @@ class TaskWrite:
         return None
 
     def _partitions(self, topic: str) -> int:
-        """The number now: what this process learnt for an earlier write is another one than other processes know."""
+        """The present number: this process may have learnt another one for an earlier write than other processes."""
         self._writer.refresh_topics([topic])
         return self._writer.partitions(topic)
 
@@ -153,7 +154,7 @@ class TaskWrite:
         return found
 
     def _for_any(self, topic: str, count: int) -> range:
-        """All partitions if it has them all, else one: that which it has, or one that is free."""
+        """All partitions if it has them all, else one: its own, or a free one."""
         owned = [partition for name, partition in self._owned if name == topic]
         if len(owned) == count:
             return range(count)

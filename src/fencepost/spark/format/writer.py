@@ -23,7 +23,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class FencepostWriter(DataSourceArrowWriter):
-    """Writes one DataFrame. Without an `open_write` its run is in Kafka."""
+    """Writes one DataFrame. `open_write` is None if the run is already committed."""
 
     def __init__(self, key: SinkKey, config: SinkConfig, spec: TaskSpec, open_write: OpenWrite | None) -> None:
         self._key = key
@@ -40,7 +40,10 @@ class FencepostWriter(DataSourceArrowWriter):
 
     @with_short_errors
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit the transaction if all that was written is what `messages` tell. Raises a FencepostError if not."""
+        """Commit the transaction if exactly the records in `messages` were written.
+
+        Raises a FencepostError otherwise.
+        """
         if self._open is None:
             _log.warning(in_kafka(self._key))
             return
@@ -48,7 +51,7 @@ class FencepostWriter(DataSourceArrowWriter):
         self._open.commit(self._config, done, Progress())
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Abort the transaction, of which any task may still be alive. Never raises: Spark reports the first error."""
+        """Abort the transaction; its tasks may still be alive. Never raises: Spark reports the first error."""
         del messages
         if self._open is not None:
             self._open.abort(self._config)
@@ -57,7 +60,7 @@ class FencepostWriter(DataSourceArrowWriter):
 def begin_write(options: Mapping[str, Any], schema: StructType, *, overwrite: bool) -> FencepostWriter:
     """Begin the write of a DataFrame with these columns.
 
-    Raises ConfigError or DataError for what cannot be written, and what Kafka's clients raise.
+    Raises ConfigError or DataError for data that cannot be written, and the errors of Kafka's clients.
     """
     if overwrite:
         raise ConfigError('Kafka cannot overwrite: use mode("append")')

@@ -7,10 +7,10 @@ from typing import Final
 from fencepost.engine.engine import SMALL_BATCH
 
 SMALL_ROWS: Final = 1_000
-"""The number of rows up to which the driver converts and writes a batch itself."""
+"""The maximum number of rows in a batch that the driver converts and writes itself."""
 
 SMALL_BYTES: Final = SMALL_BATCH
-"""The size of the rows up to which it does."""
+"""The maximum size of these rows."""
 
 
 class BatchSizes:
@@ -22,8 +22,11 @@ class BatchSizes:
         self._most_sent = SMALL_BYTES
 
     def wrote(self, records: int, sent: int, *, refused: bool) -> None:
-        """Note a batch, with the bytes sent. `refused`: the driver looked for its rows, and they were no small batch."""
+        """Record a batch, with the bytes sent.
+
+        `refused`: the driver tried to fetch the rows, but the batch was not small.
+        """
         if refused and records <= SMALL_ROWS:
-            # The rows were too large; they can be far larger than what is sent of them compressed.
+            # The rows were too large; compressed, they can be far smaller.
             self._most_sent = min(self._most_sent, sent // 2)
         self.may_be_small = records <= SMALL_ROWS and sent <= self._most_sent

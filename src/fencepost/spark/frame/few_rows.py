@@ -1,10 +1,10 @@
-"""Takes the rows of a small batch to the driver, and never more than some megabytes of them.
+"""Fetches the rows of a small batch to the driver, and never more than some megabytes of them.
 
-A limit of Spark's joins the rows of all partitions, by a shuffle: two jobs, which take longer than all else of a small
-batch. A limit of each partition needs one job without one. It takes more rows of a batch that is not small, so it is
-used for few partitions.
+Spark's limit merges the rows of all partitions in a shuffle: two jobs, which take longer than everything else in a
+small batch. A limit per partition needs one job without a shuffle. It fetches more rows of a batch that is not small,
+so it is used for few partitions.
 
-Spark has no limit of bytes. So executors add the sizes of the rows up, and send null in place of what is beyond the limit:
+Spark cannot limit bytes. So executors add up the sizes of the rows, and send null in place of rows beyond the limit:
 
     rows -> at most so many of each partition -> the sum of their sizes so far -> null if that is too large -> driver
 """
@@ -34,15 +34,15 @@ _IN_ALL: Final = "__fencepost_bytes"
 def few_rows(frame: DataFrame, most: int, most_bytes: int) -> pa.Table | None:
     """Return all rows in their order, None if there are more than `most`, or if they may take more than `most_bytes`.
 
-    Each of few partitions gets an equal share of the bytes. None, too, for columns whose size Spark cannot tell, and if
-    Spark's internals are not as expected. Raises what Spark raises.
+    Each of few partitions gets an equal share of the bytes. Also None for columns whose size Spark cannot compute, and
+    if Spark's internals are not as expected. Raises Spark's errors.
     """
     try:
         return _few_rows(frame, most, most_bytes)
     except Py4JJavaError:
         raise
     except (Py4JError, TypeError, pa.ArrowInvalid):
-        # Arrow refuses null in place of a struct with a field that may not be null: a row beyond the limit.
+        # Arrow refuses null for a struct with a field that is not nullable: a row beyond the limit.
         return None
 
 
@@ -55,13 +55,13 @@ def _few_rows(frame: DataFrame, most: int, most_bytes: int) -> pa.Table | None:
     if partitions is not None and partitions <= _FEW_PARTITIONS:
         share = most_bytes // max(1, partitions)
         limited = _within(_each_partition_limited(frame, most + 1), columns, size, share, _IN_PARTITION)
-        # Spark brings them in the order of the partitions.
+        # Spark returns them in the order of the partitions.
         rows = None if limited is None else limited.toArrow()
         return None if rows is None else _all_of(rows, most, {_IN_PARTITION: share})
-    # Tasks end in any order, and the limit joins their rows.
+    # Tasks end in any order, and the limit merges their rows.
     numbered = frame.withColumn(_POSITION, F.monotonically_increasing_id())
     few = _within(_each_partition_limited(numbered, most + 1), columns, size, most_bytes, _IN_PARTITION)
-    # Spark leaves a limit out that cannot have an effect, and then joins no partitions.
+    # Spark removes a limit that cannot have an effect, and then merges no partitions.
     joined = None if few is None else _within(few.limit(most + 1).coalesce(1), columns, size, most_bytes, _IN_ALL)
     if joined is None:
         return None
@@ -70,7 +70,7 @@ def _few_rows(frame: DataFrame, most: int, most_bytes: int) -> pa.Table | None:
 
 
 def _all_of(rows: pa.Table, most: int, limits: dict[str, int]) -> pa.Table | None:
-    """The rows without their sums of bytes; None if there are too many, or a sum is above its limit."""
+    """The rows without their sums of bytes; None if there are too many, or a sum exceeds its limit."""
     if rows.num_rows > most or any((pc.max(rows[name]).as_py() or 0) > limit for name, limit in limits.items()):
         return None
     return rows.drop_columns([*limits])
@@ -85,7 +85,7 @@ def _each_partition_limited(frame: DataFrame, count: int) -> DataFrame:
 
 
 def _partitions(frame: DataFrame) -> int | None:
-    """The number of partitions; None for an adaptive plan, where it is known once it has run."""
+    """The number of partitions; None for an adaptive plan, where only running it shows the number."""
     execution = frame._jdf.queryExecution()  # noqa: SLF001 - pyspark shows no plan
     if execution.executedPlan().nodeName() == "AdaptiveSparkPlan":
         return None
@@ -93,9 +93,9 @@ def _partitions(frame: DataFrame) -> int | None:
 
 
 def _within(frame: DataFrame, columns: Sequence[str], size: str, most_bytes: int, name: str) -> DataFrame | None:
-    """The frame with the sum of the sizes of each partition's rows as column `name`, and null in `columns` above `most_bytes`.
+    """The frame with the sums of the row sizes per partition as column `name`; null in `columns` above `most_bytes`.
 
-    None for columns that an expression cannot name, such as two fields of a struct that differ in case only.
+    None for columns that an expression cannot name, such as two fields of a struct that differ only in case.
     """
     session = frame.sparkSession
     spark = _internals(session._jvm)  # noqa: SLF001 - pyspark has no sum so far without a shuffle
@@ -116,7 +116,7 @@ def _within(frame: DataFrame, columns: Sequence[str], size: str, most_bytes: int
 
 
 class _Internals(NamedTuple):
-    """Spark's limit of each partition, a call of a Java object's method for each row, and what they are made of."""
+    """Spark's limit per partition, a call of a Java method for each row, and their components."""
 
     limit: Any
     literal: Any
@@ -147,6 +147,6 @@ def _internals(jvm: Any) -> _Internals:
         expression=sql.classic.ExpressionUtils.expression,
         column=sql.classic.ExpressionUtils.column,
         nil=getattr(getattr(jvm.scala.collection.immutable, "Nil$"), "MODULE$"),
-        # py4j makes a number of an AtomicLong.
+        # py4j would convert an AtomicLong to a number.
         sums=jvm.java.util.concurrent.atomic.AtomicLongArray,
     )

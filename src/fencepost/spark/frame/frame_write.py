@@ -3,7 +3,7 @@
     many rows   executors: converters -> Kafka, as a worker's DataFrame
     few rows    executors -> driver: converters -> Kafka, without a Python worker
 
-Whether there are few is only known once the batch was executed.
+Whether there are few rows is only known once the batch was executed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ from fencepost.spark.frame.wording import capitalized
 class FrameWrite:
     """The write of one batch of a `sink`. `batch` names it in messages; `start` shifts the partition of its first rows without a key.
 
-    If the batch may be small by the `sizes` of others, look for its rows first. That costs a job if it is not.
+    If the `sizes` of earlier batches suggest a small batch, try to fetch its rows first. That costs a job if it is not
+    small.
     """
 
     pipeline: Pipeline
@@ -61,7 +62,7 @@ class FrameWrite:
     def write(self, frame: DataFrame) -> WriteResult:
         """Write all rows and return when the brokers have them; the transaction stays open.
 
-        Raises what `SparkEngine.write` does: the transaction must be aborted then.
+        Raises the errors of `SparkEngine.write`: the transaction must be aborted then.
         """
         errors = ErrorHandler(self.pipeline.errors)
         whose = capitalized(self.batch)

@@ -1,6 +1,6 @@
 """Finds the columns of records among a DataFrame's columns, for the DataFrame and for Arrow batches of its rows.
 
-A DataFrame with a column `value` has the columns of Spark's own Kafka sink; others than those are ignored. Else, and with
+A DataFrame with a column `value` has the columns of Spark's own Kafka sink; other columns are ignored. Else, and with
 `key.columns`, the value of a record is a struct of all columns.
 https://spark.apache.org/docs/latest/streaming/structured-streaming-kafka-integration.html#writing-data-to-kafka
 """
@@ -24,16 +24,16 @@ from fencepost.spark.config.sink_config import SinkConfig
 
 @dataclass(frozen=True, slots=True)
 class SinkColumns:
-    """`selected` columns as they are; if that is None, a struct of all columns, and the key from the columns `keys`."""
+    """`selected` columns unchanged; if that is None, a struct of all columns, and the key from the columns `keys`."""
 
     selected: tuple[str, ...] | None
     keys: tuple[str, ...]
 
     @classmethod
     def of(cls, names: Sequence[str], config: SinkConfig) -> Self:
-        """Find them among a DataFrame's columns. Raises ConfigError for columns that it does not have.
+        """Find the columns of records in a DataFrame. Raises ConfigError for missing columns.
 
-        Also for a column such as `Key`: it would be ignored, and Spark's own functions take it for `key`.
+        Also for a column such as `Key`: it would be ignored, although Spark's own functions take it for `key`.
         """
         if not config.key_columns and "value" in names:
             for name in names:
@@ -61,7 +61,7 @@ class SinkColumns:
         """The frame with the columns of records."""
         names = frame.schema.names
         if self.selected is not None:
-            # A small batch takes a tenth of its time for a select.
+            # A select would be a tenth of a small batch's time.
             return frame if [*self.selected] == names else frame.select(*self.selected)
         value = F.struct(*map(_column, names)).alias("value")
         keys = [_column(name) for name in self.keys]

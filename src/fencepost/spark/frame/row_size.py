@@ -17,10 +17,10 @@ _FIXED: Final = (
     t.NullType,
 )
 _FIXED_BYTES: Final = 16
-"""What the longest of them takes, DECIMAL."""
+"""The size of the longest fixed-size type, DECIMAL."""
 
 _PLACE_BYTES: Final = 8
-"""What each value takes beside its content: its length, and whether it is null."""
+"""The size of a value beside its content: its length, and whether it is null."""
 
 
 def row_size(schema: t.StructType) -> str | None:
@@ -35,7 +35,7 @@ def _sum_of_fields(schema: t.StructType, prefix: str, depth: int) -> str | None:
 
 
 def _size(kind: t.DataType, value: str, depth: int) -> str | None:
-    """The size of a value, 0 for null. `depth` counts the arrays around it, each with a variable of its own."""
+    """The size of a value, 0 for null. `depth` counts the surrounding arrays, each with its own variable."""
     size = f"{_FIXED_BYTES}L" if isinstance(kind, _FIXED) else None
     match kind:
         case t.StringType() | t.CharType() | t.VarcharType() | t.BinaryType():

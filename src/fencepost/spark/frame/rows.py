@@ -34,7 +34,7 @@ _STRUCTURED: Final = (t.StructType, t.ArrayType, t.MapType, t.VariantType)
 
 
 def record_columns(frame: DataFrame, config: SinkConfig) -> DataFrame:
-    """Return the frame with the columns of records. Raises ConfigError for columns that it does not have.
+    """Return the frame with the columns of records. Raises ConfigError for missing columns.
 
     Raises DataError for a user-defined type whose class would have to be imported.
     """
@@ -45,7 +45,7 @@ def record_columns(frame: DataFrame, config: SinkConfig) -> DataFrame:
 def pipeline_for(schema: t.StructType, config: SinkConfig) -> Pipeline:
     """Return the pipeline for the columns of `record_columns`.
 
-    Raises ConfigError for a plugin that cannot be used, and DataError for a column that Kafka has no form for.
+    Raises ConfigError for a plugin that cannot be used, and DataError for a column that has no form in Kafka.
     """
     if not config.transforms:
         _check_readable(schema)
@@ -64,7 +64,7 @@ def pipeline_for(schema: t.StructType, config: SinkConfig) -> Pipeline:
 
 
 def _check_readable(kind: t.DataType, place: str = "") -> None:
-    """Raise DataError for intervals of years and months, which Spark does not hand over to Python."""
+    """Raise DataError for intervals of years and months, which Spark does not pass to Python."""
     match kind:
         case t.StructType():
             for field in kind.fields:
@@ -103,14 +103,14 @@ def _header_converter(config: SinkConfig, types: ColumnTypes) -> HeaderConverter
         chosen = _PLUGINS.header_converter(_spec(config, role))
         _check_options(PluginKind.HEADER_CONVERTER, type(chosen), config, role)
         return chosen
-    # Spark's sink writes the bytes of headers as they are, Connect's default converter their base64.
+    # Spark's sink writes the bytes of headers unchanged, Connect's default converter writes their base64.
     converter: Any = ByteArrayConverter() if isinstance(types.header, t.BinaryType) else SimpleHeaderConverter()
     converter.configure({})
     return converter  # type: ignore[no-any-return]
 
 
 def _check_options(kind: PluginKind, converter: type[Any], config: SinkConfig, role: str) -> None:
-    """Raise ConfigError for a misspelt option of a converter, which would have no effect."""
+    """Raise ConfigError for a misspelt converter option, which would have no effect."""
     given = below(config.properties, f"{role}.")
     defined = plugin_definitions(kind, converter).keys()
     for name, nearest in unknown_properties(given, defined, only_alike=True).items():

@@ -1,7 +1,7 @@
-"""Errors of the engine and of Kafka's clients in the words of a Spark user, who has rows and options.
+"""Rewords errors of the engine and of Kafka's clients for Spark users, who have rows and options.
 
-They are worded for an operator, who has connectors, tasks and `producer.override.*`. They carry what happened as
-attributes, so that a sink can say it again.
+The original texts are for operators, who have connectors, tasks and `producer.override.*`. The errors have their
+details as attributes, so that a sink can format them again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OVERRIDE: Final = "producer.override."
 
 
 def in_spark_terms(error: FencepostError, *, sink: str, batch: str, may_skip: bool = True) -> FencepostError:
-    """Return the error for a sink's user: the same class with another text, one of the sink's, or the error itself.
+    """Return the error for a sink's user: the same class with another text, a class of the sink, or the error itself.
 
     `sink` and `batch` are their names in messages, such as "sink orders" and "batch 3 of sink orders". Without `may_skip`
     errors.tolerance is not an option.
@@ -62,7 +62,7 @@ def in_spark_terms(error: FencepostError, *, sink: str, batch: str, may_skip: bo
 
 
 def recreated(topic: str, sink: str) -> TopicRecreatedError:
-    """The error of a write to a topic that became another one in its middle."""
+    """The error of a write whose topic was replaced in the middle."""
     return TopicRecreatedError(
         f"Topic {topic} was deleted and created again while the {sink} wrote to it: nothing of this write is in Kafka, and "
         "what was in the topic before is gone. Write the DataFrame again; start a query again, which goes on or says how to"
@@ -70,7 +70,7 @@ def recreated(topic: str, sink: str) -> TopicRecreatedError:
 
 
 def in_kafka(run: SinkKey) -> str:
-    """The warning for a DataFrame whose run is in Kafka."""
+    """The warning for a DataFrame whose run is already committed."""
     return (
         f"The {run} is in Kafka, so this DataFrame is not written, whatever rows it has. If some of them are not in Kafka, "
         "write them as another run"
@@ -83,7 +83,7 @@ def capitalized(name: str) -> str:
 
 
 def _with_text(error: FencepostError, text: str) -> FencepostError:
-    """The same error, with all attributes, but another text: who handles it looks at its class."""
+    """Return the same error with all attributes, but another text: handlers check its class."""
     other = type(error).__new__(type(error), text)
     other.__dict__.update(error.__dict__)
     return other
@@ -131,4 +131,4 @@ _TEXTS: Final[Mapping[type[FencepostError], Callable[[Any], str]]] = {
     DeliveryTimeoutError: _undelivered,
     TopicNotFoundError: _no_topic,
 }
-"""The texts by class; the first one that fits is taken."""
+"""The texts by class; the first match is used."""

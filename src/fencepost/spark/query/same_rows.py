@@ -1,7 +1,7 @@
-"""Whether a second DataFrame for a micro-batch is known to have the rows of the first.
+"""Decides whether a second DataFrame for a micro-batch surely has the same rows as the first.
 
-Equal plans do not tell: Spark compares relations of files by their paths, and tables by their names, whatever they hold
-by now. What tells is
+Equal plans do not prove it: Spark compares relations of files by their paths, and tables by their names, whatever their
+present content. The proof is
 
     one DataFrame     unless Spark reads a table, or another source, anew each time
     two DataFrames    with equal selections and filters of one RDD: Spark gives each micro-batch as a new one
@@ -22,11 +22,11 @@ _FILES: Final = "LogicalRelation"
 _LISTED: Final = "InMemoryFileIndex"
 _ROW_BY_ROW: Final = ("Project", "Filter")
 _UNKNOWN: Final = ("PYTHON_UDF", "SCALA_UDF", "PLAN_EXPRESSION")
-"""Patterns of expressions that may read something else: functions of users, and subqueries."""
+"""Patterns of expressions that may read other data: user-defined functions, and subqueries."""
 
 
 def same_rows(one: DataFrame, other: DataFrame) -> bool:
-    """Whether two DataFrames of one micro-batch have the same rows; False if Spark does not tell."""
+    """Whether two DataFrames of one micro-batch surely have the same rows; False if that is unknown."""
     try:
         plan = one._jdf.queryExecution().analyzed()  # noqa: SLF001 - pyspark shows no plan
         if one is other:
@@ -37,7 +37,7 @@ def same_rows(one: DataFrame, other: DataFrame) -> bool:
 
 
 def _is_fixed(leaf: Any) -> bool:
-    """Whether a source gives the same rows each time. Files that are read by their path are listed once."""
+    """Whether a source gives the same rows each time. Files that are read by path are listed once."""
     if leaf.nodeName() != _FILES:
         return leaf.nodeName() in _FIXED
     # The files of a table are listed again after a write to it.
@@ -45,7 +45,7 @@ def _is_fixed(leaf: Any) -> bool:
 
 
 def _is_of_one_rdd(plan: Any, jvm: Any) -> bool:
-    """Whether a plan is an RDD, or selects and filters its rows, by Spark's own deterministic functions."""
+    """Whether a plan is an RDD, or selects and filters its rows with Spark's own deterministic functions."""
     patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
     if not plan.deterministic() or any(plan.containsPattern(getattr(patterns, name)()) for name in _UNKNOWN):
         return False

@@ -1,12 +1,12 @@
-"""Puts what sinks have committed into the metrics of `query.lastProgress["sink"]`.
+"""Adds the commits of sinks to the metrics of `query.lastProgress["sink"]`.
 
-Spark asks the table of a query's sink for metrics if it is a `ReportsSinkMetrics`. The one behind `foreachBatch` is not,
-and a query takes no other. But the context in which Spark runs a batch has a reference of its own to that table, for its
-progress alone, and hands it to the context of the next batch. So a stand-in takes its place there, which knows two
-answers: the metrics, and the former's name. It is made of Java's own parts: no call to Python may fail a query whose
-batch is committed.
+Spark requests metrics from the table of a query's sink if it is a `ReportsSinkMetrics`. The table behind `foreachBatch`
+is not, and a query accepts no other. But the context in which Spark runs a batch has its own reference to that table,
+only for its progress, and passes it to the context of the next batch. So a stand-in replaces it there, with two
+answers: the metrics, and the original table's name. It consists of Java's own classes: no call to Python may fail a
+query whose batch is committed.
 
-These are internals of Spark. Where they are not as expected, the progress has no such metrics, and all else is the same.
+These are internals of Spark. If they are not as expected, the progress has no such metrics, and everything else works.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _REPORTS_METRICS: Final = "org.apache.spark.sql.connector.read.streaming.Reports
 
 
 def metrics_of(sinks: Iterable[SinkStatistics]) -> dict[str, str]:
-    """The metrics of a query's sinks together, as Spark takes them: the totals of the query's run."""
+    """The metrics of a query's sinks together, in Spark's form: the totals of the query's run."""
     known = list(sinks)
     metrics = {
         "records": str(sum(sink.records for sink in known)),
@@ -53,7 +53,7 @@ class SinkMetrics:
         self._lock: Final = threading.Lock()
 
     def report(self, frame: DataFrame, batch: StreamingBatch, sink: SinkStatistics) -> None:
-        """Let the progress of this batch, and of those after it, have a sink's metrics. Never raises for Spark's sake."""
+        """Add a sink's metrics to the progress of this batch and of later ones. Never raises because of Spark."""
         try:
             with self._lock:
                 run = self._runs.get(batch.run) or self._new_run(frame, batch)
@@ -62,7 +62,7 @@ class SinkMetrics:
             _log.debug("The progress of query %s has no metrics of sink %s: %s", batch.query, sink.sink, error)
 
     def _new_run(self, frame: DataFrame, batch: StreamingBatch) -> _Run:
-        # Spark does not tell when a query has ended.
+        # Spark does not report the end of a query.
         self._runs = {name: run for name, run in self._runs.items() if is_running(frame, run.batch)}
         run = self._runs[batch.run] = _Run(batch, frame.sparkSession)
         run.enter(execution_of(frame, batch.query).getLatestExecutionContext())
@@ -70,7 +70,7 @@ class SinkMetrics:
 
 
 class _Run:
-    """The run of a query, and the table that its progress asks."""
+    """A query's run, and the table from which its progress gets metrics."""
 
     def __init__(self, batch: StreamingBatch, session: Any) -> None:
         self.batch = batch
@@ -83,7 +83,7 @@ class _Run:
     def report(self, sink: SinkStatistics) -> None:
         self._sinks[sink.sink] = sink
         flat = [text for metric in metrics_of(self._sinks.values()).items() for text in metric]
-        # Another map each time: Spark keeps those of former batches.
+        # A new map each time: Spark keeps those of earlier batches.
         self._answers.put("metrics", self._map_of(*flat))
 
     def enter(self, context: Any) -> None:
@@ -102,7 +102,7 @@ class _Run:
             kind = kind.getSuperclass()
 
     def _stand_in(self, table: Any) -> Any:
-        """A `table` that answers each method with what `_answers` has for its name."""
+        """Return a `table` that answers each method with the value for its name in `_answers`."""
         invoke, named = self._jvm.java.lang.invoke, self._jvm.java.lang.Class.forName
         anything, method = named("java.lang.Object"), named("java.lang.reflect.Method")
         lookup, type_of = invoke.MethodHandles.publicLookup(), invoke.MethodType.methodType

@@ -1,9 +1,9 @@
-"""Who writes the sinks of an application: one function in one query at a time, with one DataFrame for each batch.
+"""The writers of an application's sinks: one function in one query at a time, with one DataFrame for each batch.
 
 A second function for a sink in one query would find each batch written, and skip it, and so would a second call of the
-function for a batch. A second query would fence the first, before it is refused for its checkpoint, and both would fail.
+function for a batch. A second query would fence the first before its checkpoint is refused, and both would fail.
 
-A cluster is known by its id: `bootstrap.servers` can be spelled in many ways.
+A cluster is identified by its id: `bootstrap.servers` can be spelled in many ways.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ class ClusterSink(NamedTuple):
 
 
 class Writers:
-    """Knows the function that writes a sink, a batch of the query in which it does, and that batch's DataFrame. Thread-safe.
+    """Knows for each sink the function that writes it, the query's present batch, and that batch's DataFrame.
 
-    `same_rows` tells whether two DataFrames of a batch are known to have the same rows.
+    Thread-safe.
+
+    `same_rows` decides whether two DataFrames of a batch surely have the same rows.
     """
 
     def __init__(self, same_rows: Callable[[Any, Any], bool]) -> None:
@@ -45,9 +47,9 @@ class Writers:
         *,
         is_running: Callable[[StreamingBatch], bool],
     ) -> None:
-        """Make `function` the writer of a sink in the run of a query that `batch` is of.
+        """Make `function` the writer of a sink in the query run of `batch`.
 
-        Raises ConfigError if another function writes the sink in the same run, or if another run does that `is_running`.
+        Raises ConfigError if another function writes the sink in the same run, or in another run that `is_running`.
         """
         with self._lock:
             former, known = self._known.get(sink, (lambda: None, batch))
@@ -64,15 +66,15 @@ class Writers:
                     name="name",
                 )
             self._known[sink] = weakref.ref(function), batch
-            # Spark does not tell when a query has ended, and a DataFrame keeps the shuffle files of its batch.
+            # Spark does not report the end of a query, and a DataFrame keeps the shuffle files of its batch.
             self._frames = {key: used for key, used in self._frames.items() if is_running(used[0])}
 
     def check_frame(self, sink: ClusterSink, batch: StreamingBatch, frame: object, step: NextStep) -> None:
-        """Check the DataFrame of a call for a batch, before the call does its `step`.
+        """Check the DataFrame of a call for a batch before the call does its `step`.
 
-        What is in Kafka of a batch may be skipped in its first call of a run, when Spark runs the batch again, and in
-        further calls with the same rows. Raises ConfigError if it may be the rows of another call, which would hide
-        that those of this one are lost.
+        A batch that is already in Kafka may be skipped in its first call of a run, when Spark runs the batch again, and
+        in further calls with the same rows. Raises ConfigError if another call may have written it: then skipping would
+        hide that this call's rows are lost.
         """
         with self._lock:
             former, known = self._frames.get(sink, (None, None))

@@ -1,7 +1,8 @@
 """The topic with the progress of all sinks: compacted, written in the transactions of the batches.
 
-The record of a sink, or of one run of it, is in a fixed partition, so that only that one is read. Only one transactional
-id writes it, and its owner reads it when none of that id's transactions is open: those of others are not waited for.
+The record of a sink, or of one run of it, is in a fixed partition, so only that one is read. Only one transactional id
+writes it, and its owner reads it when none of that id's transactions is open: other open transactions are not waited
+for.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from fencepost.spark.config.progress import Progress, SinkKey
 from fencepost.spark.config.sink_config import SinkConfig
 
 PARTITIONS: Final = 25
-"""The number of partitions that have records. It never changes: a topic with more of them keeps every record's place."""
+"""The number of partitions that have records. It never changes: if the topic has more, every record keeps its place."""
 
 
 class ProgressLog:
@@ -29,20 +30,20 @@ class ProgressLog:
         self._config = config
         self._key = key
         self._clients = clients
-        # Idle connections are closed with the last client that has their configuration: with one that is made for each
-        # question, those of the producer and its writers would be closed at each commit.
+        # Idle connections are closed with the last client of their configuration: if a client were made for each
+        # request, the connections of the producer and its writers would be closed at each commit.
         self._admin = clients.admin(config.producer.client)
         self._partition = int(partition_for_keys(pa.array([key.encoded]), PARTITIONS)[0])
 
     def cluster_id(self) -> str:
         """Return the id of the cluster.
 
-        Raises BrokerUnavailableError, which names the servers, unless a broker answers within request.timeout.ms.
+        Raises BrokerUnavailableError, with the servers, unless a broker answers within request.timeout.ms.
         """
         return self._admin.cluster_id()
 
     def ensure_topic(self) -> None:
-        """Create the topic if it is missing. Raises what `Admin.ensure_compacted_topic` does."""
+        """Create the topic if it is missing. Raises the errors of `Admin.ensure_compacted_topic`."""
         self._admin.ensure_compacted_topic(
             self._config.storage_topic,
             partitions=PARTITIONS,
@@ -58,9 +59,9 @@ class ProgressLog:
         self._admin.close()
 
     def read(self) -> Progress | None:
-        """Return what was committed last, to the owner of the transactional id after `init_transactions`.
+        """Return the last commit, to the owner of the transactional id after `init_transactions`.
 
-        Raises what `LastRecordReader.read_last` does.
+        Raises the errors of `LastRecordReader.read_last`.
         """
         config, topic = self._config.producer.client, self._config.storage_topic
         with self._clients.last_record_reader(config, topic, self._partition) as reader:
@@ -68,7 +69,7 @@ class ProgressLog:
         return None if record is None or record.value is None else Progress.read(record.value)
 
     def write(self, producer: RecordProducer, progress: Progress) -> None:
-        """Write into the producer's transaction. Raises what `write_and_acknowledge` does, and ConfigError."""
+        """Write into the producer's transaction. Raises the errors of `write_and_acknowledge`, and ConfigError."""
         records = Records.of_rows([(self._key.encoded, progress.encoded)])
 
         def by_partition(count: int) -> list[tuple[int, Records]]:

@@ -9,7 +9,7 @@ from fencepost.engine.spark.session import REQUIRED
 
 
 def check_classic(frame: DataFrame) -> None:
-    """Raise ConfigError for a DataFrame of Spark Connect, and for what is no DataFrame of Spark."""
+    """Raise ConfigError for a DataFrame of Spark Connect, and for anything but a DataFrame."""
     if not isinstance(frame, DataFrame):
         kind = type(frame)
         raise ConfigError(
@@ -25,7 +25,7 @@ def check_classic(frame: DataFrame) -> None:
 
 
 def check_session(session: SparkSession) -> None:
-    """Raise ConfigError if Spark could run a part of a write twice, with the line to add."""
+    """Raise ConfigError, with the line to add, if Spark could run a part of a write twice."""
     # Not `session.conf`, which a program may change without an effect on the context.
     settings = session.sparkContext._jsc.sc().conf()  # noqa: SLF001 - pyspark's getConf adds the JVM's defaults
     for name, required in REQUIRED.items():

@@ -1,10 +1,10 @@
 """A sink: the owner of a transactional id, and the progress that it commits with each batch.
 
-First InitProducerId, then the progress is read: from there on no other owner's EndTxn succeeds, so what was read stays
-true for as long as this owner can commit.
+First InitProducerId, then the progress is read: from then on no other owner's EndTxn succeeds, so the progress stays
+valid as long as this owner can commit.
 
-A failed batch is written again in a new transaction. If the producer had to be initialized again for that, so must the
-progress be read again: another owner may have committed in between.
+A failed batch is written again in a new transaction. If the producer had to be initialized again for it, the progress
+is read again as well: another owner may have committed in between.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from fencepost.spark.written import SinkStatistics, Written
 _log: Final = logging.getLogger(__name__)
 
 ATTEMPTS: Final = 3
-"""How often a batch is written, each time in a new transaction, before its query fails."""
+"""The number of attempts for a batch, each in a new transaction, before its query fails."""
 
 _PASSING: Final = (SparkJobError, TransactionAbortableError, RetriableError)
 _LASTING: Final = (BatchCancelledError, RecordRefusedError)
@@ -57,7 +57,7 @@ class Sink:
     def __init__(
         self, config: SinkConfig, key: SinkKey, *, keeps_progress: bool = True, clients: KafkaClients | None = None
     ) -> None:
-        """Without `keeps_progress` nothing is recorded of what it commits: that is for a single write."""
+        """Without `keeps_progress` its commits are not recorded: for a single write."""
         clients = clients or KafkaClients()
         self.key = key
         self.last: Progress | None = None
@@ -78,12 +78,12 @@ class Sink:
         return self._log.cluster_id()
 
     def own(self) -> None:
-        """Fence former owners, then read what was committed.
+        """Fence former owners, then read the last commit.
 
-        Raises TopicRecreatedError, and what Kafka's clients raise.
+        Raises TopicRecreatedError, and the errors of Kafka's clients.
         """
         if self._producer.state is TransactionState.UNINITIALIZED:
-            # The search for the coordinator takes longer to find out that there is no broker, and tells it worse.
+            # The search for the coordinator takes longer to detect that there is no broker, with a worse message.
             _ = self.cluster_id
             if self._keeps_progress:
                 self._log.ensure_topic()
@@ -91,7 +91,7 @@ class Sink:
         if self._keeps_progress:
             self.last = self._log.read()
         if self._config.topic is not None:
-            # What this process knows of the topic's partitions may be older than its id.
+            # This process's knowledge of the topic's partitions may be older than its id.
             refresh_topics(self._producer, [self._config.topic])
             self._topic_id = self._log.topic_id(self._config.topic)
             check_topic(self.key, self._config.topic, self.last, self._topic_id)
@@ -99,10 +99,10 @@ class Sink:
     def write(
         self, frame: DataFrame, pipeline: Pipeline, progress: Progress, decide: Callable[[Progress | None], NextStep]
     ) -> Written:
-        """Write a frame and commit it with its progress, unless `decide` says that it is in Kafka.
+        """Write a frame and commit it with its progress, unless `decide` finds it in Kafka already.
 
         Raises a FencepostError after the last attempt, or at once for one that would fail again. If the first attempt
-        failed otherwise, a note says how.
+        failed with another error, a note contains it.
         """
         left = ATTEMPTS
         first: FencepostError | None = None
@@ -129,7 +129,7 @@ class Sink:
                 return Written(result.written, result.bytes)
 
     def close(self) -> None:
-        """Abort what is open, quickly, and close the connections. Never raises."""
+        """Abort the open transaction, quickly, and close the connections. Never raises."""
         self._producer.close()
         self._log.close()
 
@@ -152,7 +152,7 @@ class Sink:
             result = writing.write(frame)
             self._commit(progress)
         except BatchCancelledError:
-            # Spark waits for the function until it returns.
+            # Spark waits until the function returns.
             self.close()
             raise
         except FencepostError as error:
@@ -161,7 +161,7 @@ class Sink:
             worded = in_spark_terms(reason, sink=str(self.key), batch=self._named(progress))
             if worded is error:
                 raise
-            # An error with another text would be followed by the same in a worker's words.
+            # An error with another text would be followed by the same error in a worker's words.
             raise worded from (error if worded is reason else None)
         except BaseException:
             self.close()
@@ -196,13 +196,13 @@ class Sink:
         if self.last is None and self._topic_id is not None and found not in (None, self._topic_id):
             raise recreated(topic, str(self.key))
         check_topic(self.key, topic, Progress(topic_id=self._topic_id), found)
-        # None before: the brokers have created it for the first record.
+        # None before: the brokers created it for the first record.
         self._topic_id = self._topic_id or found
 
     def _reason(self, error: FencepostError) -> FencepostError:
-        """The reason for an error of a write: a topic that was created again may have fewer partitions.
+        """The reason for a write error: a topic that was created again may have fewer partitions.
 
-        Of a topic that only rows name that is not noticed, so they are written again among the partitions that it has.
+        For a topic that only rows name this is not detected, so they are written again to the partitions that it has.
         """
         if not isinstance(error, (BrokerRefusedError, PartitionGoneError)):
             return error
@@ -240,6 +240,6 @@ class Sink:
 
 def _note_first(error: FencepostError, first: FencepostError | None, attempt: int) -> None:
     """Add the first attempt's failure as a note to a later attempt's, if they differ."""
-    # Spark searches the text of a cancelled one, and a long one overflows its stack.
+    # Spark searches the text of a cancelled one, and a long text overflows its stack.
     if first is not None and str(first) != str(error) and not isinstance(error, BatchCancelledError):
         error.add_note(f"This was attempt {attempt}. The first one failed otherwise: {first}")

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from fencepost import RefusedRow, SourceBatch
 from fencepost.api.allowed_paths import ANYWHERE
-from fencepost.connectors.files.content import compressed as content_file
 from fencepost.connectors.files.content import growing as growing_file
+from fencepost.connectors.files.content import restart_point
 from fencepost.connectors.files.content.line_numbers import line_number
 from tests.unit.connectors.files.test_file_source import config, tasks
 from tests.unit.connectors.support import CommittedOffsets, read
@@ -178,7 +178,7 @@ def test_lines_are_counted_from_any_position_that_was_counted_before(
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-@pytest.mark.parametrize("restart_bytes", [1, content_file.RESTART_BYTES])
+@pytest.mark.parametrize("restart_bytes", [1, restart_point.RESTART_BYTES])
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
 def test_a_line_end_that_is_written_in_two_parts_is_one(
     tmp_path: Path,
@@ -188,7 +188,7 @@ def test_a_line_end_that_is_written_in_two_parts_is_one(
     *,
     restarted: bool,
 ) -> None:
-    monkeypatch.setattr(content_file, "RESTART_BYTES", restart_bytes)
+    monkeypatch.setattr(restart_point, "RESTART_BYTES", restart_bytes)
     monkeypatch.setattr(growing_file, "WAIT_SECONDS", growing_file.LOOK_SECONDS)
 
     def read_in_parts(**properties: str) -> list[Any]:

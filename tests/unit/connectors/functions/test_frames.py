@@ -176,6 +176,9 @@ def test_a_frame_after_a_retriable_error_is_yielded_again() -> None:
 UNIQUE = uuid.UUID(int=7)
 
 
+VIEWS = pa.dictionary(pa.int32(), pa.string_view())
+
+
 @pytest.mark.parametrize(
     ("array", "expected"),
     [
@@ -190,6 +193,7 @@ UNIQUE = uuid.UUID(int=7)
         (pa.array([[1], None], pa.large_list(pa.uint8())), [[1], None]),
         (pa.array([[1, 2], None], pa.list_(pa.int64(), 2)), [[1, 2], None]),
         (pa.array([["a"]], pa.list_(pa.dictionary(pa.int8(), pa.string()))), [["a"]]),
+        (pa.array(["a", None, "b"]).dictionary_encode().cast(VIEWS), ["a", None, "b"]),
         (pa.array([{"x": {"y": 1}}, None]), [{"x": {"y": 1}}, None]),
         (pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())), [[("k", 1)]]),
         (pa.array([255], pa.uint8()), [255]),
@@ -250,6 +254,7 @@ def test_types_without_a_form_are_refused_by_their_columns(array: pa.Array, plac
         (pa.array([b"a", b"\xff"]).view(pa.string()), "The row 1 of the frame .* UTF8"),
         (pa.array([b"a", b"\xff"]).view(pa.string()).cast(pa.string_view()), "The row 1 of the frame .* UTF8"),
         (pa.array([{"t": 0}, {"t": 1001}], pa.struct([("t", pa.timestamp("ns"))])), "The row 1 .* would lose data"),
+        (pa.array([b"a", b"\xff"]).view(pa.string()).dictionary_encode(), "The row 1 of the frame .* UTF8"),
     ],
 )
 def test_a_value_that_would_change_refuses_its_row(array: pa.Array, message: str) -> None:
@@ -264,6 +269,7 @@ def test_a_name_twice_is_refused() -> None:
             values(frame)
 
 
+FINE = pd.Timestamp("2026-11-24 12:00:00.123456789")
 MISSING = [np.nan, pd.NaT, pd.NA, None]
 
 
@@ -308,6 +314,25 @@ def test_nan_of_arrow_and_polars_stays_nan() -> None:
 def test_objects_of_several_types_are_refused(column: Sequence[Any], found: str) -> None:
     with pytest.raises(DataError, match=f"The column {found}"):
         values(pd.DataFrame({"x": pd.Series(list(column), dtype=object)}))
+
+
+@pytest.mark.parametrize("value", [FINE, {"t": FINE}, [FINE]], ids=["value", "field", "item"])
+def test_nanoseconds_of_objects_are_refused(value: Any) -> None:
+    with pytest.raises(DataError, match=r"The column x.* with nanoseconds.*: give value.floor\('us'\)"):
+        values(pd.DataFrame({"x": pd.Series([value], dtype=object)}))
+
+
+def test_categories_of_polars_are_texts() -> None:
+    kinds = pl.Series(["a", None, "b"], dtype=pl.Categorical)
+    frame = pl.DataFrame({"x": kinds, "l": pl.Series([["b"], None, []], dtype=pl.List(pl.Categorical))})
+    assert values(frame) == [{"x": "a", "l": ["b"]}, {"x": None, "l": None}, {"x": "b", "l": []}]
+
+
+@pytest.mark.parametrize("names", [["x"], ["i", "i"]])
+def test_a_level_of_the_index_with_the_name_of_another_column_is_refused(names: list[str]) -> None:
+    index = pd.MultiIndex.from_arrays([[1]] * len(names), names=names)
+    with pytest.raises(DataError, match=f"The column {names[0]} is twice in the frame .* as a level of the index"):
+        values(pd.DataFrame({"x": [1]}, index=index))
 
 
 def test_objects_of_one_type_are_values() -> None:

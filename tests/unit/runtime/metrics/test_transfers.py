@@ -69,3 +69,16 @@ def test_a_source_that_had_nothing_left_is_complete(metrics: WorkerMetrics, tran
     metrics.add(ConnectorTaskId("c", 0)).lag(0.0)
 
     assert transfers.of_connectors()["c"].share == 1.0
+
+
+def test_a_deleted_connector_is_forgotten(metrics: WorkerMetrics, transfers: Transfers) -> None:
+    for _ in range(2):
+        task = metrics.add(ConnectorTaskId("c", 0))
+        task.wrote(polled=1, written=1, size=5)
+        task.acknowledged(1)
+    metrics.add(ConnectorTaskId("c2", 0))
+    transfers.forget("c")
+
+    assert set(transfers.of_connectors()) == {"c2"}
+    metrics.add(ConnectorTaskId("c", 0))
+    assert transfers.of_connectors()["c"].counts == TransferCounts()

@@ -15,106 +15,25 @@ the last restart point before it (see `restart_point`), or else from the begin.
 
 from __future__ import annotations
 
-import io
-import os
 import time
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
-from io import FileIO
 from typing import Any, Final
 
 from fencepost.api.allowed_paths import AllowedPaths
-from fencepost.api.errors import DataError
-from fencepost.connectors.files.content.codecs.compressed_parts import Place
+from fencepost.api.errors import DataError, RetriableError
 from fencepost.connectors.files.content.codecs.compression import ContentStream, Form, TruncatedError
 from fencepost.connectors.files.content.csv_quotes import Quoting
 from fencepost.connectors.files.content.growing import FILENAME_FIELD, POSITION_FIELD
-from fencepost.connectors.files.content.identity import Stamp, stamp_of
-from fencepost.connectors.files.content.line_numbers import line_number
+from fencepost.connectors.files.content.held import HELD_BYTES, HeldRange
+from fencepost.connectors.files.content.identity import Stamp
 from fencepost.connectors.files.content.open_ends import no_end_of_record, warn_of_open_end
-from fencepost.connectors.files.content.ranges import (
-    PADDING,
-    FileRange,
-    count_lines,
-    open_file,
-    record_ends,
-    unreadable,
-)
-from fencepost.connectors.files.content.restart_point import RestartPoint, opened, usable
-
-HELD_BYTES: Final = 4 << 20
-"""The maximum size of a batch, if no record is longer. The worker writes a batch of this size without a Spark job."""
-
-HEAD_BYTES: Final = 1 << 20
-"""The size of a file's begin, in which its header must be."""
-
-RESTART_BYTES: Final = 1 << 20
-"""The least distance of restart points, in bytes of the content: finding them again costs less than a millisecond each."""
+from fencepost.connectors.files.content.origin import ContentOrigin
+from fencepost.connectors.files.content.ranges import PADDING, FileRange, count_lines, record_ends
+from fencepost.connectors.files.content.restart_point import RestartPoint, RestartPoints, opened, usable
 
 TRUNCATED_SECONDS: Final = 60.0
 """How long a truncated file may not have grown before it is an error: it may still be copied."""
-
-
-@dataclass(frozen=True, slots=True)
-class HeldRange(FileRange):
-    """Bytes of a file's content, with the bytes. `line` is the number of the line that begins at `start`."""
-
-    data: bytes = b""
-    line: int = 1
-
-    def line_at(self, position: int) -> int:
-        """Return the number of the line that begins at a position of the range."""
-        return self.line + count_lines(self.data[: position - self.start])
-
-
-def line_at(part: FileRange, position: int, allowed: AllowedPaths) -> int:
-    """Return the number, from 1, of the line that begins at a position in a range of a file. Raises as `line_number`."""
-    return part.line_at(position) if isinstance(part, HeldRange) else line_number(part.path, position, allowed)
-
-
-class _HeldFile(io.BytesIO):
-    def __init__(self, held: HeldRange) -> None:
-        super().__init__(held.data)
-        self._start = held.start
-
-    def seek(self, position: int, whence: int = io.SEEK_SET) -> int:
-        return super().seek(position - self._start if whence == io.SEEK_SET else position, whence) + self._start
-
-
-def open_range(part: FileRange, allowed: AllowedPaths) -> FileIO | io.BytesIO:
-    """Open what a range is read from, with positions of the file.
-
-    Raises DataError as `open_file`, and if the path has another file than that of the range.
-    """
-    if isinstance(part, HeldRange):
-        return _HeldFile(part)
-    file = open_file(part.path, allowed)
-    try:
-        if part.known is None or part.known.is_in(file):
-            return file
-    except OSError as error:
-        file.close()
-        raise unreadable(part.path, error) from error
-    file.close()
-    raise DataError(
-        f"The path {part.path} got another file before bytes {part.start} to {part.end} of the former one were read: it was "
-        "renamed or replaced. If it has a new name that the pattern fits, the task goes on with that; otherwise bring it back"
-    )
-
-
-def head_of(path: str, form: Form, allowed: AllowedPaths) -> HeldRange:
-    """Return the begin of a file's content, at most HEAD_BYTES. Raises DataError if it cannot be read."""
-    data = bytearray()
-    with ContentStream(path, form, allowed) as stream:
-        try:
-            while len(data) < HEAD_BYTES and (more := stream.read(HEAD_BYTES - len(data))):
-                data += more
-        except TruncatedError:
-            # Whether the header is whole is for its reader to see.
-            pass
-    return HeldRange(path, 0, len(data), bytes(data))
 
 
 class _State(Enum):
@@ -127,12 +46,13 @@ class _State(Enum):
 class ContentFile:
     """One file and the position in its content up to which it was returned.
 
-    The end of compressed content is the end of a record; a file that is not compressed may grow. `clock` returns seconds.
+    The end of compressed content, and of an object, is the end of a record; a file that is not compressed may grow.
+    `clock` returns seconds.
     """
 
     def __init__(  # noqa: PLR0917 - as GrowingFile, with what is more
         self,
-        path: str,
+        origin: ContentOrigin,
         position: int,
         form: Form,
         quoting: Quoting | None,
@@ -141,7 +61,8 @@ class ContentFile:
         restart: RestartPoint | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.path = path
+        self._origin = origin
+        self.path = origin.path
         self.position = position
         self.form = form
         self._quoting = quoting
@@ -151,19 +72,15 @@ class ContentFile:
         self._state = _State.READING
         self._damage: DataError | None = None
         self._stream: ContentStream | None = None
-        self._restart = restart
-        # Of parts whose begin was read, but not returned yet.
-        self._begun: deque[tuple[int, Place, str]] = deque()
+        self._points = RestartPoints(restart)
         self._data = bytearray()
         self._line = 1
         # Whether the last byte before the position is a return, and no line feed was there after it.
         self._returned = False
-        self._part: Place | None = None
-        self._noted = 0
         self.looked_at_size = 0
         """The size of the compressed file when it was opened last."""
         self.seen: Stamp | None = None
-        """What the last look at the file saw. Objects have none."""
+        """What the last look at the file saw."""
         self._grew_at = clock()
 
     @property
@@ -185,8 +102,8 @@ class ContentFile:
 
     @property
     def offset(self) -> dict[str, Any]:
-        """The source offset of the position, with the restart point before it."""
-        return {POSITION_FIELD: self.position} | (self._restart.in_offset() if self._restart else {})
+        """The source offset of the position, with the restart point before it, and the identity of an object."""
+        return {POSITION_FIELD: self.position} | self._points.in_offset() | self._origin.offset
 
     def close(self) -> None:
         """Close the file."""
@@ -198,8 +115,19 @@ class ContentFile:
         """Return the next complete records and move the position after them; nothing if there are none.
 
         `whole` means that the file is complete. Raises DataError for a file that is damaged, truncated or replaced, once
-        all that is whole before was returned.
+        all that is whole before was returned. Raises RetriableError as `object_store`: the next call reads again.
         """
+        position, restart = self.position, self._points.last
+        try:
+            found = self._next(whole=whole or self._origin.whole)
+            if found:
+                self._check_origin()
+        except RetriableError:
+            self._reopen(position, restart)
+            raise
+        return found
+
+    def _next(self, *, whole: bool) -> list[FileRange]:
         if self._state is not _State.READING and not self._has_grown():
             if self._state is _State.TRUNCATED:
                 self._check_waiting(whole=whole)
@@ -221,12 +149,21 @@ class ContentFile:
                 raise no_end_of_record(part, self._data, self._quoting, self._line, of_content=True)
             limit = min(2 * limit, self._batch_bytes)
 
-    def reopen(self, position: int, restart: RestartPoint | None) -> None:
+    def _check_origin(self, opened_identity: str | None = None) -> None:
+        try:
+            self._origin.check(self.position, opened_identity)
+        except DataError:
+            self.close()
+            raise
+
+    def _reopen(self, position: int, restart: RestartPoint | None) -> None:
         """Go back to a position, and to the restart point that was before it."""
         self.close()
-        self._state, self.position, self._restart = _State.READING, position, restart
+        self._state, self.position, self._points.last = _State.READING, position, restart
 
     def _has_grown(self) -> bool:
+        if self._origin.whole:
+            return False
         size = self._file_size()
         if size == self.looked_at_size:
             return False
@@ -237,15 +174,12 @@ class ContentFile:
         return True
 
     def _file_size(self) -> int:
-        try:
-            status = os.stat(self.path)  # noqa: PTH116 - called often: spares making a Path each time
-        except FileNotFoundError:
+        stamp = self._origin.stamp()
+        if stamp is None:
             # Removed after it was read; if not, opening it says so.
             return self.looked_at_size
-        except OSError as error:
-            raise unreadable(self.path, error) from error
-        self.seen = stamp_of(status)
-        return status.st_size
+        self.seen = stamp
+        return stamp[2]
 
     def _check_waiting(self, *, whole: bool) -> None:
         if whole or self._clock() - self._grew_at >= TRUNCATED_SECONDS:
@@ -258,10 +192,9 @@ class ContentFile:
     def _start(self) -> ContentStream:
         """Open the file, and read its content up to the position, from the restart point on if there is one."""
         self.looked_at_size = self._file_size()
-        point = self._restart = usable(self._restart, self.position, self.form)
+        point = usable(self._points.last, self.position, self.form)
         self._stream = stream = opened(self.path, self.form, self._allowed, point)
         self._data.clear()
-        self._begun.clear()
         start = point.position if point is not None else 0
         left, self._line, returned = self.position - start, point.line if point is not None else 1, False
         while left:
@@ -281,7 +214,8 @@ class ContentFile:
             self._line += count_lines(data) - (returned and data.startswith(b"\n"))
             returned = data.endswith(b"\r")
         self._returned = returned
-        self._part, self._noted = stream.part, start
+        self._points.start(point, stream, start)
+        self._check_origin(stream.identity)
         return stream
 
     def _fill(self, stream: ContentStream, limit: int) -> None:
@@ -294,7 +228,7 @@ class ContentFile:
                         self._check_character()
                         self.close()
                     return
-                self._note_part(stream)
+                self._points.note(stream, self.position + len(self._data))
                 self._data += data
         except TruncatedError:
             self._state = _State.TRUNCATED
@@ -303,17 +237,6 @@ class ContentFile:
             # What is whole before the damage is returned first.
             self._state, self._damage = _State.DAMAGED, error
             self.close()
-
-    def _note_part(self, stream: ContentStream) -> None:
-        """Note where a part begins whose first bytes follow what was read."""
-        place = stream.part
-        if place is None or place == self._part:
-            return
-        self._part = place
-        position = self.position + len(self._data)
-        if position >= self._noted + RESTART_BYTES:
-            self._noted = position
-            self._begun.append((position, place, stream.fingerprint(place)))
 
     def _check_damage(self) -> None:
         if self._state is _State.DAMAGED and self._damage is not None:
@@ -355,21 +278,9 @@ class ContentFile:
             warn_of_open_end(rest, self._data[certain:], self._quoting, line)
         data = bytes(self._data[:end])
         held = HeldRange(self.path, self.position, self.position + end, data, self._line)
-        self._move_restart(held)
+        self._points.move(held, bytes(self._data[end : end + 1]))
         self._returned = end == length and data.endswith(b"\r")
         del self._data[:end]
         self.position += end
         self._line += count_lines(data)
         return held
-
-    def _move_restart(self, held: HeldRange) -> None:
-        """Restart from the last part that begins in what is returned, or right after it."""
-        while self._begun and self._begun[0][0] <= held.end:
-            position, place, fingerprint = self._begun.popleft()
-            if position < held.start:
-                # It begins with the line feed of a line end that was returned.
-                continue
-            before = held.data[: position - held.start]
-            # A line end in two parts is one.
-            cut = before.endswith(b"\r") and self._data[len(before) : len(before) + 1] == b"\n"
-            self._restart = RestartPoint(place, position, held.line + count_lines(before) - cut, fingerprint)

@@ -1,7 +1,7 @@
-r"""Tells which quotes of CSV open and close fields, and so which line ends are part of a field.
+r"""Finds which quotes of CSV open and close fields, and so which line ends are part of a field.
 
-This is the grammar of pyarrow's parser, and of Python's `csv` but for what docs/connectors/file.md names. A quote opens a
-field only as the field's first character. Elsewhere outside of quotes it is a character like any other:
+pyarrow's parser has the same grammar; Python's `csv` too, with the exceptions in docs/connectors/file.md. A quote opens
+a field only as the field's first character. Elsewhere outside of quotes it is a character like any other:
 
     FIELD_BEGIN --quote--> QUOTED                    delimiter, line end: to FIELD_BEGIN from all states but QUOTED
          |                  | ^
@@ -12,8 +12,8 @@ field only as the field's first character. Elsewhere outside of quotes it is a c
 
 An escape character makes the next one part of the field, in each state.
 
-The state after a quote depends on the quotes before it and on the characters right before them alone. So only quotes are
-looked at, with a few operations of numpy on all of them.
+The state after a quote depends only on the previous quotes and the characters right before them. So only quotes are
+examined, with a few numpy operations on all of them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Quoting:
-    """The characters of ASCII that decide what is part of a field; `quote` and `escape` may be None."""
+    """The ASCII characters that delimit and quote fields; `quote` and `escape` may be None."""
 
     delimiter: int = ord(",")
     quote: int | None = ord('"')
@@ -46,14 +46,14 @@ class Quoting:
 
 @dataclass(frozen=True, slots=True)
 class OpenEnd:
-    """What keeps the last field of a text open: the quote or the escape character at `position`."""
+    """The quote or escape character, at `position`, that keeps the last field of a text open."""
 
     position: int
     is_quote: bool
 
 
 def without_escaped(array: Bytes, escape: int) -> Bytes:
-    """Return the bytes with 0 in place of those after an escape character that is not escaped itself."""
+    """Return the bytes with each escaped character replaced by 0."""
     active = _active_escapes(array, escape)
     if not len(active):
         return array
@@ -73,19 +73,22 @@ def _active_escapes(array: Bytes, escape: int) -> Positions:
 def outside_quotes(plain: Bytes, ends: Positions, quoting: Quoting, begin: int) -> Flags:
     """Return which of these line ends, in ascending order, are not within quotes.
 
-    `plain` are bytes without escaped ones, which have a quote. Their first field begins at `begin`.
+    `plain` are bytes without escaped ones, which have a quote. Their first field starts at `begin`.
     """
     quotes = np.flatnonzero(plain == quoting.quote)
     before = np.searchsorted(quotes, ends)
     if _are_pairs(plain, quotes, quoting, begin):
         return np.equal(before % 2, 0)
-    # Before the first quote nothing is open.
+    # Nothing is open before the first quote.
     is_open = np.append(np.False_, _opening(plain, quotes, quoting, begin))
     return np.logical_not(is_open[before])
 
 
 def open_end(record: bytes | bytearray, quoting: Quoting, begin: int = 0) -> OpenEnd | None:
-    """Return what keeps a record open at its end, None if nothing does. Only the last record of a file can be so."""
+    """Return what keeps the last record open at its end, None if it is complete.
+
+    Only the last record of a file can be open.
+    """
     plain = np.frombuffer(record, np.uint8)
     if quoting.escape is not None and record.find(bytes([quoting.escape])) >= 0:
         active = _active_escapes(plain, quoting.escape)
@@ -103,9 +106,9 @@ def open_end(record: bytes | bytearray, quoting: Quoting, begin: int = 0) -> Ope
 
 
 def _are_pairs(plain: Bytes, quotes: Positions, quoting: Quoting, begin: int) -> bool:
-    """Return whether the quotes alternate between opening and closing: each other one follows what it may follow.
+    """Return whether the quotes simply alternate between opening and closing.
 
-    That is cheap to tell, and true of what most programs write. A doubled quote closes and opens.
+    This is cheap to check, and holds for the output of most programs. A doubled quote closes and opens.
     """
     opening = quotes[::2]
     if not len(opening):
@@ -136,9 +139,9 @@ def _at_field_begin(plain: Bytes, quotes: Positions, quoting: Quoting, begin: in
 def _opening(plain: Bytes, quotes: Positions, quoting: Quoting, begin: int) -> Flags:
     """Return after which quotes the state is QUOTED.
 
-    A run is a quote that may open a field (`heads`) and those up to the next such one. What a run's quotes do depends on the state
-    before it alone: within quotes the head closes, else it opens. From there on they alternate, until one in the state
-    CLOSED does not follow the quote before (`loose`): it and the rest of the run are characters.
+    A run is a quote that may open a field (`heads`) and the quotes up to the next head. The effect of a run's quotes
+    depends only on the state before it: within quotes the head closes, else it opens. After that they alternate, until
+    one in the state CLOSED does not follow the previous quote (`loose`): it and the rest of the run are characters.
     """
     count = len(quotes)
     at_begin = _at_field_begin(plain, quotes, quoting, begin)
@@ -146,7 +149,7 @@ def _opening(plain: Bytes, quotes: Positions, quoting: Quoting, begin: int) -> F
     if not len(heads):
         return np.zeros(count, np.bool_)
     run = np.cumsum(at_begin) - 1
-    # Quotes before the first head open nothing, whatever run they get.
+    # Quotes before the first head open nothing, whatever their run is.
     odd: Flags = np.equal((np.arange(count) - heads[run]) % 2, 1)
     loose = ~at_begin & (plain.take(quotes - 1, mode="wrap") != quoting.quote)
     ends = np.append(heads[1:], count)
@@ -165,13 +168,16 @@ def _opening(plain: Bytes, quotes: Positions, quoting: Quoting, begin: int) -> F
 
 
 def _next_of(positions: Positions, since: Positions, none: int) -> Positions:
-    """Return the first of the positions that is not before each of the others, `none` where there is none."""
+    """Return, for each of the others, the first position at or after it, `none` if there is none."""
     found: Positions = np.append(positions, none)[np.searchsorted(positions, since)]
     return found
 
 
 def _states_before(flips: Flags, keeps: Flags) -> Flags:
-    """Return the state before each of some steps that flip it, keep it, or else clear it. It is clear before the first."""
+    """Return the state before each step of a sequence, where a step flips the state, keeps it, or else clears it.
+
+    The state is clear before the first step.
+    """
     flipped: Positions = np.cumsum(flips)
     since = np.maximum.accumulate(np.where(flips | keeps, 0, flipped))
     after: Flags = np.equal((flipped - since) % 2, 1)

@@ -24,14 +24,17 @@ FILENAME_FIELD: Final = "filename"
 POSITION_FIELD: Final = "position"
 
 DEFAULT_BATCH_BYTES: Final = 128 << 20
-"""The maximum size of one poll. Large enough for a Spark job's fixed cost not to matter, small enough to be written
-well within the default transaction.timeout.ms of a minute."""
+"""The maximum size of one poll.
+
+Large enough that a Spark job's fixed cost hardly counts, small enough to be written well within the default
+transaction.timeout.ms of a minute.
+"""
 
 SPLIT_BYTES: Final = 8 << 20
 """The amount that one Spark task reads at a time."""
 
 WAIT_SECONDS: Final = 1.0
-"""How long a poll waits for new data before it returns None."""
+"""The time that a poll waits for new data before it returns None."""
 
 LOOK_SECONDS: Final = 0.05
 """The interval at which a waiting poll checks the file."""
@@ -54,7 +57,7 @@ def plan_lines(file: FileIO, part: FileRange, size: int) -> list[FileRange]:
 
 
 class _Followed:
-    """A file of `size` bytes, for a planner that is to take a return at the end for the end of a record: a byte follows."""
+    """A file of `size` bytes and one more, so that a planner takes a return at its end for the end of a record."""
 
     def __init__(self, file: FileIO, size: int) -> None:
         self._file = file
@@ -73,7 +76,7 @@ class _Followed:
 
 
 def plan_with_last_return(plan: Planner, file: FileIO, part: FileRange, size: int) -> list[FileRange]:
-    """Find the complete records of a part as `plan` does, and at the end of the file one that ends by a return alone.
+    """Find the complete records of a part as `plan` does, and at the file's end also one that ends with only a return.
 
     If a line feed follows later, it belongs to the return: see `GrowingFile.advance`.
     """
@@ -93,7 +96,7 @@ class Awaited:
     def is_missing(self, *, whole: bool = False) -> bool:
         """Return whether there is no file at the path, and log it the first time.
 
-        `whole` means that nothing is waited for: raises DataError then.
+        With `whole` nothing is waited for: a missing file raises DataError.
         """
         if os.path.exists(self.path):  # noqa: PTH110 - called often: spares making a Path each time
             return False
@@ -109,10 +112,10 @@ class Awaited:
 
 
 class GrowingFile(Awaited):
-    """One file and the position up to which it was returned.
+    """A file with the position up to which it was returned.
 
-    A file may only grow: one that is shorter than the position was truncated or replaced, and reading on would lose or
-    mix up records. If the file does not exist yet, a poll waits for it. `quoting` is what `plan` goes by.
+    A file may only grow: if it is shorter than the position it was truncated or replaced, and reading on would lose or
+    mix up records. If the file does not exist yet, a poll waits for it. `plan` uses `quoting`.
     """
 
     def __init__(  # noqa: PLR0917 - as ContentFile
@@ -142,14 +145,14 @@ class GrowingFile(Awaited):
 
     @property
     def finished(self) -> bool:
-        """Whether nothing at all was left after the position at the last check of the file."""
+        """Whether nothing was left after the position when the file was last checked."""
         return self.position == self.looked_at_size
 
     @property
     def lag(self) -> int:
         """The number of bytes left after the position at the last check of the file.
 
-        Raises DataError if it was not checked yet, and the check fails.
+        Raises DataError if it was not checked yet and the check fails.
         """
         if self._known_size is None:
             self._known_size = self.size() or 0
@@ -198,8 +201,8 @@ class GrowingFile(Awaited):
     def advance(self, *, whole: bool = False) -> list[FileRange]:
         """Return the next complete records and move the position after them; nothing if there are none.
 
-        `whole` means that the file is complete, so that its end is the end of a record. A line feed after a record that ended
-        by a return is passed over.
+        `whole` means that the file is complete, so that its end is the end of a record. A line feed after a record that
+        ended with a return is skipped.
         """
         size = self.size()
         if size is None:
@@ -216,7 +219,7 @@ class GrowingFile(Awaited):
     def _next(self, size: int, *, whole: bool) -> list[FileRange]:
         with open_file(self.path, self._allowed) as file:
             if self.position and read_at(file, 2, self.position - 1) == b"\r\n":
-                # The record before ended by the return, which was the last byte then.
+                # The previous record ended with the return, which was the last byte then.
                 self.position += 1
             part = FileRange(self.path, self.position, min(size, self.position + self._batch_bytes))
             splits = self._plan(file, part, size) if part.size else []
@@ -247,7 +250,7 @@ def wait_for(look: Callable[[], Sequence[_Split]], stopping: threading.Event) ->
 
 
 def check_file(path: str, property_name: str, allowed: AllowedPaths) -> None:
-    """Raise ConfigError for the property unless the path that it names may be read."""
+    """Raise ConfigError for the property if its path may not be read."""
     try:
         allowed.check(path)
     except ConfigError as error:
@@ -258,9 +261,9 @@ def check_offsets(
     offsets: Iterable[tuple[SourcePartition | None, SourceOffset | None]],
     check: Callable[[str, SourceOffset], object] | None = None,
 ) -> None:
-    """Raise DataError unless all of these are source partitions and offsets of files. A removal always is.
+    """Raise DataError unless all of these are source partitions and offsets of files. Removals are always valid.
 
-    `check` raises it for an offset of a file; by default that must be a position in bytes.
+    `check` raises DataError for an invalid offset of a file; by default the offset must be a position in bytes.
     """
     for partition, offset in offsets:
         if offset is None:

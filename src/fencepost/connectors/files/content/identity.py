@@ -1,16 +1,16 @@
-"""Which file it is: what tells a file that only grew from another one in its place, and finds it under a new name.
+"""The identity of a file: distinguishes a file that grew from another one in its place, and finds it under a new name.
 
     {"filename": path} -> {"position": ..., "identity": "{inode, modified, end, head, tail}"}
 
-`head` and `tail` are hashes of the first bytes and of those before byte `end`, up to which the file was known when the
-offset was made. A file may only grow, so both stay what they were.
+`head` and `tail` are hashes of the first bytes and of the bytes before `end`, the position up to which the file was
+known when the offset was made. A file may only grow, so both stay the same.
 
     same head and tail                      the file, whatever its inode: it may have been copied back
     same head and tail, inode of the offset of a name that has another file now, or none      it was renamed
     another head or tail                    it was replaced
 
-A new file may get the inode of a deleted one. If it also has the same bytes, it is still another one unless it is longer
-or was last changed at the same time.
+A new file may get the inode of a deleted one. If the bytes are also the same, it is the same file only if it is longer
+or has the same time of the last change.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from fencepost.connectors.files.stores.objects import is_object, read_at
 IDENTITY_FIELD: Final = "identity"
 
 SAMPLE_BYTES: Final = 1_024
-"""The bytes that a hash is of, at most."""
+"""The maximum number of bytes in a hash."""
 
 _INODE: Final = re.compile(r'\{"inode": (\d+), ')
 
 Stamp = tuple[int, int, int]
-"""A file at a look: inode, time of the last change in nanoseconds since 1970, size in bytes."""
+"""A file's state when checked: inode, time of the last change in nanoseconds since 1970, size in bytes."""
 
 
 def stamp_of(status: os.stat_result) -> Stamp:
@@ -63,7 +63,7 @@ class FileIdentity:
 
     @classmethod
     def in_offset(cls, path: str, offset: Mapping[str, Any] | None) -> Self | None:
-        """Return the identity in a committed source offset, None if it has none. Raises DataError if it is not one."""
+        """Return the identity in a committed source offset, None if it has none. Raises DataError if it is invalid."""
         text = (offset or {}).get(IDENTITY_FIELD)
         if text is None:
             return None
@@ -80,7 +80,7 @@ class FileIdentity:
 
     @classmethod
     def inode_in_offset(cls, path: str, offset: Mapping[str, Any] | None) -> int | None:
-        """Return the inode of the identity in an offset, as `in_offset`; quick for an identity as `in_json` writes it."""
+        """Return the inode of the identity in an offset, as `in_offset`; fast for the form that `in_json` writes."""
         text = (offset or {}).get(IDENTITY_FIELD)
         if isinstance(text, str) and (start := _INODE.match(text)) is not None:
             return int(start[1])
@@ -92,15 +92,18 @@ class FileIdentity:
         return all(type(number) is int for number in numbers) and self.end >= 0
 
     def in_json(self) -> str:
-        """Return this as JSON, for an offset, whose values cannot be nested."""
+        """Return this as JSON text, because offsets cannot contain nested values."""
         return json.dumps(asdict(self))
 
     def begins(self, file: FileIO) -> bool:
-        """Return whether an open file has the bytes of this one up to `end`, as far as samples tell. Raises OSError."""
+        """Return whether an open file begins with the bytes of this one up to `end`, judged by samples.
+
+        Raises OSError.
+        """
         return _hashes(file, self.end) == (self.head, self.tail)
 
     def is_in(self, file: FileIO) -> bool:
-        """Return whether an open file is this one, whose inode may be another one on another machine. Raises OSError."""
+        """Return whether an open file is this one, whose inode may differ on another machine. Raises OSError."""
         return os.fstat(file.fileno()).st_ino == self.inode or self.begins(file)
 
     def is_at(self, path: str, allowed: AllowedPaths) -> bool:
@@ -135,7 +138,10 @@ def inode_at(path: str) -> int | None:
 
 
 class FileTrack:
-    """Follows which file is at a path. `identity` is that of the file up to what was returned, None before that."""
+    """Follows which file is at a path.
+
+    `identity` covers the file up to the returned records, None before the first ones.
+    """
 
     def __init__(self, path: str, identity: FileIdentity | None, allowed: AllowedPaths) -> None:
         self.path = path
@@ -151,11 +157,11 @@ class FileTrack:
 
     @property
     def was_moved(self) -> bool:
-        """Whether the path has another file than that of the identity, or none."""
+        """Whether the path now has another file than `identity`, or none."""
         return self.identity is not None and inode_at(self.path) != self.identity.inode
 
     def follow(self, seen: Stamp | None, end: int | None) -> None:
-        """Check the file that a look saw, and if there is an `end`, take its identity up to there.
+        """Check the file that was just seen, and if there is an `end`, take its identity up to there.
 
         Raises DataError if it is another one.
         """
@@ -173,7 +179,7 @@ class FileTrack:
 
     def _take(self, found: FileIdentity, seen: Stamp) -> None:
         if found.inode != seen[0]:
-            # It was replaced between the look and now, so nobody knows which one was read.
+            # It was replaced after the check, so it is unknown which file was read.
             raise self._replaced()
         self.identity = found
 

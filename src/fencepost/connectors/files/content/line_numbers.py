@@ -1,7 +1,7 @@
 """Counts lines: the number of the line that begins at a position of a file.
 
-Bad rows of one file are asked for in order, mostly, and by the same process. So each process keeps the last positions
-that it counted up to, and goes on from the nearest one.
+A process usually asks for bad rows of a file in their order. So each process keeps the last positions that it counted
+up to, and continues from the nearest one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def line_number(path: str, position: int, allowed: AllowedPaths) -> int:
     with _lock:
         if (position, line) not in known:
             insort(known, (position, line))
-            # The first one is the file's begin.
+            # The first entry is the file's beginning.
             del known[1 : len(known) - _POSITIONS]
     return line
 

@@ -1,4 +1,4 @@
-"""Says what keeps the last record of a file open: a quote that is not closed, or an escape character."""
+"""Describes what keeps the last record of a file open: a quote that is not closed, or an escape character."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 def described_open_end(record: bytes | bytearray, quoting: Quoting, line: int, begin: int = 0) -> str | None:
-    """Say what keeps a record open that begins on a line and reaches up to the end of its file, None if nothing does.
+    """Describe what keeps the last record of a file open, which begins on a line; None if it is complete.
 
-    Its first field begins at `begin`.
+    Its first field starts at `begin`.
     """
     found = open_end(record, quoting, begin)
     if found is None:
@@ -29,9 +29,9 @@ def described_open_end(record: bytes | bytearray, quoting: Quoting, line: int, b
 
 
 def warn_of_open_end(part: FileRange, record: bytes | bytearray, quoting: Quoting | None, line: int) -> None:
-    """Log what keeps the last record of a file open: where bad rows are skipped, nothing else may tell of its lines.
+    """Log what keeps the last record of a file open: where bad rows are skipped, nothing else reports its lines.
 
-    `part` is where the record is.
+    `part` is the record's place.
     """
     if quoting is None:
         return

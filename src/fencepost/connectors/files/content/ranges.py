@@ -41,7 +41,7 @@ _CR: Final = 13
 
 
 class KnownFile(Protocol):
-    """Which file it is."""
+    """The identity of a file."""
 
     def is_in(self, file: FileIO) -> bool:
         """Return whether an open file is this one. Raises OSError."""
@@ -49,7 +49,7 @@ class KnownFile(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """The bytes of a file from `start` up to `end`; a split of a batch. `known` is which file, None if any will do."""
+    """The bytes of a file from `start` to `end`; a split of a batch. `known` identifies the file, None allows any."""
 
     path: str
     start: int
@@ -66,8 +66,9 @@ class FileRange:
 class Block:
     """Complete records. `data` is reused for the next block; PADDING more bytes follow it.
 
-    Record i reaches from `starts[i]` to `ends[i]`, without its terminator; all positions count from `data`'s begin.
-    `offset` is the position of that begin in the file, `length` that of the last record's end including its terminator.
+    Record i reaches from `starts[i]` to `ends[i]`, without its terminator; all positions count from the start of
+    `data`. `offset` is the position of this start in the file, `length` the end of the last record including its
+    terminator.
     """
 
     offset: int
@@ -106,7 +107,7 @@ def record_ends(
 
 
 def after_mark(data: bytes | bytearray, position: int) -> int:
-    """Return where the text begins in data at a position of a file: after the byte order mark, if the file has one."""
+    """Return where the text starts in data at a position of a file: after the byte order mark, if there is one."""
     return len(BYTE_ORDER_MARK) if position == 0 and data.startswith(BYTE_ORDER_MARK) else 0
 
 
@@ -123,12 +124,12 @@ def _ends_with_returns(array: Bytes) -> tuple[Positions, Positions]:
 
 
 def count_lines(data: bytes | bytearray) -> int:
-    """Return the number of line ends in bytes that do not begin or end within one."""
+    """Return the number of line ends in bytes whose ends do not split a line end."""
     return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
 
 
 def open_file(path: str, allowed: AllowedPaths) -> FileIO:
-    """Open a file for reading, or an object by its URL, which has what is used of a FileIO.
+    """Open a file for reading, or an object by its URL, with the methods of FileIO that are used here.
 
     Raises DataError if there is none, or it cannot be read or is not allowed, and RetriableError as `object_store`.
     """

@@ -8,6 +8,7 @@ part's checksum. An offset without one, or of a position before it, is read from
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
@@ -18,9 +19,14 @@ from fencepost.connectors.files.content.codecs.compressed_parts import Place
 from fencepost.connectors.files.content.codecs.compression import Codec, ContentStream, Form
 from fencepost.connectors.files.content.codecs.foreign_content import UTF_8
 from fencepost.connectors.files.content.growing import position_of
+from fencepost.connectors.files.content.held import HeldRange
 from fencepost.connectors.files.content.identity import IDENTITY_FIELD
+from fencepost.connectors.files.content.ranges import count_lines
 
 RESTART_FIELD: Final = "restart"
+
+RESTART_BYTES: Final = 1 << 20
+"""The least distance of restart points, in bytes of the content: finding them again costs less than a millisecond each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,49 @@ class RestartPoint:
         return {RESTART_FIELD: json.dumps(asdict(self))}
 
 
+class RestartPoints:
+    """Finds restart points while content is read. `last` is the last one before the position up to which it was returned."""
+
+    def __init__(self, last: RestartPoint | None) -> None:
+        self.last = last
+        # Parts whose first bytes were read, but not returned yet.
+        self._begun: deque[tuple[int, Place, str]] = deque()
+        self._part: Place | None = None
+        self._noted = 0
+
+    def start(self, point: RestartPoint | None, stream: ContentStream, position: int) -> None:
+        """Start over with a stream that was opened at a point, whose content begins at a position."""
+        self.last, self._part, self._noted = point, stream.part, position
+        self._begun.clear()
+
+    def note(self, stream: ContentStream, position: int) -> None:
+        """Note a part that begins with the bytes that were read last, at a position of the content."""
+        place = stream.part
+        if place is None or place == self._part:
+            return
+        self._part = place
+        if position >= self._noted + RESTART_BYTES:
+            self._noted = position
+            self._begun.append((position, place, stream.fingerprint(place)))
+
+    def move(self, returned: HeldRange, following: bytes) -> None:
+        """Restart from the last part that begins in what is returned, or right after it. `following` is the next byte."""
+        while self._begun and self._begun[0][0] <= returned.end:
+            position, place, fingerprint = self._begun.popleft()
+            if position < returned.start:
+                # It begins with the line feed of a line end that was returned.
+                continue
+            size = position - returned.start
+            before, after = returned.data[:size], returned.data[size : size + 1] or following
+            # A line end in two parts is one.
+            cut = before.endswith(b"\r") and after == b"\n"
+            self.last = RestartPoint(place, position, returned.line + count_lines(before) - cut, fingerprint)
+
+    def in_offset(self) -> dict[str, str]:
+        """Return the last one as a field of a source offset."""
+        return self.last.in_offset() if self.last is not None else {}
+
+
 def check_content_offset(path: str, offset: Mapping[str, Any]) -> None:
     """Raise DataError unless this is a source offset of a file of text, compressed or not."""
     position_of(path, offset)
@@ -92,7 +141,7 @@ def opened(path: str, form: Form, allowed: AllowedPaths, point: RestartPoint | N
 
 
 def replaced(path: str, point: RestartPoint) -> DataError:
-    """Return the error for a file that is not the one of a restart point."""
+    """Return the error for a file that does not match a restart point."""
     return DataError(
         f"The file {path} was replaced by another one, or truncated, after it was read up to byte {point.position} of its "
         "content. Give new content a new name. Bring the former file back, or reset the connector's offsets to read the "

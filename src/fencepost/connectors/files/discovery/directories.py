@@ -1,8 +1,8 @@
-"""Lists the regular files of a pattern, one directory after the other, without a look at each file.
+"""Lists the regular files of a pattern, one directory after the other, without a `stat` for each file.
 
-A directory's entries have the names, kinds and inodes of its files, so a scan of 100,000 files that are known needs no
-`stat`. The inode of an entry may be another number than that of `stat` (overlay file systems, mount points): it tells
-whether a name has another file than before, and nothing else.
+Directory entries have the names, kinds and inodes of files, so a scan of 100,000 known files needs no `stat`. The inode
+of an entry may differ from the one of `stat` (overlay file systems, mount points): it only shows whether a name has
+another file than before.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _ANY_DIRECTORIES: Final = "**"
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The regular files of a directory that fit a pattern: paths with the inodes of their entries.
+    """The regular files of a directory that match a pattern: paths with the inodes of their entries.
 
-    `links` may lead elsewhere. They have the inodes of their targets.
+    `links` are symbolic links, which may lead elsewhere. They have the inodes of their targets.
     """
 
     directory: str
@@ -35,7 +35,7 @@ class Listing:
 
 
 def directories_of(pattern: str) -> Iterator[Listing]:
-    """Yield the directories of a pattern. A part ** stands for any number of directories. Links may lead back."""
+    """Yield the directories of a pattern. ** stands for any number of directories. Links may lead back."""
     parts = pattern.split("/")
     if _ANY_DIRECTORIES not in parts:
         yield from _listed(pattern)
@@ -60,7 +60,7 @@ def _listed(pattern: str) -> Iterator[Listing]:
             if os.path.lexists(path) and (inode := _regular(path)) is not None:
                 yield Listing(root, {}, {path: inode})
         return
-    # As in a shell, a pattern fits a hidden file only if it begins with a dot itself.
+    # As in a shell, a pattern matches a hidden file only if it begins with a dot itself.
     fits = re.compile(fnmatch.translate(last) if last.startswith(".") else rf"(?!\.){fnmatch.translate(last)}").match
     for root in roots:
         yield _listing(root, fits)
@@ -79,13 +79,13 @@ def _listing(directory: str, fits: Callable[[str], object]) -> Listing:
                 elif entry.is_file(follow_symlinks=False):
                     found[prefix + entry.name] = entry.inode()
     except OSError:
-        # Removed since, no directory, or closed to the worker.
+        # Removed meanwhile, not a directory, or not readable by the worker.
         return Listing(directory, {}, {})
     return Listing(directory, found, {path: inode for path in links if (inode := _regular(path)) is not None})
 
 
 def _regular(path: str) -> int | None:
-    """Return the inode of a regular file, None if there is none: it was removed, or is a link to nothing or to itself."""
+    """Return the inode of a regular file, None if there is none: it was removed, or is a broken link."""
     try:
         status = os.stat(path)  # noqa: PTH116 - spares making a Path for each file
     except OSError as error:
@@ -96,7 +96,7 @@ def _regular(path: str) -> int | None:
 
 
 def _directories(directory: str, above: frozenset[tuple[int, int]] = frozenset()) -> Iterator[str]:
-    """Yield a directory and those below it, also behind links, but none inside of itself. `above` are those it is in."""
+    """Yield a directory and its subdirectories, also behind links, without cycles. `above` are its parents."""
     try:
         status = os.stat(directory or os.curdir)  # noqa: PTH116 - spares making a Path for each directory
         if not stat.S_ISDIR(status.st_mode) or (identity := (status.st_dev, status.st_ino)) in above:
@@ -108,7 +108,7 @@ def _directories(directory: str, above: frozenset[tuple[int, int]] = frozenset()
                 if not entry.name.startswith(".") and (entry.is_symlink() or entry.is_dir())
             ]
     except OSError:
-        # Removed since, or closed to the worker; a link to nothing.
+        # Removed meanwhile, not readable by the worker, or a link to nothing.
         return
     yield directory
     for name in inside:

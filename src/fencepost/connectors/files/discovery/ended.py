@@ -1,12 +1,12 @@
-"""What becomes of files that were read to their end: they are left, deleted or moved, never before the commit.
+"""Handles files that were read to their end: they are kept, deleted or moved, never before the commit.
 
     read to the end --(has settled)--> offset {"position": ..., "ended": mark} --(commit)--> deleted or moved
                                                     |
                                                     +-- a crash before that: the next start finds the mark, and goes on
 
-The mark tells the file from one that takes its name later: inode, time of the last change, size, and a hash of the first
-bytes. A file of that name with another mark is a new one, and read from its start; one that only grew was not complete,
-which is an error, because its first part is delivered and would be gone.
+The mark distinguishes the file from a later one of the same name: inode, time of the last change, size, and a hash of
+the first bytes. A file of that name with another mark is new, and is read from its start; a file that grew was not
+complete, which is an error, because its first part is delivered and would be deleted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ class AfterEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Which file it is, and in which state. `modified` is in nanoseconds since 1970, `head` a hash."""
+    """The identity and state of a file that was read to its end.
+
+    `modified` is in nanoseconds since 1970, `head` a hash.
+    """
 
     inode: int
     modified: int
@@ -66,13 +69,13 @@ class Mark:
         return None if text is None else cls(**json.loads(text))
 
     def in_json(self) -> str:
-        """Return this as JSON, for an offset, whose values cannot be nested."""
+        """Return this as JSON text, because offsets cannot contain nested values."""
         return json.dumps(asdict(self))
 
     def is_at(self, path: str, allowed: AllowedPaths) -> bool:
         """Return whether the file is still at its path; False if there is none, or a new one.
 
-        Raises DataError if it is, but has grown.
+        Raises DataError if the same file has grown.
         """
         found = Mark.of(path, allowed, min(_HEAD_BYTES, self.size))
         if found is None or found == self:
@@ -88,7 +91,7 @@ class Mark:
 
 
 def take_away(path: str, after_end: AfterEnd, folder: str | None) -> None:
-    """Delete a file, or move it to a folder, under a name that is free there. Raises DataError if that fails."""
+    """Delete a file, or move it to a folder under a free name. Raises DataError if that fails."""
     try:
         if after_end is AfterEnd.DELETE or folder is None:
             os.unlink(path)  # noqa: PTH108 - as the other functions on paths here

@@ -27,7 +27,7 @@ FILES: Final = "files"
 ORDERS: Final = ("name", "time")
 
 Entry = int | None
-"""The inode by which a directory has a file, that of a link's target, None for an object. See `directories`."""
+"""The inode of a file's directory entry, or of a link's target; None for an object. See `directories`."""
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 
@@ -36,9 +36,9 @@ _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 class Discovery:
     """Finds the files of paths and patterns.
 
-    What fits a pattern and is no regular file (a directory, a pipe, a device, a link to nothing) is not a file of it.
-    `by_time` orders those of a pattern by their last change, else by name. A file of a pattern is found once it has not
-    changed for `settle_s` seconds and is `ready`. `clock` returns the time as `os.stat` does.
+    Directories, pipes, devices and broken links match no pattern: only regular files do. `by_time` orders the files of
+    a pattern by their last change, else they are ordered by name. A file of a pattern is found once it has not changed
+    for `settle_s` seconds and is `ready`. `clock` returns the time as `os.stat` does.
     """
 
     patterns: tuple[str, ...]
@@ -53,12 +53,15 @@ class Discovery:
         return list(self.scan())
 
     def scan(self, known: Mapping[str, Entry] = MappingProxyType({})) -> dict[str, Entry]:
-        """Return the files, each once, with their entries. `known` are the names of scans before, None without an entry.
+        """Return the files, each once, with their entries.
 
-        New files are in order, after the known ones. Known files need not settle again, and may be gone. They are not checked again while their entries stay.
+        `known` are the names of earlier scans, None without an entry.
 
-        Raises ConfigError if a path names no file, or one is found that may not be read. A pattern may fit no file, but
-        must begin in an allowed directory, so that an error reveals nothing about other directories. Raises RetriableError
+        New files are in order, after the known ones. Known files need not settle again, and may be missing. They are
+        not checked again while their entries stay the same.
+
+        Raises ConfigError if a path names no file, or a file may not be read. A pattern may match no file, but must
+        begin in an allowed directory, so that an error reveals nothing about other directories. Raises RetriableError
         if a store of objects does not answer.
         """
         found: dict[str, Entry] = {}
@@ -122,7 +125,7 @@ class Discovery:
         fixed = max(3, next(i for i, part in enumerate(parts) if glob.has_magic(part)))
         recursive = fixed < len(parts) - 1 or parts[-1] == "**"
         found = objects_below("/".join(parts[:fixed]), recursive=recursive)
-        # As for files: ** stands for any number of directories, and for all that is in them at the end.
+        # As for files: ** stands for any number of directories, and at the end for all files in them.
         wanted = [*parts[fixed:], "*"] if parts[-1] == "**" else parts[fixed:]
         changed = {url: at for url, at in found.items() if _fits(url.split("/")[fixed:], wanted)}
         return self._settled(changed, known)
@@ -139,14 +142,14 @@ class Discovery:
     def _is_ready(self, path: str) -> bool:
         if self.ready is None:
             return True
-        # A look inside must not tell anything of other directories.
+        # An error must not reveal anything about other directories.
         if not is_object(path):
             check_file(path, FILES, self.allowed)
         return self.ready(path)
 
 
 def is_pattern(path: str) -> bool:
-    """Return whether a path is a pattern: it has a *, ? or [, and there is no file of just this name."""
+    """Return whether a path is a pattern: it has a *, ? or [, and no file has exactly this name."""
     return glob.has_magic(path) and not os.path.lexists(path)
 
 
@@ -231,7 +234,7 @@ def _of_path(path: str, known: Mapping[str, Entry]) -> list[str]:
 
 
 def _check_name(path: str) -> None:
-    """Raise ConfigError for a name that is not UTF-8: it would be in source offsets, which are text."""
+    """Raise ConfigError for a name that is not UTF-8: source offsets are text."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -263,7 +266,7 @@ def _check_locale(path: str) -> None:
 
 
 def reads_directory(pattern: str, directory: str) -> bool:
-    """Return whether files in a directory fit a pattern, or are its path, if their names do."""
+    """Return whether files in a directory could match a pattern or path by their names."""
     parts = Path(pattern).parts
     magic = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts) - 1)
     patterns = (*Path(os.path.realpath(Path(*parts[:magic]))).parts, *parts[magic:])

@@ -1,12 +1,12 @@
-"""Renamed files go on where they were: their new names adopt the source offsets of the former ones.
+"""Reading a renamed file continues at its position: its new name adopts the source offset of the old one.
 
     connector    finds the identity of a file in the offset of another name, and gives both names to one task
     task         reads both offsets when no other task can commit them any more, and commits before anything else
                      the file's   <- the furthest offset of the file
                      the former   <- none: another file of that name is read from its start (log rotation)
 
-The offset of a file that was to be taken away is that of a file of the same state alone: if it was deleted, another one
-may have its inode.
+The offset of a file at its end, to be deleted or moved, only fits a file in the same state: if it was deleted, another
+file may have its inode.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ def former_names(
     allowed: AllowedPaths,
     inodes: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, list[str]]:
-    """Return the former names of each file that was renamed, by the identities in a connector's committed offsets.
+    """Return the old names of each renamed file, found by the identities in a connector's committed offsets.
 
-    Linear in both, and quick for names with the file of their offset: `inodes` spares a look at those that it has.
+    Takes linear time, and is fast for names that still have the file of their offset: `inodes` spares checking the
+    files that it contains.
 
     Raises DataError for an offset that no file source wrote, and for a renamed file that cannot be read.
     """
@@ -42,7 +43,7 @@ def former_names(
     for partition, offset in offsets:
         path = str((partition or {}).get(FILENAME_FIELD))
         inode = FileIdentity.inode_in_offset(path, offset)
-        # A name that still has the file is a link to it.
+        # If a name still has the file, the new name is a link to it.
         if offset is not None and inode is not None and (inodes.get(path) or inode_at(path)) != inode:
             moved.setdefault(inode, []).append((path, offset))
     found: dict[str, list[str]] = {}
@@ -55,9 +56,9 @@ def former_names(
 
 
 def together(files: Sequence[str], formers: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Return the files that one task must have, by a name that stays the same as long as they are joined.
+    """Group the files that one task must read, each by a name that stays the same while the group exists.
 
-    Linear in the files.
+    Takes linear time.
     """
     order = {file: number for number, file in enumerate(files)}
     joined: dict[str, list[str]] = {}
@@ -78,9 +79,9 @@ def together(files: Sequence[str], formers: Mapping[str, Sequence[str]]) -> dict
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """Where files start: their offsets, None for the start. `changed` are the offsets to commit first.
+    """The offsets where files start, None for the start. `changed` are the offsets to commit first.
 
-    `abandoned` are names whose file has another name now.
+    `abandoned` are names whose file was renamed.
     """
 
     offsets: dict[str, SourceOffset | None]
@@ -94,7 +95,7 @@ def resume(
     committed: Mapping[str, SourceOffset | None],
     allowed: AllowedPaths,
 ) -> Resumed:
-    """Decide where files start, by the committed offsets of their names and of the former ones.
+    """Decide where files start, by the committed offsets of their current and old names.
 
     Raises DataError for an offset that no file source wrote, and for a renamed file that cannot be read.
     """
@@ -121,7 +122,7 @@ def resume(
 
 
 def _is_at(offset: SourceOffset | None, name: str, file: str, allowed: AllowedPaths) -> bool:
-    """Return whether a file is that of the offset of another name."""
+    """Return whether a file belongs to the offset of another name."""
     identity, mark = FileIdentity.in_offset(name, offset), Mark.in_offset(offset)
     if identity is None or not identity.is_at(file, allowed):
         return False

@@ -1,9 +1,9 @@
-"""The inodes that the connector saw, by which its task knows that a name still has the file that it was given for.
+"""The inodes that the connector saw: with them its task checks that a name still has the file that was assigned.
 
 same inode        --> read
-another inode     --> not read until the connector's next look, which gives tasks other configurations if it matters
+another inode     --> not read until the connector's next scan, which gives tasks other configurations if it matters
 |
-+--no name has the inode that the connector saw, for 30 s--> compared no longer
++--no name has the inode that the connector saw, for 30 s--> not compared any more
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ from fencepost.api.errors import DataError
 from fencepost.connectors.files.content.identity import FileTrack, Stamp, inode_at
 
 NUMBERING_WAIT_SECONDS: Final = 30.0
-"""The least time that the connector has to tell of other inodes, before those of its machine are taken to be different."""
+"""The minimum time for the connector to report other inodes; then those of its machine are assumed to differ."""
 
 _log: Final = logging.getLogger(__name__)
 
 
 class SeenInodes:
-    """Inodes by path, None for a name without a file; empty if the connector does not look again.
+    """Inodes by path, None for a name without a file; empty if the connector does not scan again.
 
-    `looks_s` is the time that some looks of the connector take, in seconds.
+    `looks_s` is the duration of some scans of the connector, in seconds.
     """
 
     def __init__(self, inodes: Mapping[str, int | None], looks_s: float) -> None:
         self._inodes = dict(inodes)
         self._looks_s = looks_s
-        # Names that had another file when the task started: whether it was read under another name is not known.
+        # Names that had another file when the task started: it is unknown whether that file was read under another
+        # name.
         self._unsure = {path for path, inode in self._inodes.items() if inode_at(path) != inode}
         self._waiting: dict[str, float] = {}
 
     def has_another(self, path: str) -> bool:
-        """Return whether a name has another file than the connector saw: it tells soon whether that was renamed."""
+        """Return whether a name has another file than the connector saw: the connector soon reports a rename."""
         if path not in self._inodes or inode_at(path) in {self._inodes[path], None}:
             return False
         self._wait(path)
@@ -47,11 +48,11 @@ class SeenInodes:
         return path in self._unsure or self.has_another(path)
 
     def was_unsure(self, path: str) -> bool:
-        """Return whether a name had another file than the connector saw, without a look at it."""
+        """Return whether a name had another file than the connector saw, without checking it again."""
         return path in self._unsure
 
     def check_start(self, path: str, track: FileTrack) -> None:
-        """Raise DataError for an unread file that came back to its name: it may have been read under another one."""
+        """Raise DataError for an unread file whose name has its file back: it may have been read under another name."""
         if path in self._unsure and track.identity is None and inode_at(path) is not None:
             raise DataError(
                 f"The file {path} had another name when the task started, and came back since: whether it was read under "
@@ -59,7 +60,7 @@ class SeenInodes:
             )
 
     def check_seen(self, path: str, seen: Stamp | None) -> None:
-        """Raise DataError if the last check of a file saw another one than the connector."""
+        """Raise DataError if the last check of a file found another one than the connector saw."""
         told = self._inodes.get(path)
         if seen is not None and told is not None and seen[0] != told:
             self._unsure.add(path)
@@ -74,7 +75,7 @@ class SeenInodes:
             self._give_up()
 
     def _give_up(self) -> None:
-        """Compare no longer if no file has the inode that the connector saw."""
+        """Stop comparing if no file has the inode that the connector saw."""
         if all(inode is None or inode_at(path) != inode for path, inode in self._inodes.items()):
             _log.warning(
                 "No file has the inode here that it has where the connector runs: the file system numbers files for each "

@@ -1,8 +1,8 @@
-"""The files of a task, as they are in its configuration: their names, former names, and the inodes that the connector saw.
+"""The files of a task in its configuration: their names, old names, and the inodes that the connector saw.
 
-A few are JSON that people can read, each name with its inode. Many are packed, so that the configuration fits into a
-record of the config topic: what all paths begin with is there once, an inode is its difference from the one before, and the
-whole is compressed. Both are read, whichever version of the connector wrote them.
+A few files are readable JSON, each name with its inode. Many are packed, so that the configuration fits into a record
+of the config topic: the common prefix of all paths is stored once, an inode as the difference from the previous one,
+and the whole is compressed. Both forms are read, whichever version of the connector wrote them.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ TASK_RENAMED: Final = "task.renamed"
 TASK_PACKED: Final = "task.files.packed"
 
 MOST_NAMED: Final = 500
-"""The largest number of files that are in a configuration by name: these take some 65 kB."""
+"""The maximum number of files in a configuration by name: they take about 65 kB."""
 
 _LEVEL: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """`files` in the order in which they are to be read, `renamed` the former names of some.
+    """`files` in reading order, `renamed` the old names of some.
 
-    `inodes` is None if the connector does not look again. A file without an inode there was not there, or is an object.
+    `inodes` is None if the connector does not scan again. A file without an inode in it did not exist, or is an object.
     """
 
     files: Sequence[str]

@@ -1,4 +1,4 @@
-"""Watches for files that are new, or have the name of another one now."""
+"""Watches for new files, and for names that have another file now."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ _log: Final = logging.getLogger(__name__)
 
 
 class FileWatch:
-    """Looks for files that are new, or have the name of another one now, at an interval, on a thread of its own.
+    """Scans for new files, and for names that have another file now, at an interval on a separate thread.
 
-    Files that are known keep their order: new ones follow them. Those that are gone are forgotten when others change,
-    because the tasks change then anyway. `on_change` and `on_error` are called on
-    the watch's thread; after an error it ends.
+    Known files keep their order: new ones follow them. Missing files are forgotten only when others change, because the
+    tasks change then anyway. `on_change` and `on_error` are called on the watch's thread, which ends after an error.
     """
 
     def __init__(
@@ -47,17 +46,20 @@ class FileWatch:
 
     @property
     def files(self) -> Sequence[str]:
-        """The known files, in the order in which they are to be read. Thread-safe."""
+        """The known files, in reading order. Thread-safe."""
         return self._files
 
     @property
     def inodes(self) -> Mapping[str, int] | None:
-        """The inode that each known file had at the last look, None if there are no further looks. Thread-safe."""
+        """The inode of each known file at the last scan, None if there are no further scans. Thread-safe."""
         return self._inodes if self._looks_again else None
 
     @property
     def formers(self) -> Mapping[str, list[str]]:
-        """The names that the files of names had at the look before, whatever was committed of them. Thread-safe."""
+        """The old names of each renamed file since the previous scan, whether or not offsets were committed for them.
+
+        Thread-safe.
+        """
         return self._formers
 
     @property
@@ -69,7 +71,7 @@ class FileWatch:
         found = self._discovery.scan()
         self._inodes = _inodes(found)
         while (again := _inodes(found)) != self._inodes:
-            # Files are being renamed: a file may have been seen by two names.
+            # A rename is in progress: the scan may have seen a file under two names.
             self._inodes = again
         self._take(tuple(found), found)
         if not self._files:
@@ -115,7 +117,8 @@ class FileWatch:
         inodes = {path: inode for path, inode in self._inodes.items() if path in found and path not in changed}
         inodes |= _inodes(changed)
         if self._discovery.scan(self._known) != found:
-            # Files are being renamed: a file may have been seen by two names, or by none. The next look tells.
+            # A rename is in progress: the scan may have seen a file under two names, or not at all. The next scan
+            # decides.
             return [], []
         kept = [file for file in self._files if file in found or os.path.exists(file)]  # noqa: PTH110 - spares making a Path
         self._formers = _formers(self._formers, self._inodes, inodes)
@@ -125,7 +128,7 @@ class FileWatch:
 
     def _take(self, files: Sequence[str], found: Mapping[str, Entry]) -> None:
         self._files, self._names = tuple(files), frozenset(files)
-        # A path that was there at the start may be gone later, also when it is forgotten.
+        # A path that existed at the start may be missing later, also when it is forgotten.
         self._known = dict.fromkeys((*files, *self._discovery.patterns)) | dict(found)
 
 
@@ -134,7 +137,7 @@ def _inodes(paths: Iterable[str]) -> dict[str, int]:
 
 
 def _formers(known: Mapping[str, list[str]], before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, list[str]]:
-    """Return the former names of files that have other ones now, and those that were known of files that are there."""
+    """Return the old names of renamed files, including the known old names of files that still exist."""
     names: dict[int, list[str]] = {}
     for path, inode in before.items():
         if now.get(path) != inode:

@@ -15,8 +15,8 @@ from pyspark.sql import types as t
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import ConfigError, DataError
-from fencepost.connectors.files.content.compressed import open_range
 from fencepost.connectors.files.content.csv_quotes import BYTE_ORDER_MARK, Quoting, open_end
+from fencepost.connectors.files.content.held import open_range
 from fencepost.connectors.files.content.open_ends import described_open_end
 from fencepost.connectors.files.content.ranges import Block, FileRange, after_mark, read_blocks
 from fencepost.connectors.files.formats.field_values import is_finite, parse_texts
@@ -39,7 +39,7 @@ class Dialect:
 
     @property
     def quoting(self) -> Quoting:
-        """What finds the ends of records."""
+        """The characters that decide where records end."""
         return Quoting(ord(self.delimiter), _code(self.quote), _code(self.escape))
 
     @property
@@ -74,7 +74,7 @@ class CsvReader(RowReader):
 
     @property
     def quoting(self) -> Quoting:
-        """That of the dialect."""
+        """The quoting of the dialect."""
         return self.dialect.quoting
 
     def without_header(self, block: Block) -> Block:
@@ -104,7 +104,7 @@ class CsvReader(RowReader):
         return arrays
 
     def _values(self, block: Block, columns: Sequence[t.StructField]) -> list[pa.Array]:
-        """Return the values in some of the columns: from their texts only where pyarrow's parser may be wrong."""
+        """Return the values in some of the columns: parsed from text only where pyarrow's parser may be wrong."""
         types = {column.name: _parsed_type(column.dataType) for column in columns}
         if _has_hexadecimal(block):
             # The parser takes 0xFF for -1 in a TINYINT.
@@ -118,7 +118,7 @@ class CsvReader(RowReader):
                 _finished((texts if column.name in odd else table)[column.name], column.dataType) for column in columns
             ]
         except (MisfitError, pa.ArrowInvalid):
-            # Blanks and signs that a type may have are not all known to the parser.
+            # The parser does not know all blanks and signs that a type allows.
             texts = self._table(block, {name: _text_type(kind) for name, kind in types.items()})
             return [_finished(texts[column.name], column.dataType) for column in columns]
 
@@ -142,11 +142,11 @@ class CsvReader(RowReader):
         ).read_all()
 
     def _text(self, block: Block) -> pa.BufferReader:
-        """Return a block's records as a text which the parser takes as it is."""
+        """Return a block's records as text that the parser takes unchanged."""
         text = contents(block)
-        # At the end of the text pyarrow takes an empty field after a quoted one for quoted, too, and so not for null.
+        # At the end of the text pyarrow treats an empty field after a quoted one as quoted, too, and so not as null.
         ended = block.data[block.length - 1] != ord(self.dialect.delimiter)
-        # It takes a byte order mark off each text, and refuses less than its three bytes.
+        # pyarrow removes a byte order mark from each text, and refuses a part of one.
         marked = block.data[int(block.starts[0])] == BYTE_ORDER_MARK[0]
         if ended and not marked:
             return text
@@ -173,16 +173,16 @@ class CsvReader(RowReader):
         return str(error) if isinstance(error, MisfitError) and str(error) else shown(record.decode("utf-8", "replace"))
 
     def _suspects(self, error: Exception) -> list[t.StructField]:
-        """Return the columns that may have the value that does not fit, the one that the parser names first."""
+        """Return the columns that may have the misfit, starting with the one that the parser names."""
         named = _COLUMN_NUMBER.match(str(error))
         name = self.file_columns[int(named[1])] if named else None
         return sorted(self.columns.fields, key=lambda column: column.name != name)
 
 
 def _parsed_type(data_type: t.DataType) -> pa.DataType:
-    """Return the type in which the parser reads a column.
+    """Return the type as which the parser reads a column.
 
-    DECIMALs are texts: pyarrow's parser wraps large ones around, and reads outside of its memory for 1e-2000000000.
+    DECIMALs are read as text: pyarrow's parser overflows on large ones, and reads out of bounds for 1e-2000000000.
     """
     texts = (t.TimestampType, t.TimestampNTZType, t.DecimalType)
     return pa.string() if isinstance(data_type, texts) else arrow_type(data_type)
@@ -206,7 +206,7 @@ def split_record(record: bytes, dialect: Dialect) -> list[str]:
     """Return the fields of one record as they are written, without quotes."""
     if not record:
         return []
-    # The parser takes one byte order mark off, and counts the columns of a whole line alone.
+    # The parser removes one byte order mark, and counts the columns only of a whole line.
     text = BYTE_ORDER_MARK + record + b"\n"
     reading = {
         "read_options": arrow_csv.ReadOptions(
@@ -221,7 +221,7 @@ def split_record(record: bytes, dialect: Dialect) -> list[str]:
 
 
 def _other_delimiter(fields: Sequence[str]) -> str:
-    """Say which delimiter the fields of a record seem to have, if they are one field with another one in it."""
+    """Suggest another delimiter if the fields of a record are one field that contains it."""
     if len(fields) != 1:
         return ""
     found = next((value for character, value in _DELIMITERS.items() if character in fields[0]), None)
@@ -229,10 +229,10 @@ def _other_delimiter(fields: Sequence[str]) -> str:
 
 
 def read_header(head: FileRange, dialect: Dialect, allowed: AllowedPaths, *, declared: bool = True) -> tuple[str, ...]:
-    """Return the names in a file's first record, which must be in the range from its begin.
+    """Return the names in a file's first record, which must be in the range at its beginning.
 
-    Raises DataError if there is none, or a name is empty or duplicated; and unless the columns are `declared`, if the
-    delimiter seems to be another one.
+    Raises DataError if there is no such record, if a name is empty or duplicated, or, unless the columns are
+    `declared`, if the delimiter seems wrong.
     """
     with open_range(head, allowed) as file:
         block = next(read_blocks(file, head, quoting=dialect.quoting, finished=True), Block.of(b""))
@@ -257,9 +257,9 @@ def read_header(head: FileRange, dialect: Dialect, allowed: AllowedPaths, *, dec
 def match_header(
     path: str, names: Sequence[str], columns: t.StructType, *, ignore_extra: bool = False, ignore_case: bool = False
 ) -> tuple[str, ...]:
-    """Return a file's names with those of the schema for the columns of the schema, which may be in any order.
+    """Match a file's names with the columns of the schema, which may be in any order.
 
-    Raises DataError unless the header has each column of the schema once, and no others but with `ignore_extra`.
+    Raises DataError unless the header has each column of the schema once, and no others unless `ignore_extra`.
     """
     by_name = {_folded(name, ignore_case=ignore_case): name for name in columns.names}
     matched = [by_name.get(_folded(name, ignore_case=ignore_case)) for name in names]
@@ -274,7 +274,7 @@ def match_header(
             f"The header of the file {path}, line 1, does not fit the schema: {'; '.join(parts)}"
             f"{_other_delimiter(names)}. Correct the file or the property schema, or see header.extra.columns and header.case.sensitive"
         )
-    # A name that is not of the schema may be one of it in another case.
+    # A name that is not in the schema may match one in another case.
     return tuple(match or f"{name} (extra)" for name, match in zip(names, matched, strict=True))
 
 

@@ -36,10 +36,10 @@ _EXACT: Final = Context(prec=2 * _MOST_DIGITS)
 
 
 def parse_texts(texts: pa.Array, data_type: t.DataType) -> pa.Array:
-    """Return the values of a column of texts, in the Arrow type of its own. Nulls stay null.
+    """Return the values of a column of texts, in the Arrow type of the column. Nulls stay null.
 
-    Blanks around a value count for STRING and BINARY alone. Raises MisfitError or pyarrow.ArrowInvalid for a text that is
-    no value of the type.
+    Blanks around a value are significant only for STRING and BINARY. Raises MisfitError or pyarrow.ArrowInvalid for a
+    text that is not a value of the type.
     """
     if isinstance(data_type, t.StringType | t.BinaryType):
         return texts
@@ -54,10 +54,10 @@ def parse_texts(texts: pa.Array, data_type: t.DataType) -> pa.Array:
 
 
 def exact_decimal(text: str, kind: t.DecimalType) -> Decimal | None:
-    """Return a number with the type's scale, or None if it is none that the type holds exactly.
+    """Return a number with the type's scale, or None if the type cannot hold it exactly.
 
-    It is written with at most 38 digits, leading zeros aside, and the zeros of its exponent count: pyarrow's parser has no
-    more, and reads outside of its memory for more places after the point.
+    It has at most 38 digits without leading zeros, including the zeros of its exponent: pyarrow's parser allows no
+    more, and reads out of bounds for more decimal places.
     """
     found = _DECIMAL.fullmatch(text)
     if found is None or not found[1] + found[2]:
@@ -140,7 +140,7 @@ _PARSERS: Final[dict[type, _Parser]] = {
 
 
 def is_finite(values: pa.Array | pa.ChunkedArray) -> bool:
-    """Return whether there is no NaN and no infinity in values, and in what is nested in them."""
+    """Return whether values, including nested ones, have no NaN and no infinity."""
     if isinstance(values, pa.ChunkedArray):
         return all(map(is_finite, values.chunks))
     if pt.is_struct(values.type):

@@ -1,8 +1,8 @@
 """Infers the columns of CSV and JSON lines from the first MiB of a file, for `schema=infer`.
 
-A column of CSV is BIGINT, DOUBLE, BOOLEAN, DATE or TIMESTAMP if all of its values are, else STRING. Numbers that would not
-come back as they are written, with a plus, leading zeros or too many digits, are STRING. A field of JSON has JSON's type.
-Rows of the sample that cannot be read are left out: they are rows that do not fit, whatever is inferred.
+A column of CSV is BIGINT, DOUBLE, BOOLEAN, DATE or TIMESTAMP if all of its values are, else STRING. Numbers that would
+not be written back unchanged, with a plus, leading zeros or too many digits, are STRING. A field of JSON has JSON's
+type. Rows of the sample that cannot be read are left out: they do not fit any columns.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from fencepost.api.errors import DataError
 from fencepost.api.foreign_json import parse_json
 from fencepost.api.spark_names import backticked
 from fencepost.connectors.files.content.codecs.compression import Form, codec_of
-from fencepost.connectors.files.content.compressed import HeldRange, head_of
 from fencepost.connectors.files.content.csv_quotes import Quoting
+from fencepost.connectors.files.content.held import HeldRange, head_of
 from fencepost.connectors.files.content.ranges import PADDING, record_ends
 from fencepost.connectors.files.formats.csv_reader import Dialect, read_header
 from fencepost.connectors.files.formats.field_values import parse_texts
@@ -87,12 +87,12 @@ def _table(
             pa.BufferReader(head.data), read_options=read, parse_options=parse, convert_options=convert
         )
     except pa.ArrowInvalid:
-        # Nothing but empty lines, or no line that can be read.
+        # Nothing but empty or unreadable lines.
         return None
 
 
 def _fits(texts: pa.ChunkedArray, kind: pa.DataType) -> bool:
-    """Return whether all texts are values of a type: pyarrow finds types for 0x10, for the year 0 and for nanoseconds, too."""
+    """Return whether all texts are values of a type: pyarrow also accepts 0x10, the year 0 and nanoseconds."""
     try:
         check_years(parse_texts(texts.combine_chunks(), _spark(kind)))
     except (MisfitError, pa.ArrowInvalid):
@@ -101,7 +101,7 @@ def _fits(texts: pa.ChunkedArray, kind: pa.DataType) -> bool:
 
 
 def _inexact(texts: pa.ChunkedArray, kind: pa.DataType) -> bool:
-    """Return whether numbers would not come back as they are written."""
+    """Return whether numbers would not be written back unchanged."""
     if not pt.is_integer(kind) and not pt.is_floating(kind):
         return False
     if pc.any(pc.match_substring_regex(texts, _NOT_AS_WRITTEN), min_count=0).as_py():
@@ -113,7 +113,7 @@ def _inexact(texts: pa.ChunkedArray, kind: pa.DataType) -> bool:
 
 
 def _is_double(text: str) -> bool:
-    """Return whether a number is that of a DOUBLE, whose shortest form has up to 17 digits."""
+    """Return whether a number is written as a DOUBLE is, whose shortest form has up to 17 digits."""
     return Decimal(text) == Decimal(repr(float(text)))
 
 
@@ -193,13 +193,13 @@ def _number(text: str) -> float | Decimal:
 
 
 def _loses_digits(number: float | Decimal) -> bool:
-    """Return whether a number of JSON does not come back from a DOUBLE. One that is too large is a bad row."""
+    """Return whether a DOUBLE would change a number of JSON. A number that is too large makes the row bad."""
     text = str(number)
     return re.search(_MANY_DIGITS, text) is not None and math.isfinite(float(text)) and not _is_double(text)
 
 
 def _sample(path: str, encoding: str, quoting: Quoting | None, allowed: AllowedPaths) -> HeldRange:
-    """Return the complete records at a file's begin; if there is none, what there is."""
+    """Return the complete records at a file's beginning, or the incomplete one if there is none."""
     name = codecs.lookup(encoding).name
     certain, codec = codec_of(path, name, allowed)
     if not certain:

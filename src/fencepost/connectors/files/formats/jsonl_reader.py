@@ -29,7 +29,7 @@ _LONG_FRACTION: Final = re.compile(rb"\.[0-9]{30}")
 _MINUS: Final = ord("-")
 _LOWER_CASE: Final = 0x20
 _MOST_DIGITS: Final = 38
-# The digits before an exponent, and what is before them: a UUID has letters there.
+# The digits before an exponent, and the preceding character: a UUID has letters there.
 _NUMBER: Final = re.compile(rb"(?:^|[^0-9A-Za-z.+-])[+-]?[0-9.]*$")
 _LONGEST: Final = 64
 _ESCAPED: Final = re.compile(rb"\\u00")
@@ -92,7 +92,7 @@ class JsonLinesReader(RowReader):
                     raise MisfitError
 
     def explain(self, record: bytes, error: Exception, line: int) -> str:  # noqa: ARG002 - for records of many lines
-        """Describe what is not JSON, or which field does not fit."""
+        """Describe invalid JSON, or the field that does not fit."""
         try:
             row = parse_json(record, parse_float=_Written)
         except ValueError as invalid:
@@ -113,7 +113,7 @@ class JsonLinesReader(RowReader):
 
 
 def _misfit(column: t.StructField, record: bytes, row: dict[str, Any]) -> str:
-    """Return why a line does not fit in a column."""
+    """Return why a line does not fit a column."""
     if not is_utf8(record):
         return NOT_UTF_8
     if (name := _name_twice(record)) is not None:
@@ -123,7 +123,7 @@ def _misfit(column: t.StructField, record: bytes, row: dict[str, Any]) -> str:
 
 
 def _name_twice(record: bytes) -> str | None:
-    """Return a name that one object has twice, at any depth."""
+    """Return a name that occurs twice in one object, at any depth."""
     found: list[str] = []
 
     def collect(pairs: list[tuple[str, Any]]) -> None:
@@ -135,7 +135,7 @@ def _name_twice(record: bytes) -> str | None:
 
 
 class _Written(float):
-    """A number that is shown as it is written."""
+    """A number that is displayed as it is written."""
 
     def __new__(cls, text: str) -> Self:
         """Keep the text."""
@@ -153,14 +153,14 @@ class _Written(float):
 
 
 def _rounds_to_float(number: int | _Written) -> bool:
-    """Return whether a number rounds to a FLOAT, though its DOUBLE is halfway to a larger one."""
+    """Return whether a number rounds to a FLOAT, although its DOUBLE is halfway to a larger one."""
     return abs(number) == _TOO_LARGE_FLOAT and Decimal(str(number)).copy_abs() < _TOO_LARGE_FLOAT
 
 
 def _odd_decimals(block: Block) -> list[int]:
     """Return the lines that may have a DECIMAL with more than 38 digits after its point, and some others.
 
-    pyarrow's parser reads outside of its memory for it: 1e-2000000000 ends the process.
+    pyarrow's parser reads out of bounds for such a number: 1e-2000000000 kills the process.
     """
     begin = int(block.starts[0])
     data = np.frombuffer(block.data, np.uint8)
@@ -170,7 +170,7 @@ def _odd_decimals(block: Block) -> list[int]:
     found = [
         *(at for at in minus[small].tolist() if _NUMBER.search(block.data[max(begin, at - _LONGEST) : at - 1])),
         *(match.start() for match in _LONG_FRACTION.finditer(block.data, begin, block.length)),
-        # A text may have any of its characters in this form.
+        # A text may have any of its characters escaped like this.
         *(match.start() for match in _ESCAPED.finditer(block.data, begin, block.length)),
     ]
     return sorted(set(np.searchsorted(block.ends, found).tolist()))
@@ -191,7 +191,10 @@ def _has_decimal(data_type: t.DataType) -> bool:
 
 
 def _holds(data_type: t.DataType, value: Any) -> bool:
-    """Return whether DECIMAL, FLOAT and DOUBLE can hold the numbers in a value. What is no number is not looked at."""
+    """Return whether DECIMAL, FLOAT and DOUBLE can hold the numbers in a value.
+
+    Values that are not numbers are ignored.
+    """
     match data_type, value:
         case t.StructType(), dict():
             return all(_holds(field.dataType, value.get(field.name)) for field in data_type)
@@ -210,7 +213,7 @@ def _holds(data_type: t.DataType, value: Any) -> bool:
 def _count_filled(block: Block) -> int:
     """Count the lines that are not blank.
 
-    Raises MisfitError for a line that begins with null: pyarrow's parser accepts it as a row, or reads outside of its memory.
+    Raises MisfitError for a line that begins with null: pyarrow's parser accepts it as a row, or reads out of bounds.
     """
     lengths = block.ends - block.starts
     # An object has at least two characters; only a line that is shorter, or begins with a blank, can be blank.
@@ -234,10 +237,10 @@ def _check_utf8(block: Block) -> None:
 
 
 def _parsed_type(data_type: t.DataType) -> pa.DataType:
-    """Return the type in which the parser reads a column, which is then cast to the column's own.
+    """Return the type as which the parser reads a column before it is cast to the column's type.
 
-    The parser takes local times with a zone for others, and wraps DECIMALs of 128 bits around. Those of 256 bits hold
-    all numbers of 38 digits, with all of the scale's zeros.
+    The parser misreads local times with a zone, and overflows on DECIMALs of 128 bits. Those of 256 bits hold all
+    numbers of 38 digits, with all zeros of the scale.
     """
     match data_type:
         case t.DateType() | t.TimestampNTZType():

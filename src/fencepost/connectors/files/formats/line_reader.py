@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
-from fencepost.connectors.files.content.compressed import open_range
+from fencepost.connectors.files.content.held import open_range
 from fencepost.connectors.files.content.ranges import Block, FileRange, read_blocks
 
 _INLINE: Final = 12  # a string view holds shorter strings itself: length, 12 bytes
@@ -40,7 +40,7 @@ class LineReader:
 def lines(block: Block) -> pa.Array:
     """Return a block's lines as a `string` array with its own memory."""
     lengths = block.ends - block.starts
-    # At every position of the block the four bytes from there on, as one number.
+    # The four bytes from each position of the block, as one number.
     words = np.ndarray(len(block.data) - 3, "<i4", block.data, strides=(1,))
     views = np.empty((len(lengths), 4), np.int32)
     views[:, 0] = lengths

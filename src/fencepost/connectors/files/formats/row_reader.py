@@ -13,8 +13,8 @@ from pyspark.sql.types import StructField, StructType
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.errors import DataError
 from fencepost.api.record import RefusedRow
-from fencepost.connectors.files.content.compressed import line_at, open_range
 from fencepost.connectors.files.content.csv_quotes import Quoting
+from fencepost.connectors.files.content.held import line_at, open_range
 from fencepost.connectors.files.content.ranges import Block, FileRange, read_blocks
 from fencepost.connectors.rows.record_mapping import RecordColumns
 from fencepost.connectors.rows.row_types import MisfitError, arrow_type
@@ -26,8 +26,8 @@ NOT_UTF_8: Final = "it is not UTF-8: set the property encoding to the file's"
 class RowReader:
     """A TolerantReader of typed rows. Its splits are FileRanges that end where a record does.
 
-    `columns` are the rows' columns in the order of the value's fields, `record` says which of them make what of the
-    record. `allowed` restricts which files are read.
+    `columns` are the rows' columns in the order of the value's fields, `record` maps columns to the parts of the
+    record. `allowed` restricts the files that may be read.
 
     NOT NULL is checked for columns, not for the fields inside them.
     """
@@ -38,7 +38,7 @@ class RowReader:
 
     @property
     def quoting(self) -> Quoting | None:
-        """How a line end may be part of a record."""
+        """Which line ends may be part of a record."""
         return None
 
     @property
@@ -77,9 +77,9 @@ class RowReader:
 
     @abstractmethod
     def explain(self, record: bytes, error: Exception, line: int) -> str:
-        """Describe what is wrong with a record that does not fit, beginning with the column if it is one column.
+        """Describe why a record does not fit, beginning with the column if only one is wrong.
 
-        `error` is what reading the record alone raised, `line` the number of the line that it begins on.
+        `error` is the error of reading the record alone, `line` the number of its first line.
         """
 
     def _records(self, split: FileRange, block: Block) -> pa.RecordBatch:
@@ -104,9 +104,9 @@ class RowReader:
     def _passing(
         self, block: Block, first: int, last: int, *, known: bool = False
     ) -> Iterator[tuple[int, int, pa.RecordBatch | Exception]]:
-        """Yield ranges of a block's records, in order, as rows; or one record that is no row, with its error.
+        """Yield a block's records in order: ranges of valid rows, or one invalid record with its error.
 
-        `known` says that some of the records are not.
+        `known` says that some records are known to be invalid.
         """
         if not known or last - first == 1:
             try:
@@ -164,7 +164,7 @@ class RowReader:
 
 
 def some_records(block: Block, first: int, last: int) -> Block:
-    """Return a block's records from `first` up to `last`, at least one unless the block has none."""
+    """Return a block's records from `first` to `last`, at least one unless the block has none."""
     if first == last:
         return block
     starts, ends = block.starts[first:last], block.ends[first:last]

@@ -1,7 +1,7 @@
 """Stores that pyarrow talks to: S3 and servers that speak its protocol, Google Cloud Storage, Azure.
 
-Credentials, region and the address of another server than Amazon's, Google's or Microsoft's come from the environment of
-the process, as for their own programs.
+Credentials, region and the address of a server other than Amazon's, Google's or Microsoft's come from the environment
+of the process, as for their own programs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fencepost.connectors.files.stores.store import Store, StoredObject
 CONNECTION: Final = "AZURE_STORAGE_CONNECTION_STRING"
 
 _GOOGLE_RETRIES: Final = timedelta(seconds=5)
-"""How long Google's client tries again by itself, by default for a quarter of an hour. A poll that fails is tried again."""
+"""How long Google's client retries; its default is a quarter of an hour. A poll that fails is retried."""
 
 _AZURE_HOST: Final = re.compile(r"([^@]+)@([^@.]+)\.dfs\.([^@]+)")
 
@@ -64,7 +64,7 @@ class _ArrowStore(Store):
         try:
             return bool(self._files.get_file_info(self._bucket).type == fs.FileType.NotFound)
         except OSError:
-            # A right of its own, which who may list objects need not have.
+            # This needs a separate permission, which a principal that may list objects need not have.
             return False
 
     def open(self, path: str) -> StoredObject:
@@ -74,7 +74,7 @@ class _ArrowStore(Store):
         return _identity(self._files.open_input_file(f"{self._bucket}/{path}"))
 
 
-# pyarrow tells the kind of an error in its text alone.
+# pyarrow reports the kind of an error only in its text.
 class S3Store(_ArrowStore):
     """A bucket of S3."""
 
@@ -99,7 +99,7 @@ class GoogleStore(_ArrowStore):
 
 
 class AzureStore(_ArrowStore):
-    """A container of Azure Blob Storage or Data Lake Storage. Raises ConfigError for a host that names none."""
+    """A container of Azure Blob Storage or Data Lake Storage. Raises ConfigError for an invalid host."""
 
     # Without a code, the server gave no answer.
     passing = re.compile(r"Azure Error: (\[[^\]]*\] (429|5\d\d)|\[\] (?!4))")
@@ -164,7 +164,7 @@ def _azure(account: str, domain: str, connection: str) -> Any:
     scheme, _, rest = given.get("BlobEndpoint", "").rpartition("://")
     server = rest.partition("/")[0]
     if given.get("AccountName", server.partition(".")[0]) != account:
-        # It is for another account: the credentials of Azure's own programs.
+        # The host names another account than the environment: use the credentials of Azure's own programs.
         given, server = {}, ""
     signature = given.get("SharedAccessSignature", "").lstrip("?")
     emulated = bool(server) and not server.startswith(f"{account}.")

@@ -1,10 +1,10 @@
 """Files of HDFS, read by hdfs-native, which speaks to name nodes and data nodes as Hadoop's own client does.
 
-The host of a URL is a name node with its port, a name service, or nothing for that of `fs.defaultFS`. Name services and
-everything else come from core-site.xml and hdfs-site.xml in HADOOP_CONF_DIR, or in etc/hadoop of HADOOP_HOME.
+The host of a URL is a name node with its port, a name service, or empty for the one of `fs.defaultFS`. Name services
+and everything else come from core-site.xml and hdfs-site.xml in HADOOP_CONF_DIR, or in etc/hadoop of HADOOP_HOME.
 
-A file that is still written has whole blocks alone, or none, to its readers, and what its writer has flushed. The client does
-not tell it from one that is closed, so what may be one is waited for.
+While a file is being written, its readers see only whole blocks, or nothing, and what its writer has flushed. The
+client does not show whether a file is closed, so a file that may still be written is waited for.
 """
 
 from __future__ import annotations
@@ -28,15 +28,18 @@ except ImportError:
 if TYPE_CHECKING:
     from hdfs_native import Client, FileReader, FileStatus
 
-# By default the client tries for three minutes. A poll that fails is tried again.
+# By default the client retries for three minutes. A poll that fails is retried.
 _TRIES: Final = {"dfs.client.failover.max.attempts": "3"}
 
 _LONGEST_WRITE_SECONDS: Final = 3_600.0
-"""How long after its last change a file of whole blocks may still be written. A name node takes it from a silent writer then."""
+"""The time after its last change during which a file of whole blocks may still be written.
+
+After that a name node takes the lease of a silent writer.
+"""
 
 
 def check_hdfs_is_installed() -> None:
-    """Raise ConfigError if what reads HDFS is not installed."""
+    """Raise ConfigError if hdfs-native is not installed."""
     if hdfs_native is None:
         raise ConfigError(
             "hdfs:// needs the package hdfs-native on each worker and each Spark executor: run: "
@@ -55,9 +58,9 @@ class _HadoopFile(StoredObject):
 
 
 class HadoopStore(Store):
-    """A file system. Raises ConfigError if what reads it is not installed, or no name node is known for the host."""
+    """A file system. Raises ConfigError if hdfs-native is not installed, or no name node is known for the host."""
 
-    # Of the network, of data nodes, and of name nodes that start.
+    # Errors of the network, of data nodes, and of name nodes that are starting.
     passing = re.compile(
         r"still written|\(os error \d+\)|failed to lookup|timed ?out|elapsed|\beof\b|DataTransferError|(SafeMode|Standby|Retriable)Exception",
         re.IGNORECASE,
@@ -90,7 +93,7 @@ class HadoopStore(Store):
             return
 
     def open(self, path: str) -> StoredObject:  # noqa: D102
-        # Asked before, so that what takes the place of the file meanwhile is not taken for it.
+        # Requested first, so that a file that replaces it meanwhile is not mistaken for it.
         status = self._client.get_file_info(f"/{path}")
         file = _HadoopFile(self._client.read(f"/{path}"), _identity(status))
         if _may_be_open(status) or file.size != status.length:

@@ -3,11 +3,11 @@
     s3://bucket/key    s3a://bucket/key    gs://bucket/key    abfss://container@account.dfs.core.windows.net/key
     hdfs://host:port/path
 
-Credentials and the address of the server come from the environment of the process, and so on each Spark executor: see
+Credentials and the address of the server come from the environment of the process, on each Spark executor as well: see
 `arrow_stores` and `hadoop_store`.
 
-An object is never changed, but it may be replaced: `check_unchanged` compares its ETag, generation or time of change before
-anything that was read of it is returned.
+An object is never changed, but it may be replaced: `check_unchanged` compares its ETag, generation or time of change
+before any of its data is returned.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _READ_AHEAD: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class ObjectUrl:
-    """The parts of a URL. The host is that of a server, or the name of a bucket; `path` begins after the / behind it."""
+    """The parts of a URL. The host is a server, or the name of a bucket; `path` begins after the next /."""
 
     scheme: str
     host: str
@@ -51,7 +51,7 @@ class ObjectUrl:
 
     @classmethod
     def of(cls, url: str) -> ObjectUrl:
-        """Return the parts. Raises ValueError for what is not the URL of an object."""
+        """Return the parts. Raises ValueError for anything but the URL of an object."""
         match = _URL.fullmatch(url)
         if match is None:
             raise ValueError(url)
@@ -62,11 +62,11 @@ class ObjectUrl:
         return f"{self.scheme}://{self.host}/{path}"
 
     def store(self) -> Store:
-        """Return what reads it. Raises ConfigError as `check`."""
+        """Return the store that reads it. Raises ConfigError as `check`."""
         return _STORES[self.scheme.lower()](self.host)
 
     def check(self) -> None:
-        """Raise ConfigError if it names nothing, or what reads it is not installed."""
+        """Raise ConfigError if the URL is invalid, or the library for it is not installed."""
         scheme = self.scheme.lower()
         if scheme == "hdfs":
             self.store()
@@ -83,12 +83,12 @@ def is_object(path: str) -> bool:
 
 @contextmanager
 def _told(url: str, store: Store) -> Iterator[None]:
-    """Raise RetriableError for what may pass, DataError for other errors, and FileNotFoundError as it is."""
+    """Raise RetriableError for errors that may pass, DataError for other errors, and FileNotFoundError unchanged."""
     try:
         yield
     except FileNotFoundError:
         raise
-    # RuntimeError is of hdfs-native.
+    # hdfs-native raises RuntimeError.
     except (OSError, RuntimeError, pa.ArrowException) as error:
         if store.passing.search(str(error)):
             raise RetriableError(f"The server of {url} does not answer as it should: {_told_in(error)}") from error
@@ -98,12 +98,12 @@ def _told(url: str, store: Store) -> Iterator[None]:
 
 
 def _told_in(error: Exception) -> str:
-    """Return what an error says, without the stack of a server or the number of a request behind it."""
+    """Return the message of an error, without a server's stack trace or request id."""
     return re.split(r"\\n|\n", str(error))[0]
 
 
 def check_allowed(url: str, allowed: AllowedPaths) -> None:
-    """Raise ConfigError if the worker restricts files to directories, of which no object is in one."""
+    """Raise ConfigError if the worker restricts files to directories, since objects are in none of them."""
     if allowed.restricted:
         raise ConfigError(
             f"{url} may not be read: the property {allowed.property_name} allows directories alone. Ask the worker's owner"
@@ -111,7 +111,7 @@ def check_allowed(url: str, allowed: AllowedPaths) -> None:
 
 
 def size_and_time(url: str) -> tuple[int, float] | None:
-    """Return an object's size, and the time of its last change in seconds since 1970; None if there is no such object.
+    """Return an object's size, and its last change in seconds since 1970; None if it does not exist.
 
     Raises DataError, or RetriableError if the server does not answer.
     """
@@ -124,7 +124,7 @@ def size_and_time(url: str) -> tuple[int, float] | None:
 def objects_below(prefix: str, *, recursive: bool) -> dict[str, float]:
     """Return the URLs of the objects in a directory, with the times of their last changes.
 
-    Raises as `size_and_time`, and DataError if there is no such bucket: a look finds nothing in it, as in an empty one.
+    Raises as `size_and_time`, and DataError if the bucket does not exist: a listing would only look empty.
     """
     parts = ObjectUrl.of(prefix)
     store = parts.store()
@@ -137,7 +137,10 @@ def objects_below(prefix: str, *, recursive: bool) -> dict[str, float]:
 
 
 class ObjectFile(io.RawIOBase):
-    """An object, open for reading: what readers use of a FileIO. Raises FileNotFoundError, and else as `size_and_time`."""
+    """An object, open for reading: the methods of FileIO that readers use.
+
+    Raises FileNotFoundError, and as `size_and_time`.
+    """
 
     def __init__(self, url: str) -> None:
         super().__init__()
@@ -196,12 +199,12 @@ class ObjectFile(io.RawIOBase):
             raise self._replaced() from None
 
     def close(self) -> None:
-        """Let go of the object."""
+        """Release the object."""
         self._ahead = b""
         super().close()
 
     def check_unchanged(self) -> None:
-        """Raise DataError if another object has taken the place of this one."""
+        """Raise DataError if another object has replaced this one."""
         # The environment may name another server by now.
         store = ObjectUrl.of(self.url).store()
         with _told(self.url, store):
@@ -220,7 +223,7 @@ class ObjectFile(io.RawIOBase):
 
 
 def check_unchanged(file: Any) -> None:
-    """Raise DataError if an open file is of an object, and another one has taken its place."""
+    """Raise DataError if an open file is an object that was replaced."""
     if isinstance(file, ObjectFile):
         file.check_unchanged()
 
@@ -231,5 +234,5 @@ def size_of(file: Any) -> int:
 
 
 def read_at(file: Any, count: int, position: int) -> bytes:
-    """Return the bytes at a position of an open file, whose own position stays."""
+    """Return the bytes at a position of an open file, without moving its position."""
     return file.read_at(count, position) if isinstance(file, ObjectFile) else os.pread(file.fileno(), count, position)

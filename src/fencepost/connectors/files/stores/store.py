@@ -1,4 +1,7 @@
-"""What every store of objects does. A path is what follows the host or bucket in a URL, without the / between them."""
+"""The interface of all stores of objects.
+
+A path is the part of a URL after the host or bucket, without the / between them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Iterator
 
 
 class StoredObject(ABC):
-    """An object, open for reading. `size` is in bytes; `identity` differs for objects that take each other's place."""
+    """An object, open for reading. `size` is in bytes; `identity` differs between objects that replace each other."""
 
     size: int
     identity: str
@@ -19,29 +22,29 @@ class StoredObject(ABC):
 
 
 class Store(ABC):
-    """A bucket, container or file system. Its methods raise what the client's library raises."""
+    """A bucket, container or file system. Its methods raise the errors of the client's library."""
 
     passing: re.Pattern[str]
-    """What the texts of errors have that may pass."""
+    """Matches the messages of errors that may pass."""
     rights: str
-    """How a process is given the right to read, for messages."""
+    """How to grant a process the right to read, for messages."""
 
     @abstractmethod
     def status(self, path: str) -> tuple[int, float] | None:
-        """Return an object's size, and the time of its last change in seconds since 1970; None if there is none."""
+        """Return an object's size, and its last change in seconds since 1970; None if it does not exist."""
 
     @abstractmethod
     def below(self, path: str, *, recursive: bool) -> Iterator[tuple[str, float]]:
         """Yield the paths of the objects in a directory, with the times of their last changes."""
 
     def is_missing(self) -> bool:
-        """Return whether the bucket or container itself does not exist, as far as this process may know."""
+        """Return whether the bucket or container itself is missing, as far as this process may see."""
         return False
 
     @abstractmethod
     def open(self, path: str) -> StoredObject:
-        """Open an object. Raises FileNotFoundError if there is none."""
+        """Open an object. Raises FileNotFoundError if it does not exist."""
 
     @abstractmethod
     def identity(self, path: str) -> str:
-        """Return the identity of the object that is there. Raises FileNotFoundError if there is none."""
+        """Return the identity of the current object. Raises FileNotFoundError if it does not exist."""

@@ -1,9 +1,9 @@
-"""Columns of PostgreSQL's binary format: which have one, and what their bytes mean, for a block of rows at once.
+"""Columns in PostgreSQL's binary format: which types have a form here, and decoding them for a block of rows.
 
-The binary format takes the server two thirds of the CPU of a text, and a third of it here. It is used for large reads
-of which every column has a form below; values of other types, such as arrays, are only known as text. A row is a count
-of fields (int16) and then each field: its length (int32, -1 for null) and its bytes, in network order. The first field
-is a null that is no part of the row; it marks where rows begin, and costs the server least.
+For the server the binary format takes two thirds of the CPU time of text, and here a third. It is used for large reads
+if every column has a form below; values of other types, such as arrays, are only read as text. A row is a count of
+fields (int16) and then each field: its length (int32, -1 for null) and its bytes, in network order. The first field is
+a null that is not part of the row; it marks the start of a row, at the lowest cost for the server.
 
 numeric     count of digits, weight, sign, scale (int16 each), and the digits of base 10,000 (int16 each): the first
             one counts 10,000 ** weight
@@ -32,8 +32,10 @@ from fencepost.connectors.postgres.server.copy_blocks import HEADER, Marks, Mess
 _COUNT: Final = 2
 _LENGTH: Final = 4
 _WINDOW: Final = 20
-"""A field's length and its first 16 bytes, which are copied together: most values are no longer. Numpy copies parts of
-this size at any places twice as fast as parts of 4, 8 or 16 bytes, for which it has a way of its own."""
+"""A field's length and its first 16 bytes, which are copied together: most values are not longer.
+
+Numpy copies parts of this size twice as fast as parts of 4, 8 or 16 bytes, which it treats specially.
+"""
 
 _LONGEST_NUMBER: Final = 18
 """The digits that always fit into 64 bits."""
@@ -45,15 +47,15 @@ _SPECIAL: Final = {0xC000: "NaN", 0xD000: "Infinity", 0xF000: "-Infinity"}
 _BASE_DIGITS: Final = 4
 _DIGITS_OF_A_WORD: Final = 4
 _FIRST_DIGITS: Final = np.array([0, 0xFFFF << 48, 0xFFFFFFFF << 32, 0xFFFFFFFFFFFF << 16, (1 << 64) - 1], np.uint64)
-"""Masks that keep the first digits of a word of four, by how many of them exist."""
+"""Masks that keep the first digits of a word of four, by the number of digits that exist."""
 
 _FACTORS: Final = [
     np.array([0 if beyond else 1, *(10 ** min(4 * place - beyond, _LONGEST_NUMBER) for place in range(1, 6))], np.int64)
     for beyond in range(_BASE_DIGITS)
 ]
-"""What a digit counts by its place, for each number of decimal places that the digit of place 0 has beyond the scale.
+"""The weight of a digit by its place, for each number of decimal places that exceed the scale.
 
-That digit is divided instead, if it has any.
+That digit is divided instead, if there are such places.
 """
 
 _DAYS_TO_2000: Final = 10_957
@@ -67,9 +69,9 @@ _UUID_BYTES, _UUID_LENGTH = 16, 36
 
 @dataclass(frozen=True, slots=True)
 class BinaryField:
-    """One field of the rows of a block: where its bytes begin and end, and which are not null, None for all.
+    """One field of the rows of a block: where its bytes start and end, and which are not null, None for all.
 
-    `windows` are those of each field, and the data goes on for as many bytes after the last one.
+    `windows` has a window for each field; the data continues for a window's length after the last one.
     """
 
     data: bytearray
@@ -79,7 +81,7 @@ class BinaryField:
     valid: NDArray[np.bool_] | None
 
     def numbers(self, kind: str, offset: int = 0) -> NDArray[Any]:
-        """Return the numbers at an offset in each value, in the machine's order; those of nulls mean nothing."""
+        """Return the numbers at an offset in each value, in native byte order; those of nulls are arbitrary."""
         windows, begin = self.windows, _LENGTH + offset
         if begin + np.dtype(kind).itemsize > _WINDOW:
             windows, begin = windows_at(self.data, self.starts + offset), 0
@@ -92,11 +94,11 @@ class BinaryField:
         )
 
     def bitmap(self) -> pa.Buffer | None:
-        """Return Arrow's bitmap of what is not null."""
+        """Return Arrow's validity bitmap."""
         return None if self.valid is None else pa.py_buffer(np.packbits(self.valid, bitorder="little"))
 
     def first(self, found: NDArray[np.bool_]) -> int | None:
-        """Return the first row of those found that is not null."""
+        """Return the first of the given rows that is not null."""
         rows = np.flatnonzero(found if self.valid is None else found & self.valid)
         return int(rows[0]) if len(rows) else None
 
@@ -113,14 +115,14 @@ Decode = Callable[[BinaryField, t.DataType], pa.Array]
 
 
 def windows_at(data: bytearray, positions: Positions) -> NDArray[np.void]:
-    """Return the windows at any positions of a block. Positions beyond its last window mean nothing."""
+    """Return the windows at any positions of a block. Positions beyond its last window are arbitrary."""
     last = len(data) - _WINDOW
     found: NDArray[np.void] = np.ndarray((last + 1,), f"V{_WINDOW}", data, 0, (1,))[np.minimum(positions, last)]
     return found
 
 
 def numbers_of(windows: NDArray[np.void], offset: int, kind: str) -> NDArray[Any]:
-    """Return the numbers of a kind, such as `>i4`, in windows, in the machine's order."""
+    """Return the numbers of a dtype, such as `>i4`, in windows, in native byte order."""
     found: NDArray[Any] = np.ndarray(len(windows), kind, windows, offset, (_WINDOW,))
     return found.astype(kind.replace(">", "="))
 
@@ -200,7 +202,7 @@ def _unscaled(field: BinaryField, scale: int) -> NDArray[np.int64]:
     counts = (header >> np.uint64(48)).astype(np.int64)
     if field.valid is not None:
         counts[~field.valid] = 0
-    # The decimal places that the last digit has beyond the scale, where it reaches beyond it.
+    # The number of decimal places by which the last digit exceeds the scale.
     beyond = -scale % _BASE_DIGITS
     factors = _FACTORS[beyond]
     places = (header >> np.uint64(32)).astype(np.int16).astype(np.int64) + (scale + beyond) // _BASE_DIGITS
@@ -266,20 +268,20 @@ _DECODERS: Final[dict[str, Decode]] = {
     "jsonb": _text_after_version, "uuid": _uuid,
 }  # fmt: skip
 
-# Types that a cast makes the same text as COPY: PostgreSQL has no cast of its own for them.
+# Types for which a cast gives the same text as COPY: PostgreSQL has no separate cast for them.
 _CAST_TO_TEXT: Final = frozenset({"interval", "time", "timetz", "macaddr", "macaddr8", "bit", "varbit", "pg_lsn"})
 
 
 @dataclass(frozen=True, slots=True)
 class BinaryForm:
-    """How a column is transferred: as its own bytes, or as the text that a cast makes."""
+    """How a column is transferred: as its own bytes, or as the text of a cast."""
 
     decode: Decode
     cast: bool = False
 
 
 def form_of(column: JdbcColumn) -> BinaryForm | None:
-    """Return how a column is transferred in the binary format, None if it is not."""
+    """Return how a column is transferred in the binary format, None if it cannot be."""
     kind, becomes = column.type, column.becomes
     if kind.is_enum:
         return BinaryForm(_bytes)
@@ -304,14 +306,14 @@ def _numeric_form(becomes: t.DataType) -> BinaryForm | None:
 
 
 def forms_of(columns: Sequence[JdbcColumn]) -> tuple[BinaryForm, ...] | None:
-    """Return how all columns are transferred in the binary format, None if one of them is not."""
+    """Return how all columns are transferred in the binary format, None if one of them cannot be."""
     forms = [form_of(column) for column in columns]
     found = tuple(form for form in forms if form is not None)
     return found if len(found) == len(forms) else None
 
 
 def marks(columns: int) -> Marks:
-    """Return the marks of rows of a count of columns after a null. No text has the byte 255 of its length."""
+    """Return the marker bytes of a row with this many columns after a null. No text has byte 255 in its length."""
     null = HEADER + _COUNT
     return ((null, 255), (null + _LENGTH - 1, 255), (null - 1, (columns + 1) % 256), (1, 0))
 
@@ -319,7 +321,7 @@ def marks(columns: int) -> Marks:
 def decoded(
     messages: Messages, columns: Sequence[JdbcColumn], forms: Sequence[BinaryForm], title: str
 ) -> list[pa.Array]:
-    """Return the columns of rows, without the first null. Raises DataError for what cannot be represented."""
+    """Return the columns of rows, without the first null. Raises DataError for values that cannot be represented."""
     data, place = messages.data, messages.starts + (HEADER + _COUNT + _LENGTH)
     if messages.end + _WINDOW > len(data):
         data = data + bytes(_WINDOW)

@@ -27,7 +27,7 @@ class BulkReader(Reader):
         self._now = now
 
     def read(self, server: OpenServer) -> PolledRows | LargeRows | None:
-        """Return all rows if it is time, and there are any."""
+        """Return all rows if a read is due and there are any."""
         now = self._now()
         # A clock that was set back must not stop the reads.
         if self._last is not None and self._last <= now < self._last + self.source.config.values[POLL_INTERVAL]:

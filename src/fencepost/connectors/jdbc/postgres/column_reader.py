@@ -3,7 +3,7 @@
 Ids and timestamps are given when a row is written, but the row appears when its transaction ends: one that ends later
 with a lower id is never read. `timestamp.delay.interval.ms` makes that rarer. Only a single writer excludes it.
 
-All rows of one timestamp are read together, since a later poll asks for later ones.
+All rows of one timestamp are read together, since the next poll requests later ones.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ class ColumnReader(Reader):
                 if moment is not None:
                     self._check_clock(server)
                 return None
-        # Nobody knows what a query.suffix leaves out.
+        # A query.suffix may leave out any rows.
         self.whole = not config.values[QUERY_SUFFIX] and rows.num_rows < int(config.values[BATCH_ROWS])
         self._offset = self._after(places, id_column)
         self._has_read = True
         return PolledRows(self.source.topic, shape, rows, self._offset.as_offset())
 
     def _begin(self, server: OpenServer) -> None:
-        """Begin where `timestamp.initial` says."""
+        """Start where `timestamp.initial` says."""
         initial = self.source.config.values[TIMESTAMP_INITIAL]
         if initial is not None and self.source.config.uses_timestamp:
             if initial < 0:
@@ -85,7 +85,7 @@ class ColumnReader(Reader):
         self._first = False
 
     def _check_clock(self, server: OpenServer) -> None:
-        """Warn once if the server's clock was set back: rows that are written now have timestamps that were passed."""
+        """Warn once if the server's clock was set back: new rows then have timestamps that were already passed."""
         last = self._offset.timestamp
         if last is None or not self._has_read:
             return
@@ -173,9 +173,9 @@ class ColumnReader(Reader):
 
 
 def _place(moment: str | None, id_column: JdbcColumn | None) -> str:
-    """Return the SQL of a row's place as a text: its microseconds since 1970, a space, and its id; as far as they are used.
+    """Return the SQL of a row's position as text: microseconds since 1970, a space, and the id, as far as used.
 
-    The id is as the server writes it: what the column becomes may have less digits.
+    The id is in the server's form: the column's type here may have fewer digits.
     """
     micros = f"(extract(epoch from {moment}) * 1000000)::bigint" if moment else "''"
     return f"concat({micros}, ' ', {_name(id_column) if id_column is not None else 'null'})"

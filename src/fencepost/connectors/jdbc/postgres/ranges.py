@@ -1,8 +1,8 @@
-"""Reads much at once: ranges of a table in parallel, on Spark's executors, all in one snapshot of the database.
+"""Reads large tables: ranges in parallel, on Spark's executors, all in one snapshot of the database.
 
-A connection exports its snapshot, and holds it, and the table's columns, until the rows are committed. Each executor
-adopts it for its range, so that all of them see the table at the same moment. A range is one of pages (`ctid`), which
-needs no key. A range of pages is not scanned apart before PostgreSQL 14: there a table is one range.
+A connection exports its snapshot, and keeps it, and the table's columns, until the rows are committed. Each executor
+adopts it for its range, so that all of them see the table at the same moment. A range is a range of pages (`ctid`),
+which needs no key. Before PostgreSQL 14 the server cannot scan a range of pages alone: there a table is one range.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fencepost.connectors.jdbc.tables import TableId
 
 SMALL_BYTES: Final = 8 << 20
-"""The size up to which a table is read by the task itself: that is faster than starting a Spark job."""
+"""The size up to which the task itself reads a table: that is faster than starting a Spark job."""
 
 NO_NUMBER: Final = "null"
 """The first column of a SELECT for a RangeReader."""
@@ -32,9 +32,9 @@ NO_NUMBER: Final = "null"
 _RANGE_BYTES: Final = 32 << 20
 _MOST_RANGES: Final = 64
 _BLOCK_BYTES: Final = 1 << 22
-"""Large, because a block pushes Python's own code and data out of the cache: its calls for one take milliseconds."""
+"""Large, because each block pushes Python's own code and data out of the cache, which takes milliseconds."""
 
-# A command that waits for the connection which holds the table keeps later readers waiting as well: neither would end.
+# A command that waits for the connection that holds the table also blocks later readers: neither would end.
 _LOCK_TIMEOUT: Final = "5s"
 
 _SIZES: Final = """
@@ -72,7 +72,7 @@ class ExportedSnapshot:
             raise
 
     def lock(self, table: str) -> None:
-        """Keep the columns of a table as they are."""
+        """Keep the columns of a table unchanged."""
         self.server.connection.execute(f"lock table {table} in access share mode".encode())
 
     def export(self) -> str:

@@ -1,4 +1,4 @@
-"""What reads a table or query, poll by poll: the base of the readers of each mode."""
+"""The base of the readers of each mode, which read a table or query poll by poll."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class QuerySource:
         return f"({self.config.query})" if self.table is None else self.table.sql()
 
     def describe(self, connection: Connection) -> RowShape:
-        """Return the columns as they are until the end of the connection's transaction, which protects them.
+        """Return the present columns; the connection's transaction protects them until its end.
 
         Raises DataError if the type of a column has changed since the last call.
         """
@@ -104,7 +104,7 @@ class QuerySource:
     def select(self, first: str, shape: RowShape, rest: str = "", *, forms: Sequence[BinaryForm] | None = None) -> str:
         """Return a SELECT of the columns after `first`, which is SQL or NO_NUMBER. The rows' alias is `t`.
 
-        `forms` are those of the binary format, None for a text.
+        `forms` are the forms of the binary format, None for text.
         """
         expressions = [self._expression(column) for column in shape.columns]
         if forms is not None:
@@ -151,9 +151,9 @@ class QuerySource:
         return self.table is not None and table_bytes(server, self.table) > SMALL_BYTES
 
     def read_in_ranges(self, condition: str, offset: Offset, *, ranges: bool = True) -> LargeRows:
-        """Return all rows on which a condition holds, to be read by Spark, in one new snapshot.
+        """Return all rows that match a condition, to be read by Spark, in one new snapshot.
 
-        With `ranges` the table is cut into some. Raises DataError and psycopg's errors.
+        With `ranges` the table is divided into several. Raises DataError and psycopg's errors.
         """
         export = ExportedSnapshot(self._address)
         try:
@@ -224,7 +224,7 @@ class Reader(ABC):
 
     @abstractmethod
     def read(self, server: OpenServer) -> PolledRows | LargeRows | None:
-        """Return what is new, None if nothing is.
+        """Return new rows, None if there are none.
 
-        Raises DataError, and psycopg's errors: then the same is read at the next call.
+        Raises DataError, and psycopg's errors: then the next call reads the same rows.
         """

@@ -1,8 +1,9 @@
-"""The tables that a table's rows lie in: itself, its partitions and the tables that inherit from it.
+"""The tables that contain a table's rows: itself, its partitions and the tables that inherit from it.
 
-A snapshot of transactions tells which rows were delivered only of tables that were read with it. One that comes later
-may have rows of transactions that ended long before: a partition that was loaded and then attached, or another table
-that was given the name. So an offset lists the tables by their numbers (oid), and the rows of others are all new.
+A snapshot of transactions shows which rows were delivered only for the tables that were read with it. A table that is
+added later may have rows of transactions that ended long before: a partition that was loaded and then attached, or
+another table that was given the name. So an offset lists the tables by their numbers (oid), and the rows of others are
+all new.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from fencepost.connectors.postgres.server.quoting import quoted
 if TYPE_CHECKING:
     from fencepost.connectors.jdbc.postgres.server import OpenServer
 
-# A view has no tables of its own, nor the column tableoid.
+# A view has neither tables of its own nor the column tableoid.
 _RELATIONS: Final = """
 with recursive r(id) as (
     select %s::regclass::oid union select i.inhrelid from pg_inherits i join r on i.inhparent = r.id)
@@ -53,7 +54,7 @@ def relations(server: OpenServer, table: str) -> tuple[int, ...]:
 
 
 def check_stamped(server: OpenServer, table: str, tables: Sequence[int], column: str) -> None:
-    """Raise DataError if rows that are inserted into one of the `tables` of `table` get no transaction in a column."""
+    """Raise DataError if rows that are inserted into one of the `tables` get no transaction in a column."""
     names = [name for (name,) in server.connection.execute(_UNSTAMPED.encode(), (list(tables), column)).fetchall()]
     if names:
         raise DataError(
@@ -64,14 +65,14 @@ def check_stamped(server: OpenServer, table: str, tables: Sequence[int], column:
 
 
 def lie_in(tables: Sequence[int]) -> str:
-    """Return the condition for the rows `t` of these tables."""
+    """Return the condition for rows `t` in these tables."""
     return f"t.tableoid = any('{{{','.join(map(str, tables))}}}'::oid[])"
 
 
 def with_rows(server: OpenServer, table: str, among: Sequence[int], condition: str) -> dict[int, str]:
-    """Return the tables of `among` that have rows `t` on which a condition holds, with their names.
+    """Return the tables of `among` that have rows `t` matching a condition, with their names.
 
-    They are asked through `table`, as its user may have no rights for a partition itself.
+    They are queried through `table`, because its user may lack rights for the partition itself.
     """
     found = {}
     for oid, name, bounds in server.connection.execute(_NAMES.encode(), (list(among),)).fetchall():

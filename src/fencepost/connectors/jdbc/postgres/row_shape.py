@@ -1,6 +1,6 @@
 """Rows of PostgreSQL as Arrow, from COPY in the formats csv and binary.
 
-The first column is no part of the row: a whole number, such as the transaction that wrote it, a text, or null.
+The first column is not part of the row: a whole number, such as the transaction that wrote it, a text, or null.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CONVERT = {
 class RowShape:
     """The columns of a table or query, which `title` names: `the table public.t`. It can be pickled.
 
-    `record` says which of them make the key, topic, timestamp and headers of a record.
+    `record` maps columns to the key, topic, timestamp and headers of a record.
     """
 
     title: str
@@ -72,7 +72,7 @@ class RowShape:
 
     @property
     def forms(self) -> tuple[BinaryForm, ...] | None:
-        """How the columns are transferred in the binary format, None if they are not."""
+        """How the columns are transferred in the binary format, None if they cannot be."""
         return forms_of(self.columns) if self.columns else None
 
     def decode(self, messages: Messages) -> pa.RecordBatch:
@@ -107,7 +107,7 @@ def _read(text: bytes | pa.Buffer, types: Sequence[pa.DataType]) -> list[pa.Arra
     names = [str(position) for position in range(len(types))]
     table = pcsv.read_csv(
         pa.py_buffer(text),
-        # One block: a value may be longer than any other size.
+        # One block: a value may be longer than any fixed size.
         pcsv.ReadOptions(column_names=names, block_size=len(text) + 1, use_threads=False),
         pcsv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
         pcsv.ConvertOptions(column_types=dict(zip(names, types, strict=True)), **_CONVERT),

@@ -32,7 +32,7 @@ _REMEDY: Final = (
 class OpenServer:
     """A connection and its server.
 
-    `name` is for messages, `system` the system identifier of the server's data, `timeline` theirs, 0 for a standby.
+    `name` is for messages, `system` is the server's system identifier, `timeline` its timeline, 0 for a standby.
     """
 
     connection: Connection
@@ -56,21 +56,22 @@ class OpenServer:
         return cls(connection, address.name, system, int(timeline, 16), standby, database)
 
     def row(self, statement: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...]:
-        """Return the row of a statement that has one."""
+        """Return the only row of a statement's result."""
         row = self.connection.execute(statement.encode(), parameters or None).fetchone()
         assert row is not None  # noqa: S101
         return row
 
     def one(self, statement: str, parameters: Sequence[Any] = ()) -> Any:
-        """Return the value of a statement that has one."""
+        """Return the only value of a statement's result."""
         return self.row(statement, parameters)[0]
 
 
 def check_continues(server: OpenServer, offset: SnapshotOffset, title: str) -> None:
     """Raise DataError unless the server has all transactions of an offset, with the same numbers.
 
-    After a failover the new primary has those up to where its timeline began. A server that was restored from a backup is
-    behind the offset's position in the WAL. One that crashed is not, as it keeps what was flushed.
+    After a failover the new primary has the transactions up to the start of its timeline. A server that was restored
+    from a backup is behind the offset's position in the WAL. A server that crashed is not, because it keeps flushed
+    WAL.
     """
     if server.system != offset.system:
         raise DataError(
@@ -104,7 +105,7 @@ def _behind(server: OpenServer, offset: SnapshotOffset, title: str, why: str) ->
 
 
 def _history(server: OpenServer) -> dict[int, int] | None:
-    """Return where each former timeline of the server ended; None if its user may not read that."""
+    """Return where each earlier timeline of the server ended; None without the right to read that."""
     try:
         text = server.one("select pg_read_file(%s, true)", (f"pg_wal/{server.timeline:08X}.history",))
     except load_driver().errors.InsufficientPrivilege:

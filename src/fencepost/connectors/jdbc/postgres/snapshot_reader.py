@@ -1,23 +1,23 @@
-"""mode=snapshot: reads the rows of the transactions that have ended since the last poll. None is lost or doubled.
+"""mode=snapshot: reads the rows of the transactions that have ended since the last poll. No row is lost or duplicated.
 
-A poll asks for a snapshot, then reads in a later statement the rows whose transaction is in it, and was not in that of
-the last poll. A row's transaction is known from
+A poll requests a snapshot, then reads in a later statement the rows whose transaction is in this snapshot, but was not
+in the last poll's. A row's transaction is known from
 
 - a column of type xid8 with the default `pg_current_xact_id()`, by an index on it; or else
 - PostgreSQL's own column xmin, by a scan of the whole table.
 
-In xmin stand subtransactions too, after a savepoint or in an EXCEPTION block of PL/pgSQL. A snapshot of PostgreSQL does
-not list those that run, so each that it does not know to have ended is looked up (`pg_xact_status`). It matters only
-that what is in the snapshot had ended before the statement that reads: so the look-up may be later than the snapshot.
-If a transaction of the snapshot ends while subtransactions are looked up, another snapshot is taken.
+xmin may also be a subtransaction, after a savepoint or in an EXCEPTION block of PL/pgSQL. PostgreSQL's snapshots do not
+list running subtransactions, so each unknown one is looked up (`pg_xact_status`). All transactions of the snapshot must
+have ended before the statement that reads: so the look-up may be later than the snapshot. If a transaction of the
+snapshot ends while subtransactions are looked up, another snapshot is taken.
 
-The server does not wait for its log where a transaction was rolled back, or has written to temporary or unlogged tables
-only: after a crash it gives the numbers of those to others, whose rows are new. So unless all of the log was flushed, the
+The server does not wait for its log if a transaction was rolled back, or wrote only to temporary or unlogged tables:
+after a crash it reuses these transaction numbers, whose rows are then new. So unless the whole log was flushed, the
 offset ends with the last transaction whose rows are delivered.
 
-xmin has 32 bits. From transaction 2^32 on, rows of long ago could not be told from new ones: then it is refused.
+xmin has 32 bits. From transaction 2^32 on, old rows could not be distinguished from new ones, so the mode is refused.
 
-Rows of tables that were not read before, such as a partition that was attached, are all new (see `relations`).
+Rows of tables that were not read before, such as an attached partition, are all new (see `relations`).
 """
 
 from __future__ import annotations
@@ -45,19 +45,20 @@ from fencepost.connectors.postgres.server.quoting import quoted
 _log: Final = logging.getLogger(__name__)
 
 XMIN_LIMIT: Final = 1 << 32
-"""The first transaction whose number xmin does not hold."""
+"""The first transaction number that does not fit into xmin."""
 
 _MOST_RUNNING: Final = 1000
-"""How many running transactions an offset lists; later ones are not read before some of these have ended."""
+"""The maximum number of running transactions in an offset; later ones are not read before some of these have ended."""
 
-# Without commits the server's own process flushes the log several times a second, but may leave out its last page.
+# Without commits a background process of the server flushes the log several times a second, but may leave out the last
+# page.
 _FLUSH_SECONDS: Final = 1.0
 _FLUSH_POLL_SECONDS: Final = 0.02
 
 MOST_BYTES: Final = 64 << 20
-"""The size of a transaction's rows from which on they are not read by the task, but by Spark."""
+"""The size of a transaction's rows from which Spark reads them, not the task."""
 
-# The end of all that the snapshot's transactions have written to the log, and how far that is safe from a crash.
+# The end of the WAL of the snapshot's transactions, and how far the WAL is safe from a crash.
 _NOW: Final = """
 select pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text, pg_current_wal_flush_lsn()::text
 """
@@ -113,12 +114,12 @@ class SnapshotReader(Reader):
             offset, rows = (
                 self._initial(server, shape) if self._offset is None else self._next(server, shape, self._offset)
             )
-        # Not before the transaction has ended: if that fails, the same rows are read again.
+        # Not before the transaction has ended: if it fails, the same rows are read again.
         self._offset = offset
         return PolledRows(self.source.topic, shape, rows, offset.as_offset()) if rows.num_rows else None
 
     def _read_large(self, server: OpenServer) -> LargeRows:
-        """Return all that is new, whatever `batch.max.rows` is: a whole table, or a very large transaction."""
+        """Return all new rows, regardless of `batch.max.rows`: a whole table, or a very large transaction."""
         offset = self._offset
         old, by = (NOTHING, self._column) if offset is None else (offset.snapshot, offset.column)
         new, written = self._now(server, old, by)
@@ -129,7 +130,7 @@ class SnapshotReader(Reader):
         else:
             last = server.one(f"select max({_number(by)}) from {self.source.sql} t where {condition}")  # noqa: S608 - quoted
         to = replace(_safe(old, new, written, last), column=self._column)
-        # By an index the rows are found without the ranges.
+        # With an index the rows are found without ranges.
         ranges = whole or offset is None or offset.column is None
         found = self.source.read_in_ranges(condition, to.as_offset(), ranges=ranges)
         self._offset = to
@@ -166,7 +167,7 @@ class SnapshotReader(Reader):
             _log.info("New rows of %s are found by its column %s", title, found)
 
     def _refuse_others(self, server: OpenServer, column: str) -> None:
-        """Refuse a column with transactions of another server, as after a restore: their rows would not be found."""
+        """Refuse a column with another server's transactions, as after a restore: their rows would not be found."""
         name = quoted(column)
         statement = (
             f"select exists (select from {self.source.sql} where {name} >= pg_snapshot_xmax(pg_current_snapshot()))"  # noqa: S608 - quoted
@@ -205,14 +206,15 @@ class SnapshotReader(Reader):
         if not whole and rows.num_rows >= most:
             self.whole = False
             return replace(new, snapshot=old.through(new.snapshot, xids[-1].as_py())), rows
-        # What xmin finds is delivered, and each row from now on has a value in the column, if there is one.
+        # The rows found by xmin are delivered, and each later row has a value in the column, if the column exists.
         to = _safe(old, new, written, pc.max(xids).as_py())
         return replace(to, column=self._column), rows
 
     def _new_rows(self, server: OpenServer, offset: SnapshotOffset, new: SnapshotOffset) -> tuple[str, bool]:
-        """Return the condition for the rows that `new` has and `offset` lacks, and whether some are of earlier transactions.
+        """Return the condition for rows in `new` but not in `offset`, and whether some have earlier transactions.
 
-        Those are in tables that were not read before. The order of transactions does not tell how far such a read has got.
+        Those are in tables that were not read before. The order of transactions does not show the progress of such a
+        read.
         """
         by, now, before = offset.column, new.relations or (), offset.relations
         later = _later_rows(by, offset.snapshot, new.snapshot)
@@ -231,9 +233,9 @@ class SnapshotReader(Reader):
         return _of_tables(f"({later} or {lie_in(list(found))} and ({every}))", now), True
 
     def _now(self, server: OpenServer, old: Snapshot, column: str | None) -> tuple[SnapshotOffset, int]:
-        """Return the transactions that have ended, the old ones included, for rows found by a column.
+        """Return the transactions that have ended, including the old ones, for rows found by a column.
 
-        The position that follows is the end of what they have written to the log.
+        The following position is the end of their WAL.
         """
         new, written, flushed = self._ended(server, old, column)
         while new is None:
@@ -241,12 +243,12 @@ class SnapshotReader(Reader):
         # After the snapshot: a table that is attached later is read at the next poll.
         tables = relations(server, self.source.sql)
         if self._column is not None:
-            # Before the offset lists them: once the default is there, all that a new one has by then is read.
+            # Before the offset lists them: once the default exists, all rows that a new table has by then are read.
             check_stamped(server, self.source.sql, tables, self._column)
         return SnapshotOffset(new, column, server.system, server.timeline, flushed, tables), written
 
     def _ended(self, server: OpenServer, old: Snapshot, column: str | None) -> tuple[Snapshot | None, int, int]:
-        """Return the transactions that have ended, None if that is not sure, the log's end, and how far it is flushed."""
+        """Return the ended transactions, None if that is uncertain, the log's end, and how far it is flushed."""
         text, *positions = server.row(_NOW)
         written, flushed = map(parse_lsn, positions)
         new = Snapshot.parse(text)
@@ -259,7 +261,7 @@ class SnapshotReader(Reader):
         return (self._with_subtransactions(server, old, new) if column is None else new), written, flushed
 
     def _with_subtransactions(self, server: OpenServer, old: Snapshot, new: Snapshot) -> Snapshot | None:
-        """Return the snapshot without subtransactions that run; None if that is not sure."""
+        """Return the snapshot without running subtransactions; None if that is uncertain."""
         if new.xmax > XMIN_LIMIT:
             raise DataError(
                 f"PostgreSQL at {server.name} has had more than 2^32 transactions, and xmin does not tell new rows of "
@@ -275,7 +277,7 @@ class SnapshotReader(Reader):
         ]
         ended = Snapshot.of(new.xmax, (*running, *new.running))
         now = Snapshot.parse(str(server.one("select pg_current_snapshot()::text")))
-        # Of one that has ended meanwhile, some subtransactions were found running, and others ended.
+        # A transaction ended meanwhile: some of its subtransactions were found running, and others ended.
         if any(xid in now for xid in new.running):
             return None
         if len(running) <= _MOST_RUNNING:
@@ -295,9 +297,9 @@ def _wait_until_flushed(server: OpenServer, written: int) -> bool:
 
 
 def _safe(old: Snapshot, new: SnapshotOffset, written: int, last: int | None) -> SnapshotOffset:
-    """Return `old` and the transactions of `new` whose numbers no crash gives to others.
+    """Return `old` and the transactions of `new` whose numbers are not reused after a crash.
 
-    These are all if the log is flushed up to `written`; else those up to `last`, the last one with rows, if there is one.
+    These are all if the log is flushed up to `written`; else those up to `last`, the last transaction with rows.
     """
     if written <= new.lsn:
         return new
@@ -315,12 +317,12 @@ def _xid(column: str | None) -> str:
 
 
 def _of_tables(condition: str, tables: tuple[int, ...]) -> str:
-    """Return a condition for rows of these tables only: others may be attached between two statements."""
+    """Return a condition that limits rows to these tables: others may be attached between two statements."""
     return f"{condition} and {lie_in(tables)}" if tables else condition
 
 
 def _first_rows(column: str | None, new: SnapshotOffset) -> str:
-    """Return the condition for the rows of a snapshot. Those from before the column have a null in it."""
+    """Return the condition for the rows of a snapshot. Rows from before the column have a null in it."""
     xid = _xid(column)
     return _of_tables(f"({xid} is null or pg_visible_in_snapshot({xid}, '{new.snapshot}'))", new.relations or ())
 
@@ -328,6 +330,6 @@ def _first_rows(column: str | None, new: SnapshotOffset) -> str:
 def _later_rows(column: str | None, old: Snapshot, new: Snapshot) -> str:
     """Return the condition for the rows of a snapshot that are not of an older one."""
     xid = _xid(column)
-    # What an index can use.
+    # A condition that can use an index.
     bounds = "" if column is None else f"{xid} >= '{old.xmin}'::xid8 and {xid} < '{new.xmax}'::xid8 and "
     return f"{bounds}not pg_visible_in_snapshot({xid}, '{old}') and pg_visible_in_snapshot({xid}, '{new}')"

@@ -46,7 +46,7 @@ class PostgresTableTask(SourceTask):
         self._export: ExportedSnapshot | None = None
 
     def start(self, config: Config) -> None:
-        """Read the configuration. The database is asked by the first poll, which may be tried again."""
+        """Read the configuration. The first poll contacts the database, because it may be retried."""
         self._config = JdbcConfig.parse(config)
         self._address = PostgresAddress.of(self._config.values, self.context.allowed_paths)
         self._rounds: Rounds[Reader] = Rounds(self._config.values[POLL_INTERVAL] / 1000)
@@ -56,7 +56,7 @@ class PostgresTableTask(SourceTask):
         )
 
     def poll(self) -> PollResult:
-        """Return the next rows of a table, or None after a second without any, or while it is not time to ask."""
+        """Return the next rows of a table, or None after a second without any, or while no poll is due."""
         try:
             with self._polling:
                 return self._poll()
@@ -66,7 +66,7 @@ class PostgresTableTask(SourceTask):
             self._disconnect()
             raise
         finally:
-            # `stop` leaves it to a running poll, and nothing is called after it.
+            # `stop` leaves disconnecting to a running poll, and nothing is called after it.
             if self._stopping.is_set():
                 self._disconnect()
 
@@ -127,7 +127,7 @@ class PostgresTableTask(SourceTask):
             self._polling.release()
         elif server is not None:
             with suppress(Exception):
-                # It has ended, or the server is gone: the statement fails by itself then.
+                # The statement has ended, or the server is gone: then it fails by itself.
                 server.connection.cancel_safe(timeout=5)
 
     def at_end(self) -> bool:

@@ -1,4 +1,4 @@
-"""What the server's catalog knows of tables beyond what the stream says: types and primary keys."""
+"""Reads from the server's catalog what the stream lacks: types and primary keys of tables."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 def table_events(
     connection: psycopg.Connection[Any], relation: Relation, config: PostgresConfig, remembered: KnownTypes = NO_TYPES
 ) -> TableEvents | None:
-    """Return what makes the events of a table, None if it is not captured or none of its columns is.
+    """Return the event maker of a table, None if neither the table nor a column is captured.
 
-    `remembered` are the types that the source offset has, for types that were dropped.
+    `remembered` are the types in the source offset, for types that were dropped.
 
-    Keys are those of `message.key.columns`, else the replica identity; where that is the full row, or nothing, they are
-    the primary key. Raises PostgresError for chosen keys that the events cannot have, and for types that nothing tells.
+    Keys are those of `message.key.columns`, else the replica identity; if that is the full row or nothing, the primary
+    key. Raises PostgresError for chosen keys that the events cannot have, and for unknown types.
     """
     if not config.captures(relation.name):
         return None
@@ -69,7 +69,7 @@ def table_events(
 
 
 def captured_columns(relation: Relation, config: PostgresConfig) -> list[tuple[int, Column]]:
-    """Return the columns of a table that its events have, with their places in the relation."""
+    """Return the columns of a table that its events have, with their indexes in the relation."""
     return [
         (position, column)
         for position, column in enumerate(relation.columns)
@@ -91,12 +91,12 @@ def _check_chosen(
 
 
 def primary_key(connection: psycopg.Connection[Any], table: int) -> set[str]:
-    """Return the columns of a table's primary key, none if it has no such."""
+    """Return the columns of a table's primary key, empty if it has none."""
     return set(_index_columns(connection, table, "indisprimary"))
 
 
 def unique_key(connection: psycopg.Connection[Any], relation: Relation) -> tuple[str, ...]:
-    """Return the columns that identify a row also where it was deleted, in the order of their index; none if there are none.
+    """Return the columns that identify a row even after a delete, in the order of their index; empty if there are none.
 
     They are the replica identity if that is an index, else the primary key.
     """
@@ -105,7 +105,7 @@ def unique_key(connection: psycopg.Connection[Any], relation: Relation) -> tuple
 
 
 def table_shape(connection: psycopg.Connection[Any], table: int) -> str | None:
-    """Return a text that changes with a table's name, columns, replica identity and key, None if there is no such table."""
+    """Return a text that changes with a table's name, columns, replica identity and key, None for a missing table."""
     ((shape,),) = query(
         connection,
         "SELECT max(concat_ws('.', c.oid::regclass, c.relreplident, (SELECT string_agg(concat_ws('.', indexrelid, indkey), ',' "
@@ -118,7 +118,7 @@ def table_shape(connection: psycopg.Connection[Any], table: int) -> str | None:
 
 
 def relation_of(connection: psycopg.Connection[Any], table: PublishedTable) -> Relation:
-    """Return a published table as the stream would describe it."""
+    """Return a published table in the form in which the stream would describe it."""
     ((identity,),) = query(connection, "SELECT relreplident FROM pg_class WHERE oid = %s", [table.oid])
     replica = ReplicaIdentity(identity.decode() if isinstance(identity, bytes) else identity)
     flag = {ReplicaIdentity.DEFAULT: "indisprimary", ReplicaIdentity.INDEX: "indisreplident"}.get(replica)
@@ -136,7 +136,7 @@ def relation_of(connection: psycopg.Connection[Any], table: PublishedTable) -> R
 
 
 def _index_columns(connection: psycopg.Connection[Any], table: int, flag: str) -> list[str]:
-    # Those of INCLUDE, which come last, are no part of the key.
+    # INCLUDE columns come last and are not part of the key.
     rows = query(
         connection,
         "SELECT a.attname FROM pg_index i CROSS JOIN unnest(i.indkey) WITH ORDINALITY k(attnum, place) "

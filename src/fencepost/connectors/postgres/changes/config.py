@@ -43,11 +43,11 @@ class PostgresConfig:
     heartbeat_action: str | None
     """A statement to run with each heartbeat."""
     transaction_topic: str | None
-    """The topic of BEGIN and END, None if transactions are not told."""
+    """The topic of BEGIN and END, None without transaction events."""
     signal_table: str | None
     """The table of signals, as SCHEMA.TABLE."""
     chunk_size: int
-    """Rows that an incremental snapshot reads at once."""
+    """The number of rows in a chunk of an incremental snapshot."""
     key_columns: Sequence[tuple[re.Pattern[str], frozenset[str]]]
     included: Sequence[re.Pattern[str]]
     excluded: Sequence[re.Pattern[str]]
@@ -126,7 +126,7 @@ class PostgresConfig:
         return _listed(table, self.included, self.excluded)
 
     def names(self, table: str) -> bool:
-        """Whether `table.include.list` has `schema.table` itself, and not only a pattern that matches it."""
+        """Whether `table.include.list` has the name `schema.table` itself, not only a pattern that matches it."""
         return any(re.sub(r"\\(.)", r"\1", entry.pattern).lower() == table.lower() for entry in self.included)
 
     def topic(self, table: str) -> str:
@@ -134,11 +134,11 @@ class PostgresConfig:
         return f"{self.prefix}.{topic_part(table)}"
 
     def captures_message(self, prefix: str) -> bool:
-        """Whether logical messages of a prefix are captured."""
+        """Whether logical messages with a prefix are captured."""
         return prefix != WATERMARK and _listed(prefix, self.included_messages, self.excluded_messages)
 
     def chosen_key(self, table: str) -> frozenset[str] | None:
-        """Return the columns that are to be the key of `schema.table`, None for its own."""
+        """Return the configured key columns of `schema.table`, None for its own key."""
         return next((columns for pattern, columns in self.key_columns if pattern.fullmatch(table)), None)
 
     def has_column(self, column: str) -> bool:

@@ -1,6 +1,6 @@
 """Connections to PostgreSQL, by libpq (psycopg), and the errors that they raise.
 
-Sessions have fixed forms for dates, numbers and bytes, whatever the settings of the server, database or role are.
+Sessions have fixed forms for dates, numbers and bytes, whatever the server, database or role sets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SESSION: Final = VALUE_FORMS | {
     "statement_timeout": "0",
     "lock_timeout": "0",
     "search_path": "pg_catalog",
-    # The stream has all rows: a snapshot without those that policies hide from the user is refused.
+    # The stream has all rows, so a snapshot without the rows that policies hide from the user is refused.
     "row_security": "off",
 }
 _CORRECTED: Final = "the connector's database.* properties"
@@ -38,22 +38,22 @@ _SETTINGS: Final = "; ".join(
         WITHOUT_TIMEOUTS,
     ]
 )
-# Classes of SQLSTATE that a later attempt may not meet: connection, transaction rollback, resources, operator
+# Classes of SQLSTATE that a later attempt may avoid: connection, transaction rollback, resources, operator
 # intervention, system error, objects in use, and locks. https://www.postgresql.org/docs/current/errcodes-appendix.html
 _TEMPORARY: Final = ("08", "40", "53", "57", "58", "55006", "55P03")
 
 
 class PostgresError(FencepostError):
-    """PostgreSQL refused something, and will do so again."""
+    """PostgreSQL refused a request, and will refuse it again."""
 
 
 class PositionLostError(PostgresError):
-    """The server cannot continue where the connector's offset is: changes would be missing."""
+    """The server cannot continue at the connector's offset: changes would be missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
-    """How to reach a database. `options` are libpq's, for example `sslmode`."""
+    """The settings for connecting to a database. `options` are libpq's, for example `sslmode`."""
 
     host: str
     port: int
@@ -99,7 +99,7 @@ def command(
 ) -> list[list[str | None]]:
     """Run a command on a replication connection and return its rows. Raises RetriableError or PostgresError.
 
-    `waiting` is called each second until the server answers. What it raises cancels the command.
+    `waiting` is called each second until the server answers. An error that it raises cancels the command.
     """
     from psycopg import pq  # noqa: PLC0415 - an optional package
 
@@ -184,11 +184,11 @@ def translated(error: psycopg.Error, what: str) -> FencepostError:
     """Return the error to raise: a RetriableError if a later attempt may succeed."""
     message = f"{what}: {_line(str(error))}"
     if error.sqlstate is None:
-        # Of libpq itself: the connection broke.
+        # An error of libpq itself: the connection broke.
         return RetriableError(message)
     if error.sqlstate == _LOCK_NOT_AVAILABLE:
         message += ". Another transaction has locked a table (pg_locks tells which): it is tried again"
-    # The state is that of any right that is missing, and the message is in the server's language.
+    # The SQLSTATE is the same for every missing right, and the message is in the server's language.
     if error.diag.source_function == _CHECK_OF_POLICIES:
         message += (
             ". The stream has the rows that policies hide from the user as well: let the user read all of them (ALTER ROLE "

@@ -1,4 +1,4 @@
-"""PostgresSource: the changes of a PostgreSQL database, with its transactions whole."""
+"""PostgresSource: captures the changes of a PostgreSQL database, and keeps its transactions whole."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PostgresSourceConnector(SourceConnector):
     default_transaction_boundary: ClassVar[str] = "connector"
 
     def version(self) -> str:
-        """Return fencepost's version, of which this connector is part."""
+        """Return fencepost's version: the connector is part of it."""
         return __version__
 
     def config(self) -> ConfigDef:
@@ -40,7 +40,7 @@ class PostgresSourceConnector(SourceConnector):
         return DEFINITIONS
 
     def validate(self, config: Config) -> list[ConfigValue]:
-        """Check each property, those that depend on others, and that the server can be captured.
+        """Check each property, those that depend on others, and that the server's changes can be captured.
 
         A server that is not available does not make a configuration invalid: the task waits for it.
         """
@@ -61,7 +61,7 @@ class PostgresSourceConnector(SourceConnector):
                 name = (error.name if isinstance(error, ConfigError) else None) or "database.hostname"
                 found = next((value for value in values if value.name == name), None)
                 if found is None:
-                    # A property that is refused because the connector does not have it.
+                    # A property that the connector does not have and refuses.
                     found = ConfigValue(name, config.get(name))
                     values.append(found)
                 found.errors.append(str(error))
@@ -80,12 +80,12 @@ class PostgresSourceConnector(SourceConnector):
         return [dict(self.context.configs())]
 
     def exactly_once_support(self, config: Config) -> ExactlyOnceSupport:
-        """Say yes, unless transactions end elsewhere than the database's."""
+        """Return SUPPORTED, unless transactions end elsewhere than the database's."""
         boundary = config.get(_BOUNDARY, "connector").strip().lower()
         return ExactlyOnceSupport.SUPPORTED if boundary == "connector" else ExactlyOnceSupport.UNSUPPORTED
 
     def can_define_transaction_boundaries(self, config: Config) -> ConnectorTransactionBoundaries:  # noqa: ARG002
-        """Say yes: transactions follow the database's."""
+        """Return SUPPORTED: transactions follow the database's."""
         return ConnectorTransactionBoundaries.SUPPORTED
 
     def alter_offsets(
@@ -93,7 +93,7 @@ class PostgresSourceConnector(SourceConnector):
         config: Config,  # noqa: ARG002 - positions mean the same in all configurations
         offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]],
     ) -> bool:
-        """Refuse offsets that are not of the form that the connector writes. The slot is checked at the start."""
+        """Refuse offsets in another form than the connector writes. The slot is checked at the start."""
         for _, offset in offsets:
             if offset is not None:
                 SourceState.of(offset)
@@ -101,7 +101,7 @@ class PostgresSourceConnector(SourceConnector):
 
 
 def _check_server(config: PostgresConfig) -> None:
-    """Raise ConfigError or PostgresError if the server is there but cannot be captured."""
+    """Raise ConfigError or PostgresError if the server is reachable but cannot be captured."""
     try:
         with config.connection.connect() as connection:
             check_primary(connection, config.connection)

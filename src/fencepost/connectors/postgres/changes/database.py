@@ -1,4 +1,4 @@
-"""The database that a task captures: what is asked of it beside the stream."""
+"""The database that a task captures: all requests to it beside the stream."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LogStatus:
-    """The end of the server's log, and what is left until the slot is invalidated, in bytes; None for no limit.
+    """The end of the server's log, and the bytes left until the slot is invalidated; None for no limit.
 
     `kept_wal_size` is max_slot_wal_keep_size, the limit itself, negative for none.
     """
@@ -48,7 +48,7 @@ class LogStatus:
 class SourceDatabase:
     """One connection for statements, opened when needed. For one thread.
 
-    All methods raise RetriableError for what may pass, after which they may be called again, and PostgresError.
+    All methods raise RetriableError for temporary errors, after which they may be called again, and PostgresError.
     """
 
     def __init__(self, config: PostgresConfig) -> None:
@@ -89,7 +89,10 @@ class SourceDatabase:
         return slots.find_slot(self.connection(), self._config.slot)
 
     def drop_slot(self, found: slots.Slot) -> None:
-        """Drop the connector's slot as it was found. Raises RetriableError if it is another by now, or in use."""
+        """Drop the connector's slot, as it was last seen.
+
+        Raises RetriableError if it was replaced meanwhile, or is in use.
+        """
         slots.drop_slot(self.connection(), found)
 
     def prepare_publication(self) -> dict[str, str]:
@@ -137,7 +140,7 @@ class SourceDatabase:
             )
 
     def _check_left_out(self, connection: psycopg.Connection[Any]) -> None:
-        """Refuse what the list of tables names and cannot be captured, and warn once of what its patterns match."""
+        """Refuse listed tables that cannot be captured, and warn once of those that patterns match."""
         found = left_out(connection, self._config)
         if (refused := refusal(found)) is not None:
             raise PostgresError(refused)
@@ -147,17 +150,17 @@ class SourceDatabase:
         self._left_out = {relation.name for relation in found}
 
     def published(self) -> list[slots.PublishedTable]:
-        """Return the tables of the publication that are captured."""
+        """Return the captured tables of the publication."""
         tables = slots.published_tables(self.connection(), self._config.publication)
         return [table for table in tables if self._config.captures(table.name)]
 
     def member_tables(self) -> list[str]:
-        """Return the names of captured tables that the publication has, without a wait for those who have locked one."""
+        """Return the names of the publication's captured tables, without waiting for table locks."""
         names = slots.member_tables(self.connection(), self._config.publication)
         return [name for name in names if self._config.captures(name)]
 
     def check_topics(self) -> None:
-        """Raise PostgresError if captured tables would go to one topic."""
+        """Raise PostgresError if several captured tables would write to one topic."""
         shared = shared_topic((name, self._config.topic(name)) for name in self.member_tables())
         if shared is not None:
             raise PostgresError(
@@ -166,10 +169,10 @@ class SourceDatabase:
             )
 
     def hold(self, snapshot: SlotSnapshot, parts: Mapping[str, str]) -> Sequence[slots.PublishedTable]:
-        """Keep the captured tables as they are until `snapshot` is closed; return those to read.
+        """Keep the captured tables unchanged until `snapshot` is closed; return the tables to read.
 
-        `parts` are the publication's before the slot was created. Raises RetriableError if the publication or its tables
-        have changed since.
+        `parts` are the publication's parts before the slot was created. Raises RetriableError if the publication or its
+        tables have changed since.
         """
         before = self.published()
         try:
@@ -191,7 +194,10 @@ class SourceDatabase:
             ) from cause
 
     def table_events(self, relation: Relation, remembered: KnownTypes = NO_TYPES) -> TableEvents | None:
-        """Return what makes a table's events, None if it has none. `remembered` are types that may be dropped by now."""
+        """Return the event maker of a table, None if it has no events.
+
+        `remembered` are types that may be dropped by now.
+        """
         config = self._config
         if (
             config.captures(relation.name)
@@ -211,7 +217,7 @@ class SourceDatabase:
         return user_types(self.connection(), self._config.captures)
 
     def checked_state(self, state: SourceState) -> SourceState:
-        """Check that the server continues where an offset is; return the offset's state with what is so now.
+        """Check that the server can continue at an offset; return the offset's state, updated to the present.
 
         Raises PositionLostError.
         """
@@ -236,17 +242,17 @@ class SourceDatabase:
         return replace(state, timeline=server.timeline, publication=after)
 
     def tell_unpublished(self) -> None:
-        """Warn of captured tables that the publication lacks, when tables were created: their changes do not get to Kafka."""
+        """Warn of captured tables that the publication lacks, when tables were created: their changes are not sent."""
         config, connection = self._config, self.connection()
         self._check_left_out(connection)
         if config.autocreate is not Autocreate.FILTERED and not config.included:
-            # The publication alone says what is captured.
+            # The publication alone defines the captured tables.
             return
         present = {".".join(name) for name in slots.user_tables(connection)}
         created = {name for name in present - self._seen if config.captures(name)}
         self._tell_missing(present)
         self._seen = present
-        # The members are only asked for when there are others: of thousands of tables that takes a while.
+        # The members are only requested when new tables exist: for thousands of tables that takes a while.
         unpublished = created and created - set(slots.member_tables(connection, config.publication))
         if not unpublished:
             return
@@ -264,7 +270,7 @@ class SourceDatabase:
         )
 
     def _tell_missing(self, present: Collection[str]) -> None:
-        """Warn once of entries of the list that no table has: they may be misspelled."""
+        """Warn once of list entries without a table: they may be misspelled."""
         names = [*present, *self._left_out, *self.member_tables()]
         missing = {entry.pattern for entry in self._config.included if not any(entry.fullmatch(name) for name in names)}
         if missing - self._missing:
@@ -275,7 +281,10 @@ class SourceDatabase:
         self._missing = missing
 
     def published_parts(self, state: SourceState) -> dict[str, str]:
-        """Return the parts of the publication. Raises PositionLostError if it lacks what it had at the offset."""
+        """Return the parts of the publication.
+
+        Raises PositionLostError if it lacks a part that it had at the offset.
+        """
         name, connection = self._config.publication, self.connection()
         parts = slots.publication_parts(connection, name)
         if parts is None:
@@ -285,7 +294,7 @@ class SourceDatabase:
         return parts
 
     def stream(self, decoder: Decoder, committed: Position) -> ReplicationStream:
-        """Start streaming from the decoder's position; the server hears that all up to `committed` is in Kafka."""
+        """Start streaming from the decoder's position; report to the server that all up to `committed` is in Kafka."""
         config = self._config
         _log.info("Reading the slot %s from %s", config.slot, decoder.position)
         return ReplicationStream(config.connection, config.slot, config.publication, decoder, committed)
@@ -304,7 +313,7 @@ class SourceDatabase:
             raise translated(error, "The statement could not be run") from error
 
     def log_status(self) -> LogStatus:
-        """Return how far the server's log goes."""
+        """Return the position of the end of the server's log, and its limit."""
         ((end, status, safe, kept),) = query(
             self.connection(),
             "SELECT pg_current_wal_flush_lsn() - '0/0'::pg_lsn, s.wal_status, s.safe_wal_size, o.setting::bigint << 20 "
@@ -339,7 +348,7 @@ class SourceDatabase:
 
 
 class SlotSnapshot:
-    """A new slot, and the database as it was at the slot's position, for as long as this is not closed."""
+    """A new slot, and the database at the slot's position, until this is closed."""
 
     def __init__(self, config: PostgresConfig, stopping: Callable[[], bool]) -> None:
         """Create the slot. Raises RetriableError, also once `stopping` returns True, and PostgresError."""
@@ -358,16 +367,16 @@ class SlotSnapshot:
             raise
 
     def hold(self, tables: Sequence[slots.PublishedTable]) -> Sequence[slots.PublishedTable]:
-        """Keep tables as they are until this is closed. Return those that existed at the slot's position."""
+        """Keep tables unchanged until this is closed. Return those that existed at the slot's position."""
         self._holder = self._config.connection.connect()
         return held_tables.hold(self._holder, self.name, tables)
 
     def session(self) -> held_tables.SnapshotSession:
-        """Return what reads the snapshot, also on executors."""
+        """Return a session that reads the snapshot, also on executors."""
         return held_tables.SnapshotSession(self._config.connection, self.name, self._holder)
 
     def close(self) -> None:
-        """Let go of the snapshot and the tables; the slot stays."""
+        """Release the snapshot and the tables; the slot stays."""
         self._replication.close()
         if self._holder is not None:
             self._holder.close()

@@ -1,4 +1,4 @@
-"""The properties of PostgresSource and their checks: Debezium's names, where they mean the same."""
+"""The properties of PostgresSource and their checks, with Debezium's names where they mean the same."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _T, _I = ConfigDef.Type, ConfigDef.Importance
 
 
 class SnapshotMode(StrEnum):
-    """The values of `snapshot.mode`: what a connector without offsets begins with. NEVER is a former name of NO_DATA."""
+    """The values of `snapshot.mode`: how a connector without offsets starts. NEVER is an old name of NO_DATA."""
 
     INITIAL = "initial"
     NO_DATA = "no_data"
@@ -34,7 +34,7 @@ _OTHER_MODES: Final = {
 
 
 class Autocreate(StrEnum):
-    """The values of `publication.autocreate.mode`: what becomes of a publication that is missing."""
+    """The values of `publication.autocreate.mode`: how a missing publication is created."""
 
     ALL_TABLES = "all_tables"
     DISABLED = "disabled"

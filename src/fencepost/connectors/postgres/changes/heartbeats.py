@@ -1,4 +1,4 @@
-"""Heartbeats: a record with the time, and a statement that is run before it, once in each `heartbeat.interval.ms`."""
+"""Heartbeats: a record with the time, and a statement that runs before it, once in each `heartbeat.interval.ms`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fencepost.connectors.postgres.changes.config import PostgresConfig
 from fencepost.connectors.postgres.changes.database import SourceDatabase
 from fencepost.connectors.postgres.changes.events.batches import heartbeat
 
-# A statement that waits for a lock keeps the task from reading; and between two heartbeats there is time for a read.
+# A statement that waits for a lock blocks the task's reads; and between two heartbeats there must be time for a read.
 _ACTION_S: Final = 5.0
 _ACTION_SHARE: Final = 0.25
 
@@ -21,7 +21,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Heartbeats:
-    """Says when the next heartbeat is due, and makes it."""
+    """Decides when the next heartbeat is due, and makes it."""
 
     def __init__(self, config: PostgresConfig, database: SourceDatabase) -> None:
         self._config = config
@@ -31,13 +31,13 @@ class Heartbeats:
 
     @property
     def due(self) -> bool:
-        """Whether a heartbeat is to be written."""
+        """Whether a heartbeat is due."""
         return time.monotonic() >= self._next
 
     def act(self) -> None:
-        """Run `heartbeat.action.query` if it is time.
+        """Run `heartbeat.action.query` if it is due.
 
-        A failure is logged and the statement run again the next time: the heartbeats themselves do not need it.
+        A failure is logged, and the statement runs again the next time: heartbeats do not depend on it.
         """
         action = self._config.heartbeat_action
         if action is None or time.monotonic() < self._next_action:

@@ -1,8 +1,8 @@
-"""Keeps tables as they are while the first snapshot reads them.
+"""Keeps tables unchanged while the first snapshot reads them.
 
-A command that rewrites a table, such as TRUNCATE or a change of a column's type, leaves it empty for all older
-snapshots: a read after it would find no rows, and the stream does not have them either. So a transaction locks the tables
-until their rows are committed, and what was rewritten before it had the locks is found by the number of the table's file.
+A command that rewrites a table, such as TRUNCATE or a change of a column's type, makes it look empty to all older
+snapshots: a later read would find no rows, and the stream does not have them either. So a transaction locks the tables
+until their rows are committed. A table that was rewritten before it was locked is detected by the number of its file.
 
 https://www.postgresql.org/docs/current/mvcc-caveats.html
 """
@@ -20,8 +20,8 @@ from fencepost.connectors.postgres.changes.slot.slot import PublishedTable
 if TYPE_CHECKING:
     import psycopg
 
-# A command that waits for a table keeps later readers of the table waiting as well. If it waits for the snapshot itself,
-# neither would ever end.
+# A command that waits for a table also blocks later readers of it. If it waits for the snapshot itself, both would wait
+# forever.
 _LOCK_TIMEOUT: Final = "5s"
 
 
@@ -40,8 +40,8 @@ def adopt(connection: psycopg.Connection[Any], snapshot: str) -> None:
 class SnapshotSession:
     """Reads of an exported snapshot.
 
-    Where the tables are held they go over the connection that holds them, one at a time. It is not pickled: elsewhere,
-    each has a connection of its own.
+    Tables that are held are read over the connection that holds them, one at a time. It is not pickled: on executors
+    each reader opens its own connection.
     """
 
     def __init__(
@@ -67,9 +67,9 @@ class SnapshotSession:
 
 
 def limit_lock_waits(connection: psycopg.Connection[Any], *, local: bool = False) -> None:
-    """Let statements of a connection, or of its transaction alone, fail with a RetriableError if they wait for long.
+    """Let statements of a connection, or only of its transaction, raise RetriableError after a long wait for a lock.
 
-    The server cannot know that a command which has to wait for one connection of a task is what another one waits for.
+    A deadlock between two connections of a task is invisible to the server.
     """
     query(connection, f"SET {'LOCAL ' if local else ''}lock_timeout = '{_LOCK_TIMEOUT}'")
 
@@ -77,23 +77,25 @@ def limit_lock_waits(connection: psycopg.Connection[Any], *, local: bool = False
 def hold(
     connection: psycopg.Connection[Any], snapshot: str, tables: Sequence[PublishedTable]
 ) -> Sequence[PublishedTable]:
-    """Lock tables until the connection is closed. Return those that existed at the snapshot; others had no rows.
+    """Lock tables until the connection is closed. Return the tables that existed at the snapshot; others had no rows.
 
-    Raises RetriableError if one cannot be locked for long, or was rewritten after the snapshot, and PostgresError.
+    Raises RetriableError if a lock takes too long, or a table was rewritten after the snapshot, and PostgresError.
     """
     adopt(connection, snapshot)
     return lock_unaltered(connection, tables)
 
 
 def lock_unaltered(connection: psycopg.Connection[Any], tables: Sequence[PublishedTable]) -> Sequence[PublishedTable]:
-    """Lock tables until the transaction ends, which reads a snapshot. Return those that existed at the snapshot.
+    """Lock tables until the end of the transaction, which reads a snapshot.
 
-    Raises RetriableError if one cannot be locked for long, or was rewritten after the snapshot, and PostgresError.
+    Return the tables that existed at the snapshot.
+
+    Raises RetriableError if a lock takes too long, or a table was rewritten after the snapshot, and PostgresError.
     """
     if tables:
         # Not LOCK TABLE, which needs SELECT on all columns.
         query(connection, "; ".join(f"SELECT FROM {table.sql()} LIMIT 0" for table in tables))
-    # A column of the catalog is as the snapshot has it, and pg_relation_filenode tells what is so at present.
+    # Columns of the catalog show the snapshot's state, pg_relation_filenode the present one.
     rows = query(
         connection,
         "WITH held AS (SELECT t.oid, coalesce(p.relid, t.oid) AS part FROM unnest(%s::oid[]) t(oid) "

@@ -1,7 +1,7 @@
-"""How far incremental snapshots are: which tables are still to be read, and from which key on.
+"""The progress of incremental snapshots: the tables still to read, and the key to continue after.
 
-This is part of the source offset, so a chunk of rows and the progress after it are in one Kafka transaction, and a task
-that was killed goes on in the middle of a table.
+It is part of the source offset, so a chunk of rows and the progress after it are in one Kafka transaction, and a killed
+task resumes in the middle of a table.
 
     no tables --requested--> tables --began--> key, end --advanced--> last ... --table_done--> the next table, or none
 """
@@ -19,7 +19,7 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class TableRead:
-    """A table that is to be read, and the signal that asked for it. `condition` is SQL, None for all rows."""
+    """A table to read, and the signal that requested it. `condition` is SQL, None for all rows."""
 
     table: str
     signal: str
@@ -28,10 +28,10 @@ class TableRead:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotProgress:
-    """The tables that are to be read; the first is being read.
+    """The tables to read; the first one is being read.
 
-    `key` are the names of its key's columns, empty if it has not begun; `last` is the key of the last row that was
-    written, None before the first; `end` is the greatest key when it began. Rows beyond are in the stream.
+    `key` has the names of its key's columns, empty if reading has not begun; `last` is the key of the last written row,
+    None before the first; `end` was the greatest key at the start. Later rows are in the stream.
     """
 
     tables: tuple[TableRead, ...] = ()
@@ -46,11 +46,11 @@ class SnapshotProgress:
         return bool(self.tables) and not self.paused
 
     def requested(self, reads: Iterable[TableRead]) -> SnapshotProgress:
-        """Return the progress with more tables to read, after those that there are."""
+        """Return the progress with more tables added at the end."""
         return replace(self, tables=(*self.tables, *reads))
 
     def stopped(self, meant: Callable[[str], bool]) -> SnapshotProgress:
-        """Return the progress without the tables that are `meant`."""
+        """Return the progress without the tables for which `meant` is true."""
         left = tuple(read for read in self.tables if not meant(read.table))
         if not left:
             return SnapshotProgress()
@@ -58,11 +58,11 @@ class SnapshotProgress:
         return kept if left[0] == self.tables[0] else _anew(kept)
 
     def resting(self, *, paused: bool) -> SnapshotProgress:
-        """Return the progress that is paused, or not."""
+        """Return the progress, paused or resumed."""
         return replace(self, paused=paused)
 
     def began(self, key: tuple[str, ...], end: Key) -> SnapshotProgress:
-        """Return the progress at the beginning of the first table."""
+        """Return the progress at the start of the first table."""
         return replace(self, key=key, last=None, end=end)
 
     def advanced(self, last: Key) -> SnapshotProgress:
@@ -75,7 +75,7 @@ class SnapshotProgress:
         return _anew(replace(self, tables=left)) if left else SnapshotProgress()
 
     def text(self) -> str | None:
-        """Return the JSON that a source offset keeps, None for nothing to read."""
+        """Return the JSON for a source offset, None if no table is to be read."""
         if not self.tables:
             return None
         kept = {
@@ -89,7 +89,7 @@ class SnapshotProgress:
 
     @classmethod
     def parse(cls, text: str) -> SnapshotProgress:
-        """Return the progress of a text. Raises ValueError if it is none."""
+        """Parse the progress from JSON. Raises ValueError if it is invalid."""
         try:
             kept = json.loads(text)
             reads = tuple(TableRead(table, signal, condition) for table, signal, condition in kept["tables"])

@@ -1,8 +1,8 @@
-"""The types that users made, as the source offset keeps them: a change may be read after its types were dropped.
+"""The user-made types, as the source offset keeps them: a change may be read after its types were dropped.
 
-The stream gives the type of a column as a number (OID), and the server's catalog says what the number stands for, but only at
-present. So the offset has what the types of all captured tables are made of. Types of PostgreSQL itself are not kept:
-they cannot be dropped.
+The stream gives a column's type as a number (OID), and the server's catalog explains only the types that still exist.
+So the offset keeps the definitions of the types of all captured tables. PostgreSQL's own types are not kept: they
+cannot be dropped.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def types_text(types: KnownTypes) -> str:
 
 
 def parse_types(text: str) -> dict[int, TypeInfo]:
-    """Return the types of a text. Raises ValueError if it has none."""
+    """Return the types of a text. Raises ValueError if it is invalid."""
     try:
         return {int(oid): _info(*parts) for oid, parts in json.loads(text).items()}
     except (TypeError, AttributeError) as error:

@@ -1,4 +1,4 @@
-"""Relations that `table.include.list` matches although the server's log has no changes of them, or not by their name."""
+"""Relations that `table.include.list` matches but whose changes the log lacks, or has under another name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import psycopg
 
 _JDBC: Final = "List the tables that it reads, or read it with JdbcSource"
-# What a relation is, by its kind or persistence in pg_class, and what to do.
+# The kinds of relations, by kind or persistence in pg_class, with advice.
 _KINDS: Final = {
     "v": f"a view, of which the server's log has no changes. {_JDBC}",
     "m": f"a materialized view, of which the publication has no changes. {_JDBC}",
@@ -24,11 +24,11 @@ _KINDS: Final = {
     "create the publication with publish_via_partition_root",
 }
 _VIA_ROOT: Final = "a partition of {root}, under whose name the publication sends its changes (publish_via_partition_root). List {root}"
-# Those that a connector without a list leaves out without being asked for them.
+# A connector without a list leaves these out silently.
 _OF_EVERYBODY: Final = ("v", "m")
 
-# `roots` are the partitioned tables above a relation; `sent` tells whether the publication sends its changes under the name
-# of one of them, or under its own if it is partitioned itself.
+# `roots` are the partitioned parents of a relation; `sent` shows whether the publication sends its changes under the
+# name of one of them, or, if it is partitioned itself, under its own.
 _RELATIONS: Final = """
 SELECT n.nspname || '.' || c.relname, c.relkind::text, c.relpersistence::text, coalesce(a.roots, '{}'), coalesce(a.sent, false)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN LATERAL (
@@ -44,7 +44,10 @@ ORDER BY 1
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A relation that a connector is to capture and cannot. `named`: the list has its name, and no pattern for several."""
+    """A relation that matches the configuration but cannot be captured.
+
+    `named`: the list has its name, not only a pattern.
+    """
 
     name: str
     why: str
@@ -55,9 +58,9 @@ class LeftOut:
 
 
 def left_out(connection: psycopg.Connection[Any], config: PostgresConfig) -> list[LeftOut]:
-    """Return what a connector captures by its properties but not in fact. Raises RetriableError or PostgresError."""
+    """Return the relations that match the properties but are not captured. Raises RetriableError or PostgresError."""
     rows = query(connection, _RELATIONS, [config.publication])
-    # Partitioned tables whose changes come by the names of partitions.
+    # Partitioned tables whose changes arrive under the names of partitions.
     covered = {root for name, kind, _, roots, _ in rows if kind == "r" and config.captures(name) for root in roots}
     found = []
     for name, kind, persistence, roots, sent in rows:
@@ -78,7 +81,7 @@ def left_out(connection: psycopg.Connection[Any], config: PostgresConfig) -> lis
 
 
 def refusal(relations: Sequence[LeftOut]) -> str | None:
-    """Return why a list that names some of these is refused, None if it names none."""
+    """Return the error for a list that names some of these, None if it names none."""
     named = [str(relation) for relation in relations if relation.named]
     if not named:
         return None

@@ -1,8 +1,8 @@
 """Positions in a server's write-ahead log, and the source offsets that keep them.
 
-A position is the end of the last transaction that was read whole, and, if a part of the next transaction was read too,
-its commit LSN and the number of changes read. An LSN alone does not identify a change: all rows of one COPY share one.
-The server always sends whole transactions again, in the order of their commits, so counting finds the change.
+A position is the end of the last transaction that was read completely, and, if a part of the next transaction was read
+too, its commit LSN and the number of changes read. An LSN alone does not identify a change: all rows of one COPY share
+one. The server always sends whole transactions again, in the order of their commits, so counting finds the change.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class PartialTransaction:
-    """A transaction that was read in part: how many events of each table it has so far.
+    """A transaction that was partly read: the number of events of each table so far.
 
     `commit_us` is when it was committed, in microseconds since 1970.
     """
@@ -63,10 +63,11 @@ class PartialTransaction:
 class SourceState:
     """The content of a source offset: a position, and the server, slot and publication that it belongs to.
 
-    `position` is None while the first snapshot is not committed: the slot is then the connector's own, and is replaced.
-    `publication` are the parts of the publication, with a mark of each (see `slot.publication_parts`); None accepts
-    whatever is published at the next start. `transaction` is that of a position within one, if its events are counted.
-    `incremental` is how far incremental snapshots are. `types` are those that users made, of the columns of captured tables.
+    `position` is None until the first snapshot is committed: the slot then belongs to the connector alone, and is
+    replaced. `publication` are the parts of the publication, each with a mark (see `slot.publication_parts`); None
+    accepts any publication at the next start. `transaction` is the transaction around a position, if its events are
+    counted. `incremental` is the progress of incremental snapshots. `types` are the user-made types of the columns of
+    captured tables.
     """
 
     slot: str
@@ -103,7 +104,7 @@ class SourceState:
 
     @classmethod
     def of(cls, offset: Mapping[str, Any]) -> SourceState:
-        """Return the state that a source offset keeps. Raises DataError if it is none."""
+        """Return the state in a source offset. Raises DataError if it is invalid."""
         for name, kind in ((SLOT, str), (SYSTEM, str), (TIMELINE, int)):
             _require(offset, name, kind)
         publication = None if offset.get(PUBLICATION) is None else _parts(offset)
@@ -124,7 +125,7 @@ class SourceState:
 
 
 def _parts(offset: Mapping[str, Any]) -> dict[str, str]:
-    """Return the parts of a publication. Offsets have no nested values, so they are JSON in a text."""
+    """Return the parts of a publication. Offsets have no nested values, so they are JSON text."""
     try:
         parts = json.loads(offset[PUBLICATION])
     except (TypeError, ValueError):

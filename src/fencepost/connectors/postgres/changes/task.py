@@ -1,7 +1,7 @@
 """The task of PostgresSource: a snapshot, then the stream of changes.
 
 A connector has one task, one replication slot and one source partition, `{"server": topic.prefix}`. A task without an
-offset goes through these phases; one whose offset has a position begins with STREAMING.
+offset goes through these phases; a task whose offset has a position starts with STREAMING.
 
     START ----> CLAIMED ----> SNAPSHOT ----> STREAMING
       |  commits an   | drops a slot left    | commits all rows
@@ -9,11 +9,11 @@ offset goes through these phases; one whose offset has a position begins with ST
       |               | below, creates one   | position
       +---- snapshot.mode=no_data -----------> STREAMING
 
-The offset of CLAIMED says that the slot is the connector's own. All rows of the snapshot and the offset with the slot's
-position are one Kafka transaction: an attempt that is interrupted leaves only the slot behind, and the next one, which
-finds that offset again, replaces it and begins anew. Before it drops the slot it commits the offset again, and then drops
-only the slot that it found before that: an instance that was overtaken, and goes on later than it knows, cannot commit,
-and leaves the slot of the newer one alone.
+The offset of CLAIMED means that the slot belongs to the connector alone. All rows of the snapshot and the offset with
+the slot's position are one Kafka transaction: an interrupted attempt leaves only the slot behind, and the next one,
+which finds the same offset, replaces the slot and starts over. Before it drops the slot it commits the offset again,
+and then drops only the slot that it saw before: an instance that was overtaken without noticing cannot commit, and does
+not touch the newer instance's slot.
 
 While streaming, a Kafka transaction has one or more whole transactions of the database, with the position after them as
 the offset. The slot is advanced to a position only once it is committed.
@@ -48,7 +48,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Phase(Enum):
-    """What a task does at its next poll."""
+    """The action of a task's next poll."""
 
     START = auto()
     CLAIMED = auto()
@@ -60,7 +60,7 @@ class PostgresSourceTask(SourceTask):
     """Returns the rows of the tables, then their changes."""
 
     def start(self, config: Config) -> None:
-        """Read the configuration and the offset. The server is first asked by `poll`."""
+        """Read the configuration and the offset. The server is first contacted by `poll`."""
         self._config = PostgresConfig.parse(config)
         self._config.check_files(self.context.allowed_paths)
         self._partition = {SERVER: self._config.prefix}
@@ -85,7 +85,7 @@ class PostgresSourceTask(SourceTask):
                 self._stream_from(self._state.position)
 
     def poll(self) -> SourceBatch | None:
-        """Return the batch of one table; the transaction is committed after the last one of what belongs together."""
+        """Return the batch of one table; the transaction is committed after the last batch of a group."""
         with self._polling:
             self._own_thread = threading.get_ident()
             if not self._queue:
@@ -96,7 +96,7 @@ class PostgresSourceTask(SourceTask):
             return batch
 
     def commit(self) -> None:
-        """Advance the slot, unless batches that belong to the last offset are still to be returned."""
+        """Advance the slot, unless further batches of the last offset are still to be returned."""
         with self._polling:
             if self._queue:
                 return
@@ -110,14 +110,15 @@ class PostgresSourceTask(SourceTask):
         return None if self._streaming is None else self._streaming.lag()
 
     def at_end(self) -> bool:
-        """Return whether all is returned that was in the log when the stream first began."""
+        """Return whether all changes were returned that were in the log when the stream first began."""
         return self._streaming is not None and not self._queue and self._streaming.at_end()
 
     def stop(self) -> None:
-        """Close the connections once no poll runs any more, which takes a second at most.
+        """Close the connections once no poll is running any more, which takes at most a second.
 
-        Another thread may ask while the rows of the snapshot are being written: they need it until they are committed. The
-        task's own thread asks after that, also after a failure: the tables must be free then for those who wait for them.
+        Another thread may call this while the rows of the snapshot are being written: they need the connections until
+        they are committed. The task's own thread calls it after that, also after a failure: the tables must then be
+        free for sessions that wait for them.
         """
         self._stopping.set()
         with self._polling:
@@ -140,7 +141,7 @@ class PostgresSourceTask(SourceTask):
             case Phase.CLAIMED:
                 self._begin_snapshot()
             case Phase.SNAPSHOT:
-                # Its last batch is committed, or in the transaction that is.
+                # Its last batch is committed, or is in the transaction that is being committed.
                 self._close_snapshot()
                 assert self._state.position is not None  # noqa: S101 - of the new slot
                 self._stream_from(self._state.position)
@@ -208,9 +209,9 @@ class PostgresSourceTask(SourceTask):
                 if size:
                     topics.append(events.topic)
         if batches:
-            # In the transaction, the creation of thousands of topics would take a good part of its time.
+            # Within the transaction, creating thousands of topics would use up a good part of its time.
             batches[0] = replace(batches[0], topics=topics)
-        # Only now: after a failure above, the next poll begins with another slot.
+        # Only now: after a failure above, the next poll starts with another slot.
         self._queue.extend(batches)
         self._state = SourceState(
             config.slot, server.system, server.timeline, Position(snapshot.lsn), parts, types=types
@@ -219,7 +220,7 @@ class PostgresSourceTask(SourceTask):
         self._phase = Phase.SNAPSHOT
 
     def _must_commit_before_drop(self, slot: Slot) -> bool:
-        # At-least-once tasks do not fence each other, so a commit would tell them nothing.
+        # At-least-once tasks do not fence each other, so a commit would not detect another instance.
         known = self._left is not None and self._left.confirmed == slot.confirmed
         return not known and self.context.transaction_context is not None
 

@@ -1,8 +1,8 @@
-"""Finds out what the types of columns are made of: from the server's catalog, the source offset, or the stream.
+"""Resolves the types of columns: from the server's catalog, the source offset, or the stream.
 
-The catalog has no types that were dropped since a change. For these the offset is asked (see known_types). Of types that
-it does not have either, which were made and dropped while no task ran, the stream has a name: of a domain that of its base
-type, but without the precision.
+The catalog lacks types that were dropped since a change. These are taken from the offset (see known_types). Types that
+are in neither, because they were made and dropped while no task ran, have a name in the stream: for a domain the name
+of its base type, without the precision.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     import psycopg
 
 _BUILT_IN: Final = "pg_catalog"
-# PostgreSQL names the array of a type so, and nobody can rename it.
+# PostgreSQL names the array of a type like this, and it cannot be renamed.
 _ARRAY_PREFIX: Final = "_"
-# Their values are represented by their precision and scale, which the name of a type does not have.
+# Their representation depends on precision and scale, which a type's name lacks.
 _BY_MODIFIER: Final = frozenset({NUMERIC, TIME, TIMESTAMP})
 
 
 def column_types(
     connection: psycopg.Connection[Any], relation: Relation, columns: Sequence[Column], remembered: KnownTypes
 ) -> list[PostgresType]:
-    """Return the types that the values of a relation's columns have. `remembered` are those of the source offset.
+    """Return the types of the values of a relation's columns. `remembered` are the types in the source offset.
 
-    Raises PostgresError for a type that nothing tells.
+    Raises PostgresError for an unknown type.
     """
     known = type_infos(connection, {column.type_oid for column in columns}, remembered)
     kinds = []
@@ -54,7 +54,7 @@ def column_types(
 
 
 def type_infos(connection: psycopg.Connection[Any], oids: Iterable[int], remembered: KnownTypes) -> dict[int, TypeInfo]:
-    """Return what pg_type has of types and of the types that they are made of, or else what is remembered of them.
+    """Return the definitions of types and of their component types, from pg_type or else from the remembered ones.
 
     Raises PostgresError if the two contradict each other.
     """
@@ -71,7 +71,7 @@ def type_infos(connection: psycopg.Connection[Any], oids: Iterable[int], remembe
                 "either. To read all as of the present type, remove the field types from the connector's offset. "
                 f"Otherwise: {RESYNC}"
             )
-        # A type that was dropped may be made of types that the catalog still has.
+        # A dropped type may consist of types that the catalog still has.
         dropped = {oid: remembered[oid] for oid in wanted & remembered.keys() - found.keys()}
         known |= found | dropped
         wanted = {part for info in dropped.values() for part in (info.base, info.element) if part} - known.keys()
@@ -79,7 +79,7 @@ def type_infos(connection: psycopg.Connection[Any], oids: Iterable[int], remembe
 
 
 def user_types(connection: psycopg.Connection[Any], captures: Callable[[str], bool]) -> SeenTypes:
-    """Return the user-made types of the columns of captured tables, and the types that they are made of."""
+    """Return the user-made types of the columns of captured tables, with their component types."""
     rows = query(
         connection,
         "SELECT DISTINCT n.nspname || '.' || c.relname, a.atttypid FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid "
@@ -87,13 +87,13 @@ def user_types(connection: psycopg.Connection[Any], captures: Callable[[str], bo
         [FIRST_USER_OID],
     )
     known = type_infos(connection, {oid for table, oid in rows if captures(table)}, {})
-    # After the types were looked at. What is committed is visible before it is flushed, if the server does not wait for that.
+    # After the types were looked at. Commits are visible before they are flushed, if the server does not wait for that.
     ((lsn,),) = query(connection, "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
     return SeenTypes({oid: info for oid, info in known.items() if oid >= FIRST_USER_OID}, int(lsn))
 
 
 def _named_by_stream(connection: psycopg.Connection[Any], column: Column) -> dict[int, TypeInfo]:
-    """Return what the stream's name of a type tells of it, nothing if that is not enough."""
+    """Return the definition that follows from the stream's name of a type, empty if that is not enough."""
     if column.type_name is None:
         return {}
     schema, name = column.type_name

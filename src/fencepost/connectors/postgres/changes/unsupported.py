@@ -1,7 +1,7 @@
-"""Properties that Debezium or fencepost's other sources have, and that PostgresSource refuses by name.
+"""Properties of Debezium or fencepost's other sources that PostgresSource refuses by name.
 
-They would change which rows, columns, values or topics there are, so ignoring them would surprise. Others are unknown
-properties, of which a worker warns.
+They would change the rows, columns, values or topics, so ignoring them would surprise. Other unknown properties cause a
+warning of the worker.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _INSTEAD: Final = {
 }
 _PREFIXES: Final = {"column.mask.": _MASK, "column.truncate.": _MASK, "signal.": _SIGNALS}
 _SUPPORTED: Final = ("signal.data.collection", "signal.enabled.channels")
-# The one value that means what the connector does.
+# The one value that matches the connector's behaviour.
 _ONLY: Final = {
     "binary.handling.mode": ("bytes", "bytea is written as bytes, which JsonConverter writes in base64"),
     "hstore.handling.mode": ("", "hstore is written as PostgreSQL writes it"),
@@ -42,7 +42,7 @@ _ONLY: Final = {
 
 
 def refuse_unsupported(config: Mapping[str, str]) -> None:
-    """Raise ConfigError for the first property that is not supported, with what to do instead."""
+    """Raise ConfigError, with advice, for the first property that is not supported."""
     for name in sorted(config):
         prefixed = next((instead for prefix, instead in _PREFIXES.items() if name.startswith(prefix)), None)
         if name in _SUPPORTED:

@@ -1,8 +1,8 @@
 """Connects to PostgreSQL by psycopg, an optional package, for both sources.
 
-libpq tells why a connection was not made in words alone: it has no SQLSTATE for that, and the server's words are in its own
-language. A second login that asks for the SQLSTATE would count as a second wrong password towards a lock-out. So the words
-are passed on, and a later attempt is made, unless libpq itself says in its own words that the settings for TLS are wrong.
+libpq explains a failed connection only in words: it has no SQLSTATE for it, and the server's words are in its own
+language. A second login to get the SQLSTATE would count as a second wrong password towards a lock-out. So the words are
+passed on and a later attempt is made, unless libpq itself says that the settings for TLS are wrong.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     import psycopg
 
 _PARAMETERS: Final = {
-    # A server that is gone without a word is noticed after 20 s, also while something that was sent is not acknowledged.
+    # A silent server is noticed as lost after 20 s, also while sent data is not acknowledged.
     "keepalives_idle": "10",
     "keepalives_interval": "5",
     "keepalives_count": "2",
     "tcp_user_timeout": "20000",
     "connect_timeout": "10",
-    # An empty address is taken from the host, where none would be PGHOSTADDR of the process's environment.
+    # An empty address is looked up by the host; without it, PGHOSTADDR of the process's environment would count.
     "hostaddr": "",
 }
 
@@ -34,7 +34,7 @@ VALUE_FORMS: Final = {
     "extra_float_digits": "3",
     "bytea_output": "hex",
 }
-"""Settings of each session: the server writes values in these forms, whatever the settings of a database or role are."""
+"""The settings of each session: the server writes values in these forms, whatever a database or role sets."""
 
 # Sessions hold a snapshot until its rows are in Kafka, and wait between polls. By the catalog, as older servers do not
 # have all of these.
@@ -53,7 +53,7 @@ class LoginRefusedError(RetriableError):
 
 
 def load_driver() -> Any:
-    """Return the module psycopg. Raises ConfigError where it is not installed."""
+    """Return the module psycopg. Raises ConfigError if it is not installed."""
     try:
         import psycopg  # noqa: PLC0415 - an optional package
     except ImportError as error:
@@ -64,11 +64,11 @@ def load_driver() -> Any:
 
 
 def connect(parameters: Mapping[str, str], failure: str, settings: str) -> psycopg.Connection[Any]:
-    """Return a connection in autocommit mode with libpq's `parameters`, which go before the defaults.
+    """Return a connection in autocommit mode with libpq's `parameters`, which override the defaults.
 
-    `failure` begins the message of an error, and `settings` names what the user may correct. Raises RetriableError for a connection that was not
-    made, as LoginRefusedError if a password was involved; ConfigError without the driver, and for wrong settings for TLS;
-    and psycopg's other errors.
+    `failure` starts the message of an error, and `settings` names the properties that the user may correct. Raises
+    RetriableError for a failed connection, as LoginRefusedError if a password was involved; ConfigError without the
+    driver, and for wrong settings for TLS; and psycopg's other errors.
     """
     driver = load_driver()
     try:

@@ -1,12 +1,12 @@
 """The rows of PostgreSQL's COPY ... TO STDOUT in blocks, without a step per row.
 
 A row is a message of the protocol, CopyData: `d`, length (4 bytes), the row. libpq returns one message per call, which
-costs more than to parse the row. So libpq connects and authenticates, and then the messages are read from its socket.
-Rows begin with `d` and a few more known bytes, their marks. Places that have them may be within a row as well: if each
-place ends where the next one begins, they are the messages; otherwise the block is walked. On a TLS connection only
-libpq can decrypt, so its calls are used.
+costs more than parsing the row. So libpq connects and authenticates, and then the messages are read from its socket.
+Rows start with `d` and a few more known bytes, their marks. Bytes within a row may look like marks as well: if each
+candidate ends where the next one starts, they are the messages; otherwise the block is searched message by message. On
+a TLS connection only libpq can decrypt, so its calls are used.
 
-In a binary format a header precedes the first row in its message, and the last message is no row but a trailer.
+In a binary format a header precedes the first row in its message, and the last message is a trailer, not a row.
 
 https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-COPY
 https://www.postgresql.org/docs/current/sql-copy.html#SQL-COPY-BINARY-FORMAT
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn, PGresult
 
 BLOCK_BYTES: Final = 1 << 20
-"""About how much text a block has."""
+"""The approximate size of a block's text."""
 
 HEADER: Final = 5
 """The bytes of a message before its content."""
@@ -44,15 +44,18 @@ _TRAILER: Final = b"d\0\0\0\6\xff\xff"
 
 Positions = NDArray[np.int64]
 Marks = Sequence[tuple[int, int]]
-"""Bytes at fixed places of each message: the distance from its start, and the byte."""
+"""Bytes at fixed offsets of each message: the offset from its start, and the byte."""
 
 TEXT_MARKS: Final[Marks] = ((1, 0),)
-"""A text has no byte 0, and no row has 16 MiB."""
+"""Text has no byte 0, and no row has 16 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Whole rows: where their messages begin in `data`, and where the last one ends. Valid until the next ones are taken."""
+    """Whole rows: where their messages start in `data`, and where the last one ends.
+
+    Valid until the next ones are read.
+    """
 
     data: bytearray
     starts: Positions
@@ -64,7 +67,7 @@ def copy_blocks(
 ) -> Generator[pa.Buffer]:
     """Yield the text of all rows, whole rows at a time. `statement` is a COPY in a text format.
 
-    Raises psycopg's errors. Unless the iterator is taken to its end, the connection is closed: there may be more rows on it.
+    Raises psycopg's errors. Unless the iterator is exhausted, the connection is closed: there may be more rows on it.
     """
     for messages in copy_messages(connection, statement, block_bytes):
         yield _text(messages)
@@ -89,7 +92,7 @@ def copy_messages(
 def copy_rows(connection: psycopg.Connection[Any], statement: str) -> Iterator[bytes]:
     """Yield the text of each row. Raises psycopg's errors.
 
-    If the iterator is not taken to its end, the connection can only be closed.
+    If the iterator is not exhausted, the connection can only be closed.
     """
     import psycopg  # noqa: PLC0415 - an optional package
 
@@ -116,7 +119,7 @@ def copy_rows(connection: psycopg.Connection[Any], statement: str) -> Iterator[b
 
 
 def _result(server: PGconn) -> PGresult | None:
-    """Return the next result, without holding up other threads until it is there."""
+    """Return the next result, without blocking other threads until it is there."""
     while server.flush():
         _ready(server, select.POLLIN | select.POLLOUT)
         server.consume_input()
@@ -131,7 +134,7 @@ def _wait(server: PGconn) -> None:
 
 
 def _ready(server: PGconn, events: int) -> None:
-    # select() refuses descriptors above 1023, of which a worker may have many.
+    # select() does not support descriptors above 1023, and a worker may have many.
     waiting = select.poll()
     waiting.register(server.socket, events)
     waiting.poll()
@@ -165,7 +168,7 @@ class _Reader:
         self._finder = RowFinder(marks)
 
     def messages(self, statement: str) -> Iterator[Messages]:
-        """Send the statement, and yield the rows up to where the server is ready for another one."""
+        """Send the statement, and yield the rows until the server is ready for the next one."""
         text = statement.encode() + b"\0"
         self._send(struct.pack(">cI", b"Q", len(text) + 4) + text)
         while True:
@@ -188,7 +191,7 @@ class _Reader:
             raise _lost(str(error)) from error
 
     def _fill(self) -> None:
-        """Wait for more, until the block is nearly full or the server has nothing to add."""
+        """Wait for more data, until the block is nearly full or the server has no more."""
         if self._closed:
             raise _lost("the server closed it")
         if self._filled == len(self._data):
@@ -208,12 +211,12 @@ class _Reader:
                 return
 
     def _at_end(self) -> bool:
-        """Whether the last bytes look like ReadyForQuery. If they only look so, a block is smaller."""
+        """Whether the last bytes look like ReadyForQuery. If this is wrong, the block is only smaller."""
         last = self._data[max(0, self._filled - HEADER - 1) : self._filled]
         return last[:HEADER] == b"Z\0\0\0\5" or self._data[0] == _ERROR
 
     def _skip_others(self, at: int) -> tuple[bool, int]:
-        """Skip messages that are not rows; return whether the server is ready, and where the next row may begin.
+        """Skip messages that are not rows; return whether the server is ready, and where the next row may start.
 
         Raises the error that the server reports.
         """
@@ -237,7 +240,7 @@ class _Reader:
         return False, at
 
     def _skip_file_header(self, at: int, end: int) -> int:
-        """Begin the message, which ends at `end`, after the header of the binary format, and return where."""
+        """Move the start of the message, which ends at `end`, past the header of the binary format, and return it."""
         self._has_file_header = False
         at += _FILE_HEADER
         self._data[at : at + HEADER] = struct.pack(">cI", b"d", end - at - 1)
@@ -245,10 +248,10 @@ class _Reader:
 
 
 class RowFinder:
-    """Finds rows by their marks. The array for that is kept: a new one of this size costs more than the search.
+    """Finds rows by their marks. Its array is reused: a new one of this size costs more than the search.
 
-    The first mark is looked for everywhere, and so are others of the same byte, as a run of it begins once. The rest is
-    looked for only where these are. So they should be rare.
+    The first mark is searched everywhere, and so are others with the same byte, because a run of it starts once. The
+    other marks are checked only at these places. So these should be rare.
     """
 
     def __init__(self, marks: Marks = TEXT_MARKS) -> None:
@@ -256,12 +259,12 @@ class RowFinder:
         self._everywhere = [at for at, byte in marks if byte == self._byte]
         self._others = ((0, _ROW), *(mark for mark in marks if mark[1] != self._byte))
         self._reach = max(HEADER, *(at + 1 for at, _ in marks))
-        # Numpy copies parts of 8 or 16 bytes at any places half as fast: it has a way of its own for them.
+        # Numpy copies parts of 8 or 16 bytes at half the speed, because it treats them specially.
         self._window = self._reach + (self._reach & (self._reach - 1) == 0)
         self._found = np.empty(0, np.bool_)
 
     def find(self, data: bytearray, filled: int) -> tuple[Positions, int]:
-        """Return where the complete rows at the beginning of `data[:filled]` begin, and where the last one ends."""
+        """Return where the complete rows in `data[:filled]` start, and where the last one ends."""
         starts, ends = self._candidates(data, filled)
         if len(starts) and starts[0] == 0 and (starts[1:] == ends[:-1]).all():
             if ends[-1] > filled or data[starts[-1] : ends[-1]] == _TRAILER:
@@ -292,7 +295,7 @@ class RowFinder:
 
 
 def _ends_there(data: bytearray, filled: int, end: int) -> bool:
-    """Whether no complete row begins at `end`."""
+    """Return whether no complete row starts at `end`."""
     if filled - end < HEADER or data[end] != _ROW or data[end : end + len(_TRAILER)] == _TRAILER:
         return True
     return end + 1 + int.from_bytes(data[end + 1 : end + HEADER], "big") > filled
@@ -318,9 +321,9 @@ def _text(messages: Messages) -> pa.Buffer:
 
 
 def gathered(data: bytearray, starts: Positions, ends: Positions) -> pa.Array:
-    """Return a `binary` array with a copy of parts of a block, which follow each other.
+    """Return a `binary` array with copies of consecutive parts of a block.
 
-    The block is an array in which every second value is one.
+    The block is an array in which every second value is wanted.
     """
     offsets = np.empty(2 * len(starts) + 1, np.int32)
     offsets[0:-1:2], offsets[1::2], offsets[-1] = starts, ends, ends[-1]
@@ -329,7 +332,7 @@ def gathered(data: bytearray, starts: Positions, ends: Positions) -> pa.Array:
 
 
 def _reported(fields: bytes) -> psycopg.Error:
-    """Return the error of an ErrorResponse: its fields are a letter and a text, each with a 0 at its end."""
+    """Return the error of an ErrorResponse: its fields are a letter and a zero-terminated text."""
     import psycopg  # noqa: PLC0415 - an optional package
 
     found = {field[:1]: field[1:].decode(errors="replace") for field in fields.split(b"\0") if field}

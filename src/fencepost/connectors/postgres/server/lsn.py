@@ -1,4 +1,4 @@
-"""Positions in a server's write-ahead log (LSN), as PostgreSQL writes them, and the timelines that they lie on.
+"""Positions in a server's write-ahead log (LSN), as PostgreSQL writes them, and their timelines.
 
 https://www.postgresql.org/docs/current/datatype-pg-lsn.html
 """
@@ -19,7 +19,7 @@ def lsn_text(lsn: int) -> str:
 
 
 def parse_lsn(text: str) -> int:
-    """Return the number of an LSN that PostgreSQL wrote. Raises DataError."""
+    """Parse an LSN that PostgreSQL wrote. Raises DataError."""
     if not _TEXT.fullmatch(text):
         raise DataError(f"{text!r} is not a position of PostgreSQL's write-ahead log, such as 16/B374D848")
     high, _, low = text.partition("/")

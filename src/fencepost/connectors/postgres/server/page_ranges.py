@@ -1,4 +1,4 @@
-"""Ranges of a table's pages, by which readers share a large table: they need no key."""
+"""Ranges of a table's pages, for sharing a large table between readers without a key."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Final
 
 WITH_PAGE_RANGES: Final = 140_000
-"""The first version that scans a range of pages alone: before, each range would read the whole table."""
+"""The first version that can scan a range of pages alone: before, each range would read the whole table."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageRange:
-    """The pages of a table from `start` up to but without `end`; None is the table's end, however it grew."""
+    """The pages of a table from `start` to `end`, exclusively; None is the table's end, however much it grew."""
 
     start: int
     end: int | None

@@ -1,14 +1,14 @@
 """The set of a PostgreSQL server's transactions whose rows were delivered: the offset of `mode=snapshot`.
 
-Rows appear in the order in which their transactions end, which is neither that of their ids nor of their timestamps.
-So the offset is not a position but a set: of transactions that had ended. It has the form of PostgreSQL's
+Rows appear in the order in which their transactions end, which differs from the order of their ids and of their
+timestamps. So the offset is not a position but a set: the transactions that had ended. It has the form of PostgreSQL's
 `pg_snapshot`, https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-PG-SNAPSHOT :
 
     xmin:xmax:running,...     10:20:10,14,15
 
-All transactions below `xmin` have ended, none from `xmax` on; those in between have, but for the ones listed. A poll
-reads the rows of the transactions that a newer set has and the older one lacks. If that is too much for one poll, it
-stops after a transaction, and what was delivered is such a set again.
+All transactions below `xmin` have ended, and none from `xmax` on; of those in between, all except the listed ones. A
+poll reads the rows of the transactions that are in the newer set but not in the older one. If they are too many for one
+poll, it stops after a transaction, and the delivered ones are such a set again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TEXT: Final = re.compile(r"(\d+):(\d+):((?:\d+(?:,\d+)*)?)")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Transactions that have ended: all below `xmax` but the `running` ones, which are in order."""
+    """Transactions that have ended: all below `xmax` except the `running` ones, which are in order."""
 
     xmax: int
     running: tuple[int, ...] = ()
@@ -58,16 +58,16 @@ class Snapshot:
         return xid < self.xmax and xid not in self.running
 
     def unknown_in(self, newer: Self) -> tuple[tuple[int, ...], range]:
-        """Return the transactions below `newer.xmax` that are not in this set and could still run: some, and a range."""
+        """Return the transactions below `newer.xmax` that are not in this set and could still run."""
         some = tuple(xid for xid in self.running if xid >= newer.xmin)
         return some, range(max(self.xmax, newer.xmin), newer.xmax)
 
     def through(self, newer: Self, last: int) -> Self:
-        """Return this set with the transactions of `newer` up to `last`, which `newer` has."""
+        """Return this set plus the transactions of `newer` up to `last`, which is in `newer`."""
         later = (xid for xid in self.running if xid > last)
         still_running = (xid for xid in newer.running if xid <= last)
         return self.of(max(self.xmax, last + 1), (*later, *still_running))
 
 
 NOTHING: Final = Snapshot(3)
-"""No transaction of a user: PostgreSQL's own have the numbers below 3."""
+"""No user transaction: the numbers below 3 are PostgreSQL's own."""

@@ -10,7 +10,7 @@
 | timetz | ZonedTime | ZonedTime | ZonedTime | ZonedTime | ZonedTime |
 | timestamptz | ZonedTimestamp | ZonedTimestamp | ZonedTimestamp | ZonedTimestamp | ZonedTimestamp |
 
-The names are those of `io.debezium.time`, except Connect's. Date is days since 1970 (INT); Time and Timestamp are
+The names are from `io.debezium.time`, except Connect's. Date is days since 1970 (INT); Time and Timestamp are
 milliseconds (INT, BIGINT); MicroTime and MicroTimestamp are microseconds (BIGINT); the others are ISO 8601 in UTC, but
 in keys a timetz keeps its zone.
 
@@ -58,7 +58,7 @@ _ISO: Final = {
     TIME: ValueType("STRING", pa.string(), values.iso, semantic=f"{_NAME}IsoTime"),
     TIMESTAMP: ValueType("STRING", pa.string(), values.iso, semantic=f"{_NAME}IsoTimestamp"),
 }
-# Spark's DATE and TIMESTAMP_NTZ are Connect's Date and Timestamp. Transforms know no type for times of day.
+# Spark's DATE and TIMESTAMP_NTZ are Connect's Date and Timestamp. Transforms have no type for times of day.
 _CONNECT: Final = {
     DATE: ValueType("DATE", pa.date32(), lambda texts: values.dates(texts).view(pa.date32())),
     TIME: ValueType("INT", pa.int32(), values.times_ms, semantic="org.apache.kafka.connect.data.Time"),
@@ -82,7 +82,7 @@ def temporal_type(oid: int, modifier: int, precision: TimePrecision) -> ValueTyp
 
 
 def temporal_key(oid: int, precision: TimePrecision) -> ValueType | None:
-    """Return how a key represents a date or time, None if it does as rows do."""
+    """Return how a key represents a date or time, None if it is the same as in rows."""
     if oid == TIMETZ:
         return _ZONED_TIME_KEY
     if precision is TimePrecision.CONNECT and oid in (TIME, TIMESTAMP):

@@ -1,4 +1,4 @@
-"""The server's catalog of types: what the OIDs of columns' types stand for."""
+"""The server's catalog of types: resolves the OIDs of columns' types."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-# Types such as int2vector have an element but are not arrays, and box[] has semicolons between its items: these are texts.
+# Some types, such as int2vector, have an element but are not arrays, and box[] separates items by semicolons: these are
+# read as texts.
 SELECT_TYPES: Final = """
 select t.oid, t.typname, t.typtype::text, t.typbasetype, t.typtypmod, t.typnotnull,
        coalesce(e.oid, 0), t.typnamespace = 'pg_catalog'::regnamespace
@@ -19,7 +20,7 @@ _ENUM: Final = "e"
 
 @dataclass(frozen=True, slots=True)
 class TypeRow:
-    """A row of pg_type. `base` is the OID of a domain's type, `element` of an array's items; 0 for other types.
+    """A row of pg_type. `base` is the OID of a domain's base type, `element` of an array's items; 0 for other types.
 
     `kind` is `typtype`; `base_modifier` and `not_null` are a domain's.
     """
@@ -41,9 +42,9 @@ class TypeRow:
 def type_rows(
     ask: Callable[[list[int]], Sequence[tuple[Any, ...]]], oids: Iterable[int], known: Mapping[int, TypeRow]
 ) -> dict[int, TypeRow]:
-    """Return the rows of types, and of the types that they are made of, but for those that are `known`.
+    """Return the rows of types and of their component types, except the `known` ones.
 
-    `ask` returns the rows of SELECT_TYPES for OIDs. Types that the catalog does not have are missing in the result.
+    `ask` returns the rows of SELECT_TYPES for OIDs. Types that the catalog lacks are missing in the result.
     """
     found: dict[int, TypeRow] = {}
     asked = {0, *known}

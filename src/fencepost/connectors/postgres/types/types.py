@@ -13,7 +13,7 @@
 | arrays | ARRAY | of one dimension |
 | all others | STRING | as PostgreSQL writes them |
 
-Domains are as the type that they are made of. The server's session uses ISO dates and UTC.
+Domains are treated as their base type. The server's session uses ISO dates and UTC.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class DecimalHandling(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TypeInfo:
-    """A row of pg_type: `base` is the type of a domain, `element` that of an array, 0 for others."""
+    """A row of pg_type: `base` is a domain's base type, `element` an array's item type, 0 for others."""
 
     base: int = 0
     base_modifier: int = -1
@@ -72,7 +72,7 @@ class PostgresType:
 
 
 def resolved(oid: int, modifier: int, known: Mapping[int, TypeInfo]) -> PostgresType:
-    """Return the type that a column's values have. Raises KeyError with the OID of a type that is not known."""
+    """Return the type of a column's values. Raises KeyError with the OID of an unknown type."""
     info = known[oid]
     if info.base:
         return resolved(info.base, info.base_modifier if modifier < 0 else modifier, known)
@@ -103,7 +103,7 @@ def key_type(
     times: TimePrecision = TimePrecision.ADAPTIVE,
     intervals: IntervalHandling = IntervalHandling.STRING,
 ) -> ValueType | None:
-    """Return how a key represents values of a type, None if it does as rows do: then no two values are one."""
+    """Return how a key represents values of a type, None if it is the same as in rows: then no two values collide."""
     if kind.element is not None:
         element = key_type(kind.element, decimals, times, intervals)
         return None if element is None else _array_of(element)

@@ -1,4 +1,4 @@
-"""How the texts of one type of PostgreSQL become values: what each type gives is in types.py and temporal.py."""
+"""How texts of a PostgreSQL type become values; types.py and temporal.py have the mapping for each type."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Reader = Callable[[pa.Array], pa.Array]
 
 @dataclass(frozen=True, slots=True)
 class ValueType:
-    """The Spark type of a column in DDL, its Arrow type, and how its texts are read.
+    """The Spark type of a column in DDL, its Arrow type, and the reader of its texts.
 
-    `marker` is the text for a value that is not known, as PostgreSQL would write it; None if the type has no such.
-    `semantic` is the name that Debezium and Connect give such a value in schemas, None for plain values.
+    `marker` is the text for an unknown value, as PostgreSQL would write it; None if the type has none. `semantic` is
+    the name of such a value in Debezium's and Connect's schemas, None for plain values.
     """
 
     ddl: str
@@ -29,12 +29,12 @@ class ValueType:
 
 
 def casting(ddl: str, kind: pa.DataType, semantic: str | None = None) -> ValueType:
-    """Return a type whose texts Arrow reads."""
+    """Return a type whose texts Arrow can cast."""
     return ValueType(ddl, kind, lambda texts: texts.cast(kind), semantic=semantic)
 
 
 def unrounded(kind: ValueType, rounded: Callable[[pa.Array], pa.Array], why: str) -> ValueType:
-    """Return a type like `kind` for keys: it refuses texts that `rounded` finds, which may become the value of another.
+    """Return a type like `kind` for keys: it refuses texts that `rounded` finds, because two may become the same value.
 
     `why` completes: the value ...
     """
@@ -49,7 +49,7 @@ def unrounded(kind: ValueType, rounded: Callable[[pa.Array], pa.Array], why: str
 
 
 def read_column(kind: ValueType, texts: pa.Array, where: str) -> pa.Array:
-    """Return a column's values. Raises DataError that names the column if they have no representation."""
+    """Return a column's values. Raises DataError, with the column, if they have no representation."""
     try:
         return kind.read(texts)
     except (DataError, ValueError, OverflowError) as error:

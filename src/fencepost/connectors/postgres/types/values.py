@@ -1,7 +1,7 @@
-"""Reads columns of PostgreSQL's texts whose form is not Arrow's.
+"""Reads columns of PostgreSQL's texts in forms that Arrow does not read.
 
-Columns are read at once where their values are usual. Dates and times beyond what Arrow reads, that is infinity, years
-before 1 and after 9999 and 24:00:00, are read one by one.
+Usual values are read as whole columns. Dates and times that Arrow cannot read, which are infinity, years before 1 and
+after 9999 and 24:00:00, are read one by one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _INTERVAL: Final = (
     r"^P(?:(?P<years>-?\d+)Y)?(?:(?P<months>-?\d+)M)?(?:(?P<days>-?\d+)D)?"
     r"(?:T(?:(?P<hours>-?\d+)H)?(?:(?P<minutes>-?\d+)M)?(?:(?P<seconds>-?\d+(?:\.\d+)?)S)?)?$"
 )
-# Debezium takes a month for a twelfth of 365.25 days.
+# Debezium takes a month as a twelfth of 365.25 days.
 _UNITS_US: Final = {
     "years": 12 * 2_629_800_000_000,
     "months": 2_629_800_000_000,
@@ -38,7 +38,7 @@ _UNITS_US: Final = {
     "hours": 3_600_000_000,
     "minutes": 60_000_000,
 }
-# All numbers of so many digits are different doubles, if they are not extremely large or small.
+# Numbers with at most this many digits are all different doubles, unless they are extremely large or small.
 _DOUBLE_DIGITS: Final = 15
 _DOUBLE_SIZE: Final = 290
 _TIME_ZONE: Final = re.compile(r"([-+])(\d\d)(?::(\d\d))?(?::(\d\d))?$")
@@ -102,7 +102,7 @@ def intervals_us(texts: pa.Array) -> pa.Array:
         return _each(texts, pa.int64(), lambda text: _infinite(text, _INT64) or _interval_us(text))
     numbers = dict(zip((field.name for field in parts.type), parts.flatten(), strict=True))
     seconds = _or_zero(numbers.pop("seconds")).cast(pa.decimal128(18, 6))
-    # The low halves of their numbers of 128 bits are the microseconds.
+    # The low halves of the 128-bit numbers are the microseconds.
     total = (
         pa.array(np.frombuffer(seconds.buffers()[1], np.int64)[::2].copy()) if len(texts) else pa.array([], pa.int64())
     )
@@ -112,7 +112,7 @@ def intervals_us(texts: pa.Array) -> pa.Array:
 
 
 def _or_zero(texts: pa.Array) -> pa.Array:
-    """Return numbers whose missing ones are zeros."""
+    """Return numbers with zeros for missing ones."""
     return pc.if_else(pc.equal(texts, ""), "0", texts).fill_null("0")
 
 
@@ -133,7 +133,7 @@ def zoned(texts: pa.Array) -> pa.Array:
 
 
 def zoned_times(texts: pa.Array) -> pa.Array:
-    """Return times of day with a time zone as those of UTC in ISO 8601, such as `12:05:06.5Z`."""
+    """Return times of day with a time zone in UTC, as ISO 8601, such as `12:05:06.5Z`."""
     others = pc.match_substring_regex(texts, r"^\d.*[-+](0[1-9]|[1-9]|00:)[^-+]*$")
     if pc.any(others).as_py():
         return _each(texts, pa.string(), _time_in_utc)
@@ -143,7 +143,7 @@ def zoned_times(texts: pa.Array) -> pa.Array:
 def zoned_keys(texts: pa.Array) -> pa.Array:
     """Return times of day in ISO 8601 with their own zones, such as `12:05:06.5+02:00`.
 
-    PostgreSQL takes times for equal if their zones are so too, so the time in UTC identifies no row.
+    PostgreSQL treats times as equal only if their zones are, too, so the time in UTC does not identify a row.
     """
     in_utc = pc.replace_substring_regex(texts, r"^(\d.*)\+00$", r"\1Z")
     return pc.replace_substring_regex(in_utc, r"^(\d.*[-+]\d\d)$", r"\1:00")
@@ -153,24 +153,24 @@ def iso(texts: pa.Array) -> pa.Array:
     """Return dates, times and timestamps in ISO 8601, as of UTC: `2024-05-01Z`; the infinities stay as they are."""
     if pc.any(pc.ends_with(texts, "BC")).as_py():
         return _each(texts, pa.string(), _iso_before_christ)
-    # Infinities, and the marker of an item of an array that was not sent, begin with no digit.
+    # Infinities, and the marker for an unsent array item, do not start with a digit.
     joined = pc.replace_substring_regex(texts, r"^(\d[^ ]*) ", r"\1T")
     return pc.replace_substring_regex(joined, r"^(\d.*)$", r"\1Z")
 
 
 def beyond_doubles(texts: pa.Array) -> pa.Array:
-    """Return which numbers may share their double with another: those of more than 15 digits, or of an extreme size."""
+    """Return which numbers may share their double with another one: more than 15 digits, or an extreme size."""
     digits = pc.utf8_trim(pc.replace_substring_regex(texts, "[-.]", ""), "0")
     return pc.or_(pc.greater(pc.utf8_length(digits), _DOUBLE_DIGITS), pc.greater(pc.utf8_length(texts), _DOUBLE_SIZE))
 
 
 def with_months(texts: pa.Array) -> pa.Array:
-    """Return which intervals have months or years: PostgreSQL takes a month for 30 days, their numbers for 30.4375."""
+    """Return which intervals have months or years: PostgreSQL takes a month as 30 days, their numbers as 30.4375."""
     return pc.match_substring_regex(texts, "^P[^T]*[YM]")
 
 
 def within_milliseconds(texts: pa.Array) -> pa.Array:
-    """Return which times are no whole milliseconds."""
+    """Return which times are not whole milliseconds."""
     return pc.match_substring_regex(texts, r"\.\d{3}\d*[1-9]")
 
 
@@ -205,7 +205,7 @@ def array_items(texts: pa.Array) -> tuple[list[str | None], list[int | None]]:
 
 
 def lists(items: pa.Array, lengths: Sequence[int | None]) -> pa.Array:
-    """Return the lists of these lengths whose items are `items`, one after the other."""
+    """Return lists of the given lengths, with consecutive `items`."""
     ends = np.cumsum([length or 0 for length in lengths], dtype=np.int32)
     offsets = np.concatenate((np.zeros(1, np.int32), ends))
     nulls = [length is None for length in lengths]
@@ -265,7 +265,7 @@ def _signed_year(text: str) -> str:
 def _time_in_utc(text: str) -> str:
     found = _TIME_ZONE.search(text)
     if found is None:
-        # The marker of an item of an array that was not sent.
+        # The marker for an unsent array item.
         return text
     sign, hours, minutes, seconds = found.groups()
     shift = int(hours) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)
@@ -283,7 +283,7 @@ def _unscaled(text: str) -> dict[str, Any]:
     if not number.is_finite():
         raise DataError(f"{text} is no number with digits")
     sign, digits, exponent = number.as_tuple()
-    # Python makes no int of a text of more than 4,300 digits, but of any decimal.
+    # Python parses no int with more than 4,300 digits, but any decimal.
     unscaled = int(Decimal((sign, digits, 0)))
     size = (unscaled if unscaled >= 0 else -unscaled - 1).bit_length() // 8 + 1
     return {"scale": -int(exponent), "value": unscaled.to_bytes(size, "big", signed=True)}

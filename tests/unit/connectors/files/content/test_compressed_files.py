@@ -16,6 +16,7 @@ from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.connectors.files.content.codecs.compression import Codec, Form, codec_of
 from fencepost.connectors.files.content.codecs.foreign_content import UTF_8
 from fencepost.connectors.files.content.compressed import TRUNCATED_SECONDS, ContentFile
+from fencepost.connectors.files.content.origin import FileOrigin
 from tests.unit.connectors.files.test_bad_rows import read_tolerant
 from tests.unit.connectors.files.test_file_source import config, tasks
 from tests.unit.connectors.support import CommittedOffsets, read, read_to_end
@@ -184,7 +185,7 @@ def test_as_much_of_a_truncated_file_is_read_as_can_be_decompressed(path: Path, 
 def test_a_file_that_is_still_copied_is_waited_for(path: Path, codec: str) -> None:
     whole = COMPRESS[codec](TEXT)
     now = 0.0
-    file = ContentFile(str(path), 0, Form(Codec(codec)), None, 1 << 20, ANYWHERE, clock=lambda: now)
+    file = ContentFile(FileOrigin(str(path)), 0, Form(Codec(codec)), None, 1 << 20, ANYWHERE, clock=lambda: now)
     sizes = []
     for size in (len(whole) // 3, len(whole) // 2, len(whole)):
         path.write_bytes(whole[:size])
@@ -198,7 +199,7 @@ def test_a_file_that_is_still_copied_is_waited_for(path: Path, codec: str) -> No
 def test_a_file_that_stays_truncated_fails_after_a_while(path: Path) -> None:
     path.write_bytes(gzip.compress(TEXT)[:-9])
     now = 0.0
-    file = ContentFile(str(path), 0, Form(Codec.GZIP), None, 1 << 20, ANYWHERE, clock=lambda: now)
+    file = ContentFile(FileOrigin(str(path)), 0, Form(Codec.GZIP), None, 1 << 20, ANYWHERE, clock=lambda: now)
     while file.advance():
         pass
     now = TRUNCATED_SECONDS

@@ -20,7 +20,7 @@ from fencepost import DataError, SourceBatch
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.source import SourceTask
 from fencepost.connectors.files.connector import FileSourceConnector, FileSourceTask
-from fencepost.connectors.files.content import compressed as content_file
+from fencepost.connectors.files.content import restart_point
 from fencepost.connectors.files.content.codecs.bzip2_blocks import Bzip2Blocks
 from fencepost.connectors.files.content.codecs.compressed_parts import BEGIN, Place
 from fencepost.connectors.files.content.codecs.compression import _PARTS, Codec
@@ -90,7 +90,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _close_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(content_file, "RESTART_BYTES", 1)
+    monkeypatch.setattr(restart_point, "RESTART_BYTES", 1)
 
 
 def _task(path: Path, offsets: Offsets, allowed: AllowedPaths = ANYWHERE) -> SourceTask:

@@ -22,6 +22,7 @@ from fencepost.api.source import SourceTask
 from fencepost.connectors.files.connector import FileSourceConnector, FileSourceTask
 from fencepost.connectors.files.content import growing as growing_file
 from fencepost.connectors.files.content.compressed import TRUNCATED_SECONDS
+from fencepost.connectors.files.content.origin import FileOrigin
 from fencepost.connectors.files.formats.tables import avro_table
 from fencepost.connectors.files.formats.tables.table import TableFormat
 from fencepost.connectors.files.formats.tables.table_file import TableFile, TablePosition
@@ -166,7 +167,7 @@ def test_rows_without_a_topic_are_refused_with_their_place(path: Path, form: str
 def test_a_file_that_is_still_copied_is_waited_for(path: Path, form: str) -> None:
     whole = WRITE[form](ROWS)
     now, rows = 0.0, 0
-    file = TableFile(str(path), TableFormat(form), TablePosition(), 1 << 20, ANYWHERE, clock=lambda: now)
+    file = TableFile(FileOrigin(str(path)), TableFormat(form), TablePosition(), 1 << 20, ANYWHERE, clock=lambda: now)
     assert file.advance() == []
     for size in (2, 4, len(whole) // 3, len(whole) - 1, len(whole)):
         path.write_bytes(whole[:size])
@@ -183,7 +184,7 @@ def test_a_file_that_stays_truncated_fails(path: Path, form: str) -> None:
     with pytest.raises(DataError, match=rf"is truncated, or no {form} file: .*; the rows before are delivered"):
         rows_of(path, form)
     now = 0.0
-    file = TableFile(str(path), TableFormat(form), TablePosition(), 1 << 30, ANYWHERE, clock=lambda: now)
+    file = TableFile(FileOrigin(str(path)), TableFormat(form), TablePosition(), 1 << 30, ANYWHERE, clock=lambda: now)
     while file.advance():
         pass
     now = TRUNCATED_SECONDS

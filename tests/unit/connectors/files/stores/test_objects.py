@@ -18,7 +18,7 @@ from fencepost import ConfigError, DataError, RetriableError, SourceBatch
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.source import SourceTask
 from fencepost.connectors.files.connector import FileSourceConnector, FileSourceTask
-from fencepost.connectors.files.content import compressed as content_file
+from fencepost.connectors.files.content import restart_point
 from fencepost.connectors.files.discovery.find import Discovery
 from fencepost.connectors.files.stores import arrow as arrow_stores
 from fencepost.connectors.files.stores import hadoop as hadoop_store
@@ -172,7 +172,7 @@ def test_a_poll_goes_on_from_its_position_after_the_server_was_away(
     url = store.put(
         f"{folder}/rows.csv.gz", b"".join(gzip.compress(TEXT[at : at + 9_000]) for at in range(0, len(TEXT), 9_000))
     )
-    monkeypatch.setattr(content_file, "RESTART_BYTES", 1)
+    monkeypatch.setattr(restart_point, "RESTART_BYTES", 1)
     task = _task(url, Offsets(), **ROWS, batch_bytes="30000")
     rows: list[int] = []
     while len(rows) < len(LINES):

@@ -1,7 +1,7 @@
 """The blocks of bzip2 files. A block begins at any bit, with a number of 48 bits; its end is where the next one begins.
 
-A block is decompressed as a stream of its own: the header of its stream, its bits, and the end of a stream with its
-checksum. So the checksum of each block is compared before any of its content is returned.
+A block is decompressed as a separate stream: the header of its stream, its bits, and a stream footer with its checksum.
+So the checksum of each block is compared before any of its content is returned.
 
 https://github.com/dsnet/compress/blob/master/doc/bzip2-format.pdf
 """
@@ -23,7 +23,7 @@ _HEADER_BYTES: Final = 4
 _LONGEST_BYTES: Final = 900_000 * 20 // 8 + (1 << 16)
 """More than any block takes: 900,000 symbols of 20 bits, and its tables."""
 
-# The 40 bits of each number that are whole bytes, for each bit of the byte before at which it may begin.
+# The 40 bits of each number that are whole bytes, for each bit of the previous byte at which it may begin.
 _WHOLE_BYTES: Final = [
     (shift, (number >> shift & (1 << 40) - 1).to_bytes(5, "big")) for number in (_BLOCK, _END) for shift in range(8)
 ]
@@ -37,7 +37,7 @@ class Bzip2Blocks(Parts):
         self._bytes = FileBytes(file, begin.byte)
         self._header = bytes.fromhex(begin.header)
         self._check = begin.check
-        # From the byte of the file on in which the next block begins, at the bit `_at`.
+        # The bytes from the one in which the next block begins, at the bit `_at`.
         self._data = b""
         self._at = begin.bit
         self._content = b""
@@ -65,7 +65,7 @@ class Bzip2Blocks(Parts):
         return True
 
     def _next(self) -> None:
-        """Decompress the next block, or come to the end of a stream."""
+        """Decompress the next block, or reach the end of a stream."""
         number = self._bits(self._at, _NUMBER_BITS)
         check = self._bits(self._at + _NUMBER_BITS, _CHECK_BITS)
         if number == _END:

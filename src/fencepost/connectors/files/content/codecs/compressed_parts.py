@@ -1,7 +1,7 @@
-"""The parts of a compressed file that are decompressed alone: where they begin, and their content one after the other.
+"""The independently decompressible parts of a compressed file: where they begin, and their content in order.
 
-A part is a member (gzip), a stream (xz), a block (bzip2) or a frame (zstd, lz4). A reader that knows where a part begins can start
-there, without what is before. The content of a file is that of all its parts.
+A part is a member (gzip), a stream (xz), a block (bzip2) or a frame (zstd, lz4). A reader that knows where a part begins
+can start there, without what is before. The content of a file is that of all its parts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _GZIP_WINDOW_BITS: Final = 16 + zlib.MAX_WBITS
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a part begins: at a bit of a byte of the file, the highest bit being 0.
+    """The beginning of a part: a bit of a byte of the file, where bit 0 is the highest.
 
     Blocks need two values from before them: `header`, the header of their stream in hexadecimal, and `check`, the checksum of
     the stream's blocks so far, with which its end is compared.
@@ -36,7 +36,7 @@ BEGIN: Final = Place(0)
 
 
 class Parts(ABC):
-    """The content of a file from a part on. `begin` is the place of the part that the last bytes are of."""
+    """The content of a file, starting at a part. `begin` is the place of the part that contains the last bytes."""
 
     def __init__(self, begin: Place) -> None:
         self.begin = begin

@@ -1,9 +1,9 @@
 """Files as streams of their content in UTF-8: decompressed, and decoded from another encoding.
 
-gzip, bzip2, xz, zstd and lz4 are told by content and not by name.
+gzip, bzip2, xz, zstd and lz4 are detected by content, not by file name.
 
-A file may have several members (gzip), streams (bzip2, xz) or frames (zstd, lz4): its content is all of theirs. It can
-be read from the begin of each part on (see `compressed_parts`).
+A file may have several members (gzip), streams (bzip2, xz) or frames (zstd, lz4): its content is theirs, concatenated.
+It can be read from the beginning of each part (see `compressed_parts`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,11 @@ _MAGIC: Final = {
     b"\x28\xb5\x2f\xfd": Codec.ZSTD,
     b"\x04\x22\x4d\x18": Codec.LZ4,
 }
-"""What files begin with. Of bzip2 with the begin of its first block or, if it is empty, of its end, because BZh alone may be a word."""
+"""The first bytes of such files.
+
+For bzip2 they include the magic number of the first block or, for an empty file, of the stream's end, because BZh alone
+may be a word.
+"""
 
 
 _PARTS: Final[dict[Codec, Callable[[FileIO, Place], Parts]]] = {
@@ -74,9 +78,9 @@ _PARTS: Final[dict[Codec, Callable[[FileIO, Place], Parts]]] = {
 
 
 def codec_of(path: str, encoding: str, allowed: AllowedPaths) -> tuple[bool, Codec | None]:
-    """Return whether a file's first bytes tell if it is compressed, and how: None if it is not.
+    """Return the codec that a file's first bytes show, None if uncompressed, and whether that is certain.
 
-    A file with too few bytes for that may be the begin of either. Raises DataError if it cannot be read, or is certainly no
+    A file with too few bytes may still become either. Raises DataError if the file cannot be read, or is certainly not
     text in the encoding.
     """
     with open_file(path, allowed) as file:
@@ -94,7 +98,7 @@ def codec_of(path: str, encoding: str, allowed: AllowedPaths) -> tuple[bool, Cod
 
 
 def _codec_after_skipped(file: FileIO, head: bytes) -> tuple[bool, Codec]:
-    """Return the same for a file that begins with frames that are to be skipped: both zstd and lz4 have them."""
+    """Return the same for a file that begins with skippable frames, which both zstd and lz4 have."""
     place = 0
     for _ in range(_MOST_SKIPPED):
         if len(head) < SKIPPABLE_HEAD:
@@ -107,21 +111,21 @@ def _codec_after_skipped(file: FileIO, head: bytes) -> tuple[bool, Codec]:
 
 
 class TruncatedError(Exception):
-    """Compressed data ends in the middle. What is whole was read before."""
+    """Compressed data ends in the middle. All complete data before that was already read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a file holds its content. `codec` is None for a file that is not compressed, `encoding` one of Python's."""
+    """The encoding of a file's content. `codec` is None for an uncompressed file, `encoding` is a Python codec name."""
 
     codec: Codec | None
     encoding: str = UTF_8
 
 
 class ContentStream:
-    """The content of a file, read once from the begin of a part on. Use it as a context manager.
+    """The content of a file, read once from the beginning of a part. Use it as a context manager.
 
-    `position` is that of the part's content.
+    `position` is the position of the part's content.
     """
 
     def __init__(self, path: str, form: Form, allowed: AllowedPaths, begin: Place = BEGIN, position: int = 0) -> None:
@@ -141,23 +145,26 @@ class ContentStream:
         self.close()
 
     def __del__(self) -> None:
-        # A task is stopped by another thread than the one that reads.
+        # Another thread may stop the task while this one reads.
         with suppress(AttributeError):
             self.close()
 
     @property
     def compressed_position(self) -> int:
-        """How many bytes of the file were read: the content up to here is in them."""
+        """The number of bytes read from the file: they contain all content up to here."""
         return self._file.tell()
 
     @property
     def identity(self) -> str:
-        """What an object is told by from others."""
+        """The identity of an object."""
         return str(getattr(self._file, "identity", ""))
 
     @property
     def part(self) -> Place | None:
-        """The part that the bytes are of that were read last. None if their positions are not those of the content."""
+        """The part of the bytes that were read last.
+
+        None if positions in the parts differ from positions in the content.
+        """
         return None if self._parts is None or self._decoder is not None else self._parts.begin
 
     def fingerprint(self, place: Place) -> str:
@@ -171,7 +178,7 @@ class ContentStream:
 
     @property
     def ends_within_character(self) -> bool:
-        """Whether the bytes that were read last do not make a character yet."""
+        """Whether the bytes that were read last end within a character."""
         return self._decoder is not None and bool(self._decoder.getstate()[0])
 
     def read(self, size: int) -> bytes:

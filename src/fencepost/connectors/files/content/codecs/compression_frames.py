@@ -1,4 +1,4 @@
-"""The frames of zstd and lz4 files. A frame tells where it ends by the sizes of its blocks; pyarrow decompresses it.
+"""The frames of zstd and lz4 files. The sizes of its blocks show where a frame ends; pyarrow decompresses it.
 
 https://datatracker.ietf.org/doc/html/rfc8878#section-3
 https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md
@@ -21,18 +21,18 @@ _SKIPPABLE: Final = range(0x184D2A50, 0x184D2A60)
 _SIZE_BYTES: Final = 4
 
 SKIPPABLE_HEAD: Final = _MAGIC_BYTES + _SIZE_BYTES
-"""The number of bytes before the content of a frame that is to be skipped."""
+"""The number of bytes before the content of a skippable frame."""
 _LAST_SIZES: Final = (0, 2, 4, 8)
 _DICTIONARY_SIZES: Final = (0, 1, 2, 4)
 
 
 def is_skippable(head: bytes) -> bool:
-    """Return whether a frame that begins with these bytes, at least 4, is to be skipped."""
+    """Return whether a frame with these first bytes, at least 4, is skippable."""
     return len(head) >= _MAGIC_BYTES and int.from_bytes(head[:_MAGIC_BYTES], "little") in _SKIPPABLE
 
 
 def skippable_size(head: bytes) -> int:
-    """Return the size of a frame that is to be skipped, by its first SKIPPABLE_HEAD bytes."""
+    """Return the size of a skippable frame from its first SKIPPABLE_HEAD bytes."""
     return SKIPPABLE_HEAD + int.from_bytes(head[_MAGIC_BYTES:SKIPPABLE_HEAD], "little")
 
 
@@ -46,7 +46,7 @@ class _Frame:
         self._left = b""
 
     def read(self, size: int) -> bytes:
-        # What ends within the frame is told by pyarrow.
+        # pyarrow reports an end within the frame.
         with suppress(EOFError):
             while not self._left and (piece := next(self._pieces, None)) is not None:
                 self._left = piece
@@ -89,7 +89,7 @@ class Frames(Parts):
         return b""
 
     def _begins_next(self) -> bool:
-        """Open the next frame that is not to be skipped; False at the end of the file."""
+        """Open the next frame that is not skippable; False at the end of the file."""
         while True:
             begin = self._bytes.position
             magic = self._bytes.take(_MAGIC_BYTES)
@@ -138,7 +138,7 @@ class Frames(Parts):
             yield from self._piece(4)
 
     def _some(self, count: int, before: bytes = b"") -> Any:
-        """Yield the next bytes, and return them as a number. A frame that ends before them has no more pieces."""
+        """Yield the next bytes, and return them as a number. A frame that ends earlier has no more pieces."""
         data = self._bytes.take(count)
         yield before + data
         if len(data) < count:
@@ -154,9 +154,9 @@ class Frames(Parts):
             count -= len(data)
 
     def _read_before_error(self) -> bytes:
-        """Return what is whole before the end of a truncated frame, or before damage.
+        """Return the complete content before the end of a truncated frame, or before damage.
 
-        pyarrow drops what a call has decompressed before its error: so read again up to here, and then by the byte.
+        pyarrow drops what it decompressed in a call that fails, so this reads again up to here, and then byte by byte.
         """
         self._bytes = FileBytes(self._file, self.begin.byte)
         self._stream = self._opened(self._bytes.take(_MAGIC_BYTES))

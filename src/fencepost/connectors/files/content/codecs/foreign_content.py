@@ -1,4 +1,4 @@
-"""What the first bytes of content tell that cannot be read as text: archives, and the encodings UTF-16 and UTF-32."""
+"""Recognises content that cannot be read as text: archives, and the encodings UTF-16 and UTF-32."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fencepost.api.errors import DataError
 UTF_8: Final = "utf-8"
 
 HEAD_BYTES: Final = 512
-"""How many bytes are enough."""
+"""The number of first bytes to check."""
 
 _ARCHIVES: Final = {
     b"PK\x03\x04": "a zip archive",
@@ -23,9 +23,9 @@ _ARCHIVES: Final = {
     b"\x89LZO\x00\r\n\x1a\n": "compressed by lzop",
 }
 _NO_UTF_8: Final = {b"\x5d\x00\x00": "in lzma's format before xz", b"\x78\x9c": "compressed by zlib"}
-"""What may be text in other encodings."""
+"""First bytes that are valid text only in encodings other than UTF-8."""
 
-# Those of UTF-32 first: the one of UTF-16 is the begin of one.
+# UTF-32 first: its mark begins with the mark of UTF-16.
 _MARKS: Final = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -37,7 +37,7 @@ _TAR_MAGIC_AT: Final = 257
 
 
 def check_text(path: str, head: bytes, encoding: str) -> None:
-    """Raise DataError if content with these first bytes is certainly no text in an encoding, and say what to do."""
+    """Raise DataError, with advice, if content with these first bytes is certainly not text in an encoding."""
     told = _ARCHIVES | (_NO_UTF_8 if encoding == UTF_8 else {})
     archive = next((name for magic, name in told.items() if head.startswith(magic)), None)
     if head[_TAR_MAGIC_AT:].startswith(_TAR_MAGIC):
@@ -56,5 +56,5 @@ def check_text(path: str, head: bytes, encoding: str) -> None:
 
 
 def may_become_foreign(head: bytes) -> bool:
-    """Return whether more bytes may make these the begin of what `check_text` refuses."""
+    """Return whether `check_text` may refuse these bytes once more follow."""
     return any(magic.startswith(head) for magic in (*_ARCHIVES, *_NO_UTF_8, *_MARKS))

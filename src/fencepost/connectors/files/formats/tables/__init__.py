@@ -1,1 +1,1 @@
-"""Files with a schema of their own, in groups of rows: Parquet, ORC and Avro."""
+"""Files that contain their own schema, in groups of rows: Parquet, ORC and Avro."""

@@ -30,12 +30,12 @@ _MOST_DIGITS: Final = 76
 _DURATION: Final = "duration"
 
 EXACT_DECIMAL: Final = "fencepost-decimal"
-"""The logical type that takes the place of decimal in schemas for fastavro, which rounds to the precision of a decimal."""
+"""The logical type that replaces decimal in schemas for fastavro, which rounds to the precision of a decimal."""
 _NAMED: Final = ("record", "error", "enum", "fixed")
 
 
 def arrow_schema(path: str, schema: Any) -> pa.Schema:
-    """Return the columns of a file's rows. Raises DataError, with the column, for what has no form in Arrow."""
+    """Return the columns of a file's rows. Raises DataError, with the column, for types without a form in Arrow."""
     if not isinstance(schema, Mapping) or schema.get("type") != "record":
         raise DataError(f"The rows of the file {path} are not records, but {schema!r}: there are no columns to read")
     types = _Types(path)
@@ -64,7 +64,7 @@ class _Types:
         return pa.field(field["name"], data_type, nullable)
 
     def _type(self, schema: Any, namespace: str, place: str, around: tuple[int, ...]) -> tuple[pa.DataType, bool]:
-        """Return a type, and whether it takes null. `around` are the records that it is in."""
+        """Return a type, and whether it takes null. `around` are the enclosing records."""
         if isinstance(schema, list):
             others = [branch for branch in schema if branch != "null"]
             if len(others) > 1:
@@ -120,7 +120,7 @@ class _Types:
         precision, scale = schema.get("precision"), schema.get("scale", 0)
         if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or not precision:
             raise self._refused(place, f"is a DECIMAL with the precision {precision} and the scale {scale}")
-        # One that is too large is refused with all others of Arrow's types.
+        # A precision that is too large is refused with all other types that Arrow lacks.
         return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(min(precision, 76), scale)
 
     def _refused(self, place: str, what: str) -> DataError:
@@ -130,7 +130,7 @@ class _Types:
 
 
 def without_logical_types(schema: Any) -> Any:
-    """Return a schema in which only decimals are logical types: Arrow makes the others from their numbers and texts."""
+    """Return a schema in which only decimals are logical types: Arrow converts the others itself."""
     match schema:
         case list():
             return [without_logical_types(branch) for branch in schema]
@@ -146,7 +146,7 @@ def without_logical_types(schema: Any) -> Any:
 
 
 def wide(kind: pa.DataType, *, texts: pa.DataType = _PRIMITIVE["string"]) -> pa.DataType:
-    """Return a type that holds what may be in a file in place of the values of a type: wider numbers.
+    """Return a wider type for numbers that a file may have in place of a type's values.
 
     `texts` is the type for texts.
     """

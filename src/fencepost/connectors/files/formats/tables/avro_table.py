@@ -46,12 +46,12 @@ _SYNC_BYTES: Final = 16
 _MOST_LONG_BYTES: Final = 10
 _ROWS: Final = 4_096
 _UNDECODED: Final = "surrogateescape"
-"""How bytes that are not UTF-8 pass Python's texts."""
+"""How Python strings carry bytes that are not UTF-8."""
 _EXACT: Final = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 
 def check_avro_is_installed() -> None:
-    """Raise ConfigError if what reads Avro is not installed."""
+    """Raise ConfigError if fastavro is not installed."""
     if fastavro is None:
         raise ConfigError(
             "format=avro needs the package fastavro on each worker and each Spark executor: run: "
@@ -61,9 +61,9 @@ def check_avro_is_installed() -> None:
 
 
 class AvroTable(Table):
-    """An Avro file. A group is a block; its key is the position of its first byte, its size the one in the file.
+    """An Avro file. A group is a block; its key is the position of its first byte, its size is its size in the file.
 
-    Rows that a writer appends get blocks of their own. Raises IncompleteTableError for a file without a whole header.
+    Appended rows get blocks of their own. Raises IncompleteTableError for a file without a complete header.
     """
 
     def __init__(self, path: str, file: FileIO) -> None:
@@ -81,7 +81,7 @@ class AvroTable(Table):
         except Exception as error:
             raise self._damaged(error) from error
         finally:
-            # It would close the file when it is collected.
+            # Otherwise it would close the file when it is garbage-collected.
             buffered.detach()
         try:
             self._schema = json.loads(self._header["meta"][_SCHEMA])
@@ -104,7 +104,7 @@ class AvroTable(Table):
         return self._first
 
     def groups(self, key: int) -> Iterator[Group]:
-        """Yield the blocks, from their first and last bytes."""
+        """Yield the blocks, found by their first and last bytes."""
         if not self._first <= key <= self._size:
             raise self._no_group(key)
         while key < self._size:
@@ -141,7 +141,7 @@ class AvroTable(Table):
         meta = self._header["meta"] | {_SCHEMA: json.dumps(without_logical_types(self._schema)).encode()}
         header = io.BytesIO()
         fastavro.schemaless_writer(header, cast("Any", _HEADER), self._header | {"meta": meta})
-        # Not more of them: the next block need not be whole.
+        # Only this block: the next one may be incomplete.
         joined = cast("Any", _Joined(header.getvalue(), self._file, key))
         reader = islice(fastavro.reader(joined, handle_unicode_errors=_UNDECODED), rows)
         while part := list(islice(reader, _ROWS)):
@@ -153,7 +153,7 @@ class AvroTable(Table):
 
 
 def _arrays(rows: list[Any], fields: pa.DataType) -> Iterator[pa.Array]:
-    """Yield rows as structs. One with a text that is not UTF-8 is alone, and its texts are bytes."""
+    """Yield rows as structs. A row with text that is not UTF-8 is yielded alone, with bytes in place of texts."""
     try:
         yield pa.array(rows, wide(fields))
     except UnicodeEncodeError:
@@ -187,7 +187,7 @@ if fastavro is not None:
 
 
 class _Joined:
-    """Some bytes, and a file from a position on, as one file."""
+    """Some bytes, followed by a file from a position, as one file."""
 
     def __init__(self, head: bytes, file: FileIO, position: int) -> None:
         self._head = io.BytesIO(head)
@@ -200,7 +200,7 @@ class _Joined:
 
 
 def _long(data: bytes, begin: int) -> tuple[int, int]:
-    """Return a number in Avro's form, and the position after it, beyond the end if it has none."""
+    """Return a number in Avro's encoding, and the position after it: beyond the end if it is incomplete."""
     value = shift = 0
     for position in range(begin, min(len(data), begin + _MOST_LONG_BYTES)):
         value |= (data[position] & 0x7F) << shift

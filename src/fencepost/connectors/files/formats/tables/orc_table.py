@@ -53,7 +53,7 @@ class OrcTable(Table):
         return 0
 
     def groups(self, key: int) -> Iterator[Group]:
-        """Yield the stripes. pyarrow tells their numbers of rows only by a column, so the first one is read."""
+        """Yield the stripes. pyarrow shows their row counts only by reading a column, so the first one is read."""
         if not 0 <= key <= self._table.nstripes:
             raise self._no_group(key)
         for number in range(key, self._table.nstripes):

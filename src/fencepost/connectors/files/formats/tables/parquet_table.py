@@ -19,14 +19,14 @@ from fencepost.connectors.files.formats.tables.table import (
 
 _MOST_ROWS: Final = 1 << 16
 _WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
-# Where it ends.
+# The file ends with it.
 _WIDTH_OF_TEXT: Final = 4
 
 
 class ParquetTable(Table):
-    """A Parquet file. A group is a row group; its size is that of its values before they were compressed and encoded.
+    """A Parquet file. A group is a row group; its size is the size of its values before compression and encoding.
 
-    Of texts that a dictionary holds it is known less exactly: each counts 4 bytes at least.
+    For texts in a dictionary the size is less exact: each counts at least 4 bytes.
 
     Raises IncompleteTableError for a file without a footer.
     """
@@ -34,7 +34,7 @@ class ParquetTable(Table):
     def __init__(self, path: str, file: FileIO) -> None:
         super().__init__(path, file)
         try:
-            # Old writers' INT96 may be a time that nanoseconds cannot hold.
+            # INT96 from old writers may be a time that nanoseconds cannot hold.
             self._table = parquet.ParquetFile(file, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
         except pa.ArrowInvalid as error:
             raise IncompleteTableError(str(error)) from error

@@ -1,7 +1,7 @@
-"""What Parquet, ORC and Avro files have in common: a schema, an identity, and groups of rows that are read alone.
+"""The common part of Parquet, ORC and Avro files: a schema, an identity, and groups of rows that can be read alone.
 
-A group is a row group (Parquet), a stripe (ORC) or a block (Avro). Its `key` is its number, or the position of its first
-byte (Avro). `group` and `row`, the number of a row in its group, are a position.
+A group is a row group (Parquet), a stripe (ORC) or a block (Avro). Its `key` is its number, or the position of its
+first byte (Avro). A position is `group` and `row`, the number of a row in its group.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fencepost.api.errors import DataError, RetriableError
 from fencepost.connectors.files.stores.objects import size_of
 
 BATCH_BYTES: Final = 1 << 20
-"""About how much one Arrow batch has."""
+"""The approximate size of an Arrow batch."""
 
 
 class TableFormat(StrEnum):
@@ -32,12 +32,15 @@ class TableFormat(StrEnum):
 
 
 class IncompleteTableError(Exception):
-    """A file ends before its format does: it is truncated, or still being written. The message says what is missing."""
+    """A file ends before its format does: it is truncated, or still being written.
+
+    The message names the missing part.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Some rows that are read alone. `next` is the key of the group after it, `size` about how many bytes it has."""
+    """Rows that can be read alone. `next` is the key of the next group, `size` its approximate number of bytes."""
 
     key: int
     next: int
@@ -60,30 +63,33 @@ class Table(ABC):
     @property
     @abstractmethod
     def identity(self) -> str:
-        """Tells the file from others. Rows that are appended to it do not change it."""
+        """Identifies the file. Appended rows do not change it."""
 
     @property
     @abstractmethod
     def first_key(self) -> int:
-        """The key of the first group, also if there is none."""
+        """The key of the first group, also if there is no group yet."""
 
     @abstractmethod
     def groups(self, key: int) -> Iterator[Group]:
-        """Yield the groups from one on.
+        """Yield the groups, starting with one.
 
         Raises IncompleteTableError where the file ends within a group, and DataError for a key that no group has.
         """
 
     @abstractmethod
     def batches(self, key: int, rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield at least `rows` rows from the begin of a group on, as far as there are. Raises what the library raises."""
+        """Yield at least `rows` rows from the start of a group, or fewer at the end.
+
+        Raises the errors of the library.
+        """
 
     @abstractmethod
     def left(self, key: int) -> int:
-        """Return about how many bytes the groups from one on have, in the unit of their `size`."""
+        """Return the approximate bytes of a group and all later ones, in the unit of their `size`."""
 
     def rows(self, key: int, skip: int, count: int) -> Iterator[pa.RecordBatch]:
-        """Yield `count` rows after the first `skip` ones from the begin of a group on.
+        """Yield `count` rows from the start of a group, after skipping `skip`.
 
         Raises DataError if the file is damaged, or has fewer.
         """

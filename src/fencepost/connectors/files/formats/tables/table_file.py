@@ -11,7 +11,6 @@ size. A file is read when it is whole: that of an Avro file is its header, and t
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -20,10 +19,11 @@ from typing import Any, Final, Self
 from pyspark.sql.types import StructType
 
 from fencepost.api.allowed_paths import AllowedPaths
-from fencepost.api.errors import DataError
+from fencepost.api.errors import DataError, RetriableError
 from fencepost.connectors.files.content.compressed import TRUNCATED_SECONDS
-from fencepost.connectors.files.content.growing import FILENAME_FIELD, SPLIT_BYTES, Awaited
-from fencepost.connectors.files.content.identity import Stamp, stamp_of
+from fencepost.connectors.files.content.growing import FILENAME_FIELD, SPLIT_BYTES
+from fencepost.connectors.files.content.identity import Stamp
+from fencepost.connectors.files.content.origin import ContentOrigin
 from fencepost.connectors.files.content.ranges import open_file, unreadable
 from fencepost.connectors.files.formats.tables.table import Group, IncompleteTableError, Table, TableFormat
 from fencepost.connectors.files.formats.tables.table_reader import RowRange, open_table
@@ -63,19 +63,20 @@ class TablePosition:
         return cls(group, row, identity)
 
 
-class TableFile(Awaited):
+class TableFile:
     """One file and its position. `clock` returns seconds."""
 
     def __init__(  # noqa: PLR0917 - as GrowingFile, with what is more
         self,
-        path: str,
+        origin: ContentOrigin,
         form: TableFormat,
         position: TablePosition,
         batch_bytes: int,
         allowed: AllowedPaths,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(path)
+        self._origin = origin
+        self.path = origin.path
         self.form = form
         self._position = position
         self._batch_bytes = batch_bytes
@@ -113,11 +114,23 @@ class TableFile(Awaited):
         """Return the next rows and move the position after them; nothing if there are none.
 
         `whole` means that the file is complete. Raises DataError for a file that is damaged, truncated or replaced, once
-        all that is whole before was returned.
+        all that is whole before was returned. Raises RetriableError as `object_store`: the next call reads again.
         """
-        if self.is_missing(whole=whole and not self.finished):
+        if self._origin.whole and self.finished:
             return []
-        seen = self._status()
+        position = self._position
+        try:
+            return self._advance(whole=whole or self._origin.whole)
+        except RetriableError:
+            self._position, self.finished = position, False
+            raise
+
+    def _advance(self, *, whole: bool) -> list[RowRange]:
+        if self._origin.is_missing(whole=whole and not self.finished):
+            return []
+        seen = self._origin.stamp()
+        if seen is None:
+            return []
         if seen != self.seen:
             self.seen, self._grew_at, self.looked_at_size = seen, self._clock(), seen[2]
             self._incomplete, self.finished = None, False
@@ -221,12 +234,6 @@ class TableFile(Awaited):
         else:
             splits.append(added)
 
-    def _status(self) -> Stamp:
-        try:
-            status = os.stat(self.path)  # noqa: PTH116 - called often: spares making a Path each time
-        except OSError as error:
-            raise unreadable(self.path, error) from error
-        return stamp_of(status)
-
     def _file_size(self) -> int:
-        return 0 if self.is_missing() else self._status()[2]
+        stamp = self._origin.stamp()
+        return 0 if stamp is None else stamp[2]

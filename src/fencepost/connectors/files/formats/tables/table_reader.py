@@ -32,7 +32,7 @@ _TABLES: Final[dict[TableFormat, Callable[[str, FileIO], Table]]] = {
 
 @contextmanager
 def open_table(path: str, form: TableFormat, allowed: AllowedPaths) -> Iterator[Table]:
-    """Open a file. Raises DataError if it cannot be read, and IncompleteTableError if it is not whole."""
+    """Open a file. Raises DataError if it cannot be read, and IncompleteTableError if it is incomplete."""
     with open_file(path, allowed) as file:
         yield _TABLES[form](path, file)
         check_unchanged(file)
@@ -40,9 +40,9 @@ def open_table(path: str, form: TableFormat, allowed: AllowedPaths) -> Iterator[
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """A split: `rows` rows of a file, after the first `skip` ones from the begin of a group on.
+    """A split: `rows` rows of a file from the start of a group, after skipping `skip`.
 
-    `size` is about how many bytes they have, `identity` that of the file.
+    `size` is their approximate number of bytes, `identity` is the file's.
     """
 
     path: str
@@ -57,7 +57,7 @@ class RowRange:
 class TableReader:
     """A TolerantReader of rows. Its splits are RowRanges.
 
-    `columns` are those of the file, `record` says which of them make what of the record.
+    `columns` are the file's columns, `record` maps columns to the parts of the record.
     """
 
     form: TableFormat
@@ -71,7 +71,7 @@ class TableReader:
         return self.record.ddl(self.columns)
 
     def read(self, split: RowRange) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a split. Raises DataError for a row that makes no record."""
+        """Yield the rows of a split. Raises DataError for a row that cannot become a record."""
         for part in self.read_tolerant(split):
             if isinstance(part, list):
                 place = part[0].place
@@ -83,7 +83,7 @@ class TableReader:
             yield part
 
     def read_tolerant(self, split: RowRange) -> Iterator[pa.RecordBatch | list[RefusedRow]]:
-        """Yield the rows of a split, and as JSON those that name no topic or timestamp, or have a value that does not fit."""
+        """Yield the rows of a split, and as JSON those without topic or timestamp or with a value that does not fit."""
         row = split.skip
 
         def place(number: int) -> dict[str, str]:

@@ -19,7 +19,7 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReadyRows:
-    """Rows that are in memory already: each split is a batch of them. An ArrowReader."""
+    """Rows that are already in memory: each split is a batch of them. An ArrowReader."""
 
     schema: str
 
@@ -29,7 +29,7 @@ class ReadyRows:
 
 
 class TableBatches:
-    """Makes batches of the changes of captured tables. `find` returns what makes the events of a relation."""
+    """Makes batches of the changes of captured tables. `find` returns the event maker of a relation."""
 
     def __init__(self, find: Callable[[Relation], TableEvents | None]) -> None:
         self._find = find
@@ -38,7 +38,7 @@ class TableBatches:
         """The columns of the last key of each table."""
 
     def learn(self, relation: Relation) -> None:
-        """Look a relation up, when the stream first has it, or has it again and its key may be another one."""
+        """Look up a relation when the stream describes it first, or again: its key may have changed."""
         if relation not in self._tables or relation.primary_key_counts:
             self._tables[relation] = self._find(relation)
         events = self._tables[relation]
@@ -55,14 +55,14 @@ class TableBatches:
             )  # fmt: skip
 
     def drafts(self, changes: Iterable[Changes]) -> list[Draft]:
-        """Return the events of changes, before they are put together."""
+        """Return drafts of the events of changes."""
         tables = [(self._tables[part.relation], part) for part in changes]
         found = [events.draft(part) for events, part in tables if events is not None]
         return [draft for draft in found if draft is not None]
 
 
 def batches_of(drafts: Sequence[Draft], now_ms: int, transactions: Sequence[pa.Array | None]) -> list[SourceBatch]:
-    """Return the batches of events, without offsets; `transactions` are the `transaction` of each draft's events."""
+    """Return batches of events, without offsets; `transactions` are the `transaction` of each draft's events."""
     return [
         ready(draft.table.schema, [draft.events(now_ms, transaction)])
         for draft, transaction in zip(drafts, transactions, strict=True)
@@ -73,7 +73,7 @@ _HEARTBEAT: Final = "topic STRING, key STRUCT<serverName: STRING NOT NULL>, valu
 
 
 def heartbeat(topic: str, server: str, now_ms: int) -> SourceBatch:
-    """Return a record that tells that the connector is alive, in Debezium's form."""
+    """Return a record that shows that the connector is alive, in Debezium's form."""
     row = {"topic": topic, "key": {"serverName": server}, "value": {"ts_ms": now_ms}}
     return ready(_HEARTBEAT, [pa.RecordBatch.from_pylist([row])])
 
@@ -81,5 +81,5 @@ def heartbeat(topic: str, server: str, now_ms: int) -> SourceBatch:
 def ready(
     schema: str, rows: Sequence[pa.RecordBatch], offsets: Sequence[tuple[SourcePartition, SourceOffset]] = ()
 ) -> SourceBatch:
-    """Return a batch of rows that are in memory."""
+    """Return a batch of rows that are already in memory."""
     return SourceBatch(reader=ReadyRows(schema), splits=rows, offsets=offsets, bytes=0)

@@ -2,7 +2,7 @@
 
 A value is `before`, `after`, `source`, `op`, `ts_ms` and `transaction`; `op` is c, u, d, r (read by a snapshot) or t
 (truncate). A delete is followed by a tombstone. An update that changes the key becomes a delete of the old key and a
-create of the new one, so that each key's last record tells its state.
+create of the new one, so that each key's last record shows its state.
 
 https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-events
 """
@@ -46,7 +46,7 @@ _TRANSACTION: Final = pa.struct(
     [("id", pa.string()), ("total_order", pa.int64()), ("data_collection_order", pa.int64())]
 )
 _OPERATIONS: Final = {INSERT: "c", UPDATE: "u", DELETE: "d", TRUNCATE: "t"}
-# What becomes of a change: its place in this list is the code of an event.
+# The events that a change becomes: the index in this list is the code of an event.
 _CREATE, _UPDATE, _DELETE, _TOMBSTONE, _TRUNCATE = range(5)
 _LETTERS: Final = pa.array(["c", "u", "d", "d", "t"])
 
@@ -60,7 +60,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeSettings:
-    """What all events of a connector share. `skipped` are letters of operations that give no events."""
+    """The common settings of all events of a connector. `skipped` are letters of operations without events."""
 
     prefix: str
     database: str
@@ -71,9 +71,9 @@ class EnvelopeSettings:
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column that events have; `position` is its place in the relation. A chosen key may be null.
+    """A column of events; `position` is its index in the relation. A chosen key may be null.
 
-    `key_type` is how keys represent values, None if they do as rows do.
+    `key_type` represents values in keys, None if it is the same as in rows.
     """
 
     name: str
@@ -84,11 +84,11 @@ class TableColumn:
     key_type: ValueType | None = None
 
     def ddl(self) -> str:
-        """Return the field of a row, with its name in schemas if Debezium gives such values one."""
+        """Return the DDL of a row's field, with the name that Debezium gives such values in schemas."""
         return _field(self.name, self.type, nullable=True)
 
     def key_ddl(self) -> str:
-        """Return the field of a key."""
+        """Return the DDL of a key's field."""
         return _field(self.name, self.key_type or self.type, nullable=self.nullable_key)
 
 
@@ -128,7 +128,7 @@ class TableEvents:
         return None if draft is None else draft.events(now_ms)
 
     def draft(self, changes: Changes) -> Draft | None:
-        """Return what the events of changes are, None if there are none. Raises DataError like `events`."""
+        """Return a draft of the events of changes, None if there are none. Raises DataError like `events`."""
         new, old = self._read(changes.new, changes), self._read(changes.old, None)
         rows, codes = self._events(changes)
         return Draft(self, changes, new, old, rows, codes) if len(rows) else None
@@ -145,7 +145,7 @@ class TableEvents:
         return self._batch(value, self._key(changes, draft.new, draft.old, rows, codes))
 
     def snapshot(self, texts: Sequence[pa.Array], lsn: int, now_ms: int, kind: str = "true") -> pa.RecordBatch:
-        """Return the events of rows that a snapshot read, with their texts column by column.
+        """Return events for rows that a snapshot read, given as columns of texts.
 
         `kind` is `source.snapshot`: true, or incremental.
         """
@@ -178,7 +178,7 @@ class TableEvents:
         )
 
     def _read(self, rows: Rows, changes: Changes | None) -> list[pa.Array]:
-        """Return the columns of rows; `changes` are given for new rows, whose unchanged values may stand in the old."""
+        """Return the columns of rows; new rows need `changes`, because unchanged values may be only in the old row."""
         return [
             self._column(column, _completed(rows.columns[column.position], column.position, changes), column.type)
             for column in self.columns
@@ -199,11 +199,11 @@ class TableEvents:
         return read_column(kind, texts, where)
 
     def _events(self, changes: Changes) -> tuple[Array, Array]:
-        """Return the change of each event, by its position, and what the event says of it."""
+        """Return for each event the index of its change, and its code."""
         operation = changes.operation
         moved = self._moved(changes)
         skipped = np.isin(operation, [code for code, letter in _OPERATIONS.items() if letter in self.settings.skipped])
-        # Up to three events for a change: a delete, its tombstone, and what is there afterwards.
+        # Up to three events for a change: a delete, its tombstone, and the new row.
         deleted = ((operation == DELETE) | moved) & ~skipped
         buried = deleted & self.settings.tombstones & bool(self._keys)
         left = (operation != DELETE) & ~skipped
@@ -271,7 +271,7 @@ class TableEvents:
         return pa.StructArray.from_arrays(parts, [column.name for column in self._keys], mask=mask)
 
     def _key_column(self, column: TableColumn, changes: Changes) -> list[pa.Array]:
-        """Return what the new and the old rows have of a key that represents values unlike rows."""
+        """Return a key column from the new and the old rows, for keys that represent values differently."""
         assert column.key_type is not None  # noqa: S101 - see above
         new, old = (rows.columns[column.position] for rows in (changes.new, changes.old))
         found = (_completed(new, column.position, changes), old)
@@ -311,10 +311,10 @@ class TableEvents:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The events of one table's changes before they are put together.
+    """A draft of the events of one table's changes.
 
-    `new` and `old` are the values of the rows, column by column. `rows` has the change of each event by its position,
-    `codes` what the event says of it.
+    `new` and `old` are the values of the rows, column by column. `rows` has the index of the change of each event,
+    `codes` the code of each event.
     """
 
     table: TableEvents
@@ -326,12 +326,12 @@ class Draft:
 
     @property
     def counted(self) -> Array:
-        """Which events are no tombstones."""
+        """The events that are not tombstones."""
         counted: Array = self.codes != _TOMBSTONE
         return counted
 
     def events(self, now_ms: int, transaction: pa.Array | None = None) -> pa.RecordBatch:
-        """Return the events; `transaction` says where each stands in its transaction."""
+        """Return the events; `transaction` has the place of each in its transaction."""
         return self.table.drafted(self, now_ms, transaction)
 
 
@@ -358,7 +358,7 @@ def _value(  # noqa: PLR0917 - columns of the same rows
 
 
 def _completed(column: TextColumn, position: int, changes: Changes | None) -> TextColumn:
-    """Fill in values that were not sent because they did not change, where the old row has them."""
+    """Fill in values that were not sent because they did not change, if the old row has them."""
     if column.unchanged is None or changes is None or not changes.old.count:
         return column
     old = np.full(changes.new.count, -1)

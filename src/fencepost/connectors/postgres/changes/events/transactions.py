@@ -1,7 +1,8 @@
-"""Transaction metadata in Debezium's form: where each event stands in its transaction, and where transactions begin and end.
+"""Transaction metadata in Debezium's form: each event's place in its transaction, and the boundaries.
 
-The events of a block are numbered over all its tables at once. A transaction may go on in the next block, or in the next
-Kafka transaction if it is split: then its counts so far are a PartialTransaction, which is part of the source offset.
+The events of a block are numbered over all its tables together. A transaction may continue in the next block, or in the
+next Kafka transaction if it is split: then its counts so far are a PartialTransaction, which is part of the source
+offset.
 
 Only change events count: tombstones, logical messages and events of the snapshot do not. A transaction without change
 events has no records.
@@ -40,7 +41,7 @@ class Told:
     """The transaction events of a block.
 
     `blocks` are the `transaction` of the events of each draft; `boundaries` are the keys and values of BEGIN and END,
-    None if there are none; `after` is the transaction that goes on in the next block.
+    None if there are none; `after` is the transaction that continues in the next block.
     """
 
     blocks: list[pa.Array]
@@ -57,7 +58,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class _Events:
-    """The events of all drafts; `table` is the place of an event's table among all names."""
+    """The events of all drafts; `table` is the index of an event's table among all names."""
 
     commit_lsn: Array
     number: Array
@@ -68,7 +69,7 @@ class _Events:
 
 @dataclass(frozen=True, slots=True)
 class _Transactions:
-    """The transactions of a block in the order of their commits, and how many events each has of which tables so far.
+    """The transactions of a block in commit order, and the number of events that each has of which tables so far.
 
     `of`, `table` and `size` are parallel, ordered by transaction and then by table.
     """
@@ -157,7 +158,7 @@ def _numbered(
 
 
 def _ranks(*keys: Array) -> Array:
-    """Return the place of each item, from 1 on, among its neighbours of the same keys."""
+    """Return the rank of each item, from 1, among the adjacent items with the same keys."""
     at = np.arange(len(keys[0]))
     first = np.ones(len(at), bool)
     first[1:] = np.any([key[1:] != key[:-1] for key in keys], axis=0)
@@ -179,7 +180,7 @@ def _blocks(drafts: Sequence[Draft], numbered: pa.Array) -> list[pa.Array]:
 def _boundaries(
     found: _Transactions, names: Sequence[str], *, begun: int | None, unfinished: int | None
 ) -> pa.RecordBatch | None:
-    """Return the records of all BEGINs but that of `begun`, and of all ENDs but that of `unfinished`."""
+    """Return the records of all BEGINs except the one of `begun`, and of all ENDs except the one of `unfinished`."""
     count = len(found.commit_lsn)
     begins = np.ones(count, bool) if begun is None else found.commit_lsn != begun
     ends = np.ones(count, bool) if unfinished is None else found.commit_lsn != unfinished
@@ -203,7 +204,7 @@ def _boundaries(
 
 
 def _collections(found: _Transactions, names: Sequence[str], ends: Array, ended: Array, begin: pa.Array) -> pa.Array:
-    """Return the tables of each record; `ended` is 1 and the place of the transaction for an END, 0 for a BEGIN."""
+    """Return the tables of each record; `ended` is 1 and the index of the transaction for an END, 0 for a BEGIN."""
     told = ends[found.of]
     tables = pa.array(names, pa.string()).take(pa.array(found.table[told]))
     items = pa.StructArray.from_arrays([tables, pa.array(found.size[told])], ["data_collection", "event_count"])

@@ -1,9 +1,8 @@
 """The server's side of the stream: its identity, the slot and the publication.
 
-A replication slot makes the server keep its log from the slot's position on, and a publication says which tables the
-stream has. Both are checked before a stream starts, because the server itself does not tell what is missing: it moves a
-start before the slot's position forward without a word, and a table that was taken out of a publication and put back
-has a gap.
+A replication slot makes the server keep its log from the slot's position on, and a publication defines the tables in
+the stream. Both are checked before a stream starts, because the server does not report gaps: it silently moves a start
+before the slot's position forward, and a table that was removed from a publication and added again has a gap.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ PLUGIN: Final = "pgoutput"
 _WITH_COLUMN_LISTS: Final = 150_000
 _WITH_INVALIDATION_REASON: Final = 170_000
 _WITH_GENERATED_COLUMNS: Final = 180_000
-# By pg_replication_slots.invalidation_reason: what happened, and what keeps it from happening again.
+# By pg_replication_slots.invalidation_reason: the cause, and how to prevent it.
 _INVALIDATIONS: Final = {
     "wal_removed": "the server removed log that it needs. Raise max_slot_wal_keep_size",
     "idle_timeout": "nobody read it for longer than idle_replication_slot_timeout. Raise that, or let the connector run",
@@ -40,7 +39,7 @@ _INVALIDATIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The identity of a database cluster, and the end of its log at some moment."""
+    """The identity of a database cluster, and the end of its log at one moment."""
 
     system: str
     timeline: int
@@ -49,9 +48,9 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A row of pg_replication_slots. `wal_status` is None on servers that do not tell it.
+    """A row of pg_replication_slots. `wal_status` is None on servers that do not report it.
 
-    `invalidation_reason` is None for a slot that can be used, and before PostgreSQL 17.
+    `invalidation_reason` is None for a usable slot, and before PostgreSQL 17.
     """
 
     name: str
@@ -82,7 +81,7 @@ class PublishedTable:
         return f"{self.schema}.{self.table}"
 
     def sql(self) -> str:
-        """Return the FROM item of a SELECT: it has the rows of partitions, and not the rows of tables that inherit from it."""
+        """Return the FROM item of a SELECT: with the rows of partitions, but not of tables that inherit from it."""
         only = "" if self.partitioned else "ONLY "
         return f"{only}{quoted(self.schema)}.{quoted(self.table)}"
 
@@ -94,7 +93,7 @@ def identify(connection: psycopg.Connection[Any]) -> Server:
 
 
 def check_primary(connection: psycopg.Connection[Any], address: object) -> None:
-    """Raise PostgresError on a standby, which has no end of the log of its own and cannot write what chunks need."""
+    """Raise PostgresError on a standby: its log has no end of its own, and it cannot write messages for chunks."""
     ((standby,),) = query(connection, "SELECT pg_is_in_recovery()")
     if standby:
         raise PostgresError(
@@ -104,7 +103,7 @@ def check_primary(connection: psycopg.Connection[Any], address: object) -> None:
 
 
 def find_slot(connection: psycopg.Connection[Any], name: str) -> Slot | None:
-    """Return a replication slot, None if there is none of this name."""
+    """Return a replication slot, None if it does not exist."""
     reason = "invalidation_reason" if connection.info.server_version >= _WITH_INVALIDATION_REASON else "NULL"
     rows = query(
         connection,
@@ -122,10 +121,11 @@ def create_slot(
 ) -> tuple[int, str]:
     """Create a slot. Return its position, and the name of a snapshot of the database at that position.
 
-    The server waits for transactions to end. Meanwhile `waiting` is called each second; what it raises ends the creation.
+    The server waits for transactions to end. Meanwhile `waiting` is called each second; an error that it raises cancels
+    the creation.
 
-    The snapshot can be used as long as nothing else is done on the connection. With `failover`, which PostgreSQL 17
-    brought, the slot is synchronized to standbys.
+    The snapshot can be used as long as the connection is not used for anything else. With `failover` (PostgreSQL 17 and
+    later) the slot is synchronized to standbys.
     """
     options = "(SNAPSHOT 'export', FAILOVER true)" if failover else "EXPORT_SNAPSHOT"
     ((_, point, snapshot, _),) = command(
@@ -135,9 +135,9 @@ def create_slot(
 
 
 def drop_slot(connection: psycopg.Connection[Any], found: Slot) -> None:
-    """Drop a slot that nobody uses. Raises RetriableError while it is in use, and if it is not as it was found.
+    """Drop an unused slot. Raises RetriableError if it is in use, or has changed since it was last seen.
 
-    Each new slot has a position of its own: its creation writes to the log.
+    Each new slot has its own position: its creation writes to the log.
     """
     dropped = query(
         connection,
@@ -171,7 +171,7 @@ def check_slot(slot: Slot | None, name: str, database: str) -> Slot:
 
 
 def check_state(state: SourceState, slot: Slot, server: Server, history: str | None) -> None:
-    """Check that the slot and the server continue where an offset is. Raises PositionLostError.
+    """Check that the slot and the server can continue at an offset. Raises PositionLostError.
 
     `history` is the history file of the server's timeline, None if the offset is on the same timeline.
     """
@@ -208,10 +208,10 @@ RESYNC: Final = (
 
 
 def check_publication(state: SourceState, name: str, now: Mapping[str, str], dropped: Collection[str] = ()) -> None:
-    """Check that the publication still has, unaltered, what it had at an offset. Raises PositionLostError.
+    """Check that the publication still has all parts that it had at an offset, unaltered. Raises PositionLostError.
 
-    A table that was renamed is still in it. `dropped` are parts of the offset whose tables do not exist any more: they
-    had no changes since.
+    A renamed table still counts as the same part. `dropped` are parts of the offset whose tables do not exist any more:
+    they had no further changes.
     """
     if altered := sorted(altered_parts(state, now).keys() - dropped):
         raise PositionLostError(
@@ -222,7 +222,7 @@ def check_publication(state: SourceState, name: str, now: Mapping[str, str], dro
 
 
 def altered_parts(state: SourceState, now: Mapping[str, str]) -> dict[str, str]:
-    """Return the parts of the publication at an offset, with their marks, that it lacks or has otherwise."""
+    """Return the publication's parts at an offset, with their marks, that are missing or changed now."""
     marks = set(now.values())
     altered = {part: mark for part, mark in (state.publication or {}).items() if mark not in marks}
     if "" in altered and _same_settings(altered[""], now.get("", "")):
@@ -231,7 +231,7 @@ def altered_parts(state: SourceState, now: Mapping[str, str]) -> dict[str, str]:
 
 
 def _same_settings(before: str, now: str) -> bool:
-    """Return whether a publication's own marks are those of equal settings, which were not others in between.
+    """Return whether two marks of a publication show the same settings, without a change in between.
 
     Each change of the settings writes a new row in the catalog, but so does a change of the owner. The marks of old
     versions have neither.
@@ -243,7 +243,7 @@ def _same_settings(before: str, now: str) -> bool:
 
 
 def dropped_tables(connection: psycopg.Connection[Any], parts: Mapping[str, str]) -> set[str]:
-    """Return those parts of a publication that are tables which do not exist any more, nor others of their names."""
+    """Return the parts of a publication that are dropped tables, without a new table of the same name."""
     tables = {part: int(mark.split(".")[2]) for part, mark in parts.items() if mark.count(".") == 2}
     rows = query(
         connection,
@@ -255,11 +255,11 @@ def dropped_tables(connection: psycopg.Connection[Any], parts: Mapping[str, str]
 
 
 def publication_parts(connection: psycopg.Connection[Any], publication: str) -> dict[str, str] | None:
-    """Return marks by which an altered publication is noticed, None if there is no such publication.
+    """Return marks that show when a publication was altered, None if it does not exist.
 
-    The parts are the publication itself, as an empty name (with its owner and the transaction that wrote its row), and
-    each table or schema that it lists, with a mark: the row in the catalog, of tables also a digest of it and the
-    table's own oid. A table that was taken out and put back has another row.
+    The parts are the publication itself, under an empty name (with its owner and the transaction that wrote its row),
+    and each table or schema that it lists, with a mark: its row in the catalog, for tables also a digest of the row and
+    the table's oid. A table that was removed and added again has another row.
     """
     rows = query(
         connection,
@@ -324,9 +324,9 @@ def published_tables(connection: psycopg.Connection[Any], publication: str) -> l
 
 
 def member_tables(connection: psycopg.Connection[Any], publication: str) -> list[str]:
-    """Return tables of a publication as SCHEMA.TABLE, by name: some that it has as partitions only are among them.
+    """Return tables of a publication as SCHEMA.TABLE, by name, including some that it has only as partitions.
 
-    Unlike `published_tables`, this waits for nobody who has locked a table.
+    Unlike `published_tables`, this does not wait for table locks.
     """
     schemas = connection.info.server_version >= _WITH_COLUMN_LISTS
     in_schema = "EXISTS (SELECT FROM pg_publication_namespace s WHERE s.pnpubid = p.oid AND s.pnnspid = c.relnamespace)"

@@ -1,6 +1,6 @@
-"""Tells what the creation of a replication slot waits for.
+"""Reports the transactions that the creation of a replication slot waits for.
 
-The server creates a slot once all transactions have ended that were writing when it began, in any of its databases.
+The server creates a slot once all transactions of all its databases have ended that were writing at the start.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _log: Final = logging.getLogger(__name__)
 
 
 class SlotWait:
-    """To be called while a slot is being created. Logs the open transactions after some seconds, and every 10 s."""
+    """Called while a slot is being created. Logs the open transactions after some seconds, and every 10 s."""
 
     def __init__(self, settings: ConnectionSettings, slot: str, stopping: Callable[[], bool]) -> None:
-        """`stopping` returns whether the slot is not wanted any more."""
+        """`stopping` returns whether the slot is not needed any more."""
         self._settings = settings
         self._slot = slot
         self._stopping = stopping
@@ -36,7 +36,7 @@ class SlotWait:
         self._next_notice = self._began + _FIRST_S
 
     def __call__(self) -> None:
-        """Look whether something is to be said. Raises RetriableError to end the creation."""
+        """Check whether to log something. Raises RetriableError to end the creation."""
         if self._stopping():
             raise RetriableError(f"The replication slot {self._slot} was not created: the task is to stop")
         now = time.monotonic()
@@ -59,7 +59,7 @@ class SlotWait:
 
 
 def writing_transactions(connection: psycopg.Connection[Any]) -> list[str]:
-    """Return the transactions of the server that have written something, or may, each as a text, the oldest first."""
+    """Return the transactions of the server that have written, or may write, as texts, the oldest first."""
     rows = query(
         connection,
         "SELECT concat('process ', pid), datname, usename, extract(epoch FROM clock_timestamp() - xact_start)::float "
@@ -67,7 +67,7 @@ def writing_transactions(connection: psycopg.Connection[Any]) -> list[str]:
         "SELECT concat('prepared transaction ', quote_literal(gid)), database, owner, "
         "extract(epoch FROM clock_timestamp() - prepared)::float FROM pg_prepared_xacts ORDER BY 4 DESC NULLS LAST",
     )
-    # The server tells the age of others' transactions to members of pg_read_all_stats only.
+    # The server shows the age of other users' transactions only to members of pg_read_all_stats.
     return [
         f"{what} (of {user} in {database}, {'open' if age is None else f'open for {age:.0f} s'})"
         for what, database, user, age in rows

@@ -1,7 +1,7 @@
-"""Reads the chunks of incremental snapshots from the server. See `chunks` for what becomes of them.
+"""Reads the chunks of incremental snapshots from the server. See `chunks` for how they are merged with the stream.
 
-Each chunk is read in a transaction of its own, with the table as it is at one moment. At its end a logical message is
-written: the stream is past everything that the chunk saw when it is past the message. No table is written to.
+Each chunk is read in its own transaction, with the table as of one moment. At its end a logical message is written:
+once the stream is past the message, it is past everything that the chunk saw. No table is written.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from fencepost.connectors.postgres.server.quoting import quoted
 if TYPE_CHECKING:
     import psycopg
 
-# The stream waits as long.
+# The stream waits equally long.
 _LOCK_TIMEOUT: Final = "100ms"
 # The keys of changes between a chunk's reading and its writing are kept in memory.
 _MAX_LAG_BYTES: Final = 64 << 20
 
 
 class NotYetError(Exception):
-    """A chunk cannot be read at the moment, with the reason."""
+    """A chunk cannot be read at the moment; the message is the reason."""
 
 
 class TableAlteredError(Exception):
-    """The table is not as it was when its reading began."""
+    """The table was altered since its reading began."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Which transactions a read sees, and the end of the log then."""
+    """The transactions that a read sees, and the end of the log then."""
 
     snapshot: Snapshot
     log_end: int
@@ -57,11 +57,13 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class TableRun:
-    """A table whose chunks are being read. `key` are the columns of its key, `shape` tells it from an altered one.
+    """A table whose chunks are being read.
 
-    `writers` have the lower 32 bits of the transactions that had written to the table when this began: chunks are read
-    once they have ended. Their commits may be behind the stream already although nobody sees them yet; and what they
-    wrote before the table was published is not in the stream.
+    `key` are the columns of its key, `shape` differs after the table was altered.
+
+    `writers` has the lower 32 bits of the transactions that had written to the table at the start: chunks are read once
+    they have ended. Their commits may be before the stream's position already although no session sees them yet; and
+    their writes before the table was published are not in the stream.
     """
 
     read: TableRead
@@ -87,10 +89,10 @@ def begin_table(database: SourceDatabase, read: TableRead) -> TableRun:
     if events is None or not set(key) <= set(table.columns):
         raise PostgresError(f"The publication leaves out columns of the key of the table {read.table}")
     order = key_order(connection, table.oid, key)
-    # After it was seen in the publication.
+    # After the publication showed it.
     run = TableRun(read, table, events, key, order, shape, _writers(connection, table))
     if read.condition is not None:
-        # Only this protocol refuses several statements: a condition could have them.
+        # Only this protocol refuses several statements, which a condition could smuggle in.
         check_statement(connection, _select(run, SnapshotProgress(), 0))
     return run
 
@@ -105,7 +107,7 @@ def greatest_key(database: SourceDatabase, run: TableRun) -> Key | None:
 
 
 def read_chunk(database: SourceDatabase, run: TableRun, progress: SnapshotProgress, size: int, position: int) -> Chunk:
-    """Read the next `size` rows of a table, where the stream is at `position`.
+    """Read the next `size` rows of a table, while the stream is at `position`.
 
     Raises NotYetError, RetriableError and PostgresError.
     """
@@ -115,7 +117,7 @@ def read_chunk(database: SourceDatabase, run: TableRun, progress: SnapshotProgre
             raise NotYetError(f"the stream is {behind} bytes behind")
         width = len(run.key) + len(run.events.columns)
         texts = _texts(connection, _select(run, progress, size), run, width + 1)
-        # Flushed at the commit, so the stream gets there without further writes.
+        # Flushed at the commit, so the stream reaches it without further writes.
         ((_, high),) = query(
             connection,
             "SELECT set_config('synchronous_commit', 'local', true), "
@@ -130,7 +132,7 @@ def read_chunk(database: SourceDatabase, run: TableRun, progress: SnapshotProgre
 
 @contextmanager
 def _table_as_it_is(database: SourceDatabase, run: TableRun) -> Iterator[tuple[psycopg.Connection[Any], _Seen]]:
-    """Run a transaction that sees the table at one moment. Raises NotYetError if that is not possible yet."""
+    """Run a transaction that sees the table as of one moment. Raises NotYetError if that is not possible yet."""
     with _transaction(database) as connection:
         with _locks_are_not_yet(connection):
             held = lock_unaltered(connection, [run.table])
@@ -147,13 +149,14 @@ def _table_as_it_is(database: SourceDatabase, run: TableRun) -> Iterator[tuple[p
 
 @contextmanager
 def _transaction(database: SourceDatabase) -> Iterator[psycopg.Connection[Any]]:
-    """Run a transaction that sees the database at one moment, and does not wait for locks for long.
+    """Run a transaction that sees the database as of one moment, and does not wait long for locks.
 
     A statement that takes so long that the server might end the stream meanwhile raises RetriableError.
     """
     connection = database.connection()
     try:
-        # A chunk is small: round trips, and pg_settings, which makes all settings anew, would be a good part of its cost.
+        # A chunk is small, so round trips, and pg_settings, which recomputes all settings, would be a large part of its
+        # cost.
         run_together(
             connection,
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
@@ -171,7 +174,7 @@ def _transaction(database: SourceDatabase) -> Iterator[psycopg.Connection[Any]]:
 
 @contextmanager
 def _locks_are_not_yet(connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """Raise NotYetError for what may pass, unless the connection broke."""
+    """Raise NotYetError for temporary errors, unless the connection broke."""
     try:
         yield
     except RetriableError as error:
@@ -181,7 +184,7 @@ def _locks_are_not_yet(connection: psycopg.Connection[Any]) -> Iterator[None]:
 
 
 def _writers(connection: psycopg.Connection[Any], table: PublishedTable) -> frozenset[int]:
-    """Return the transactions that hold a lock under which rows of a table, or of a partition of it, are written."""
+    """Return the transactions that hold a lock for writing rows of a table, or of a partition of it."""
     rows = query(
         connection,
         "SELECT x.transactionid::text::bigint FROM pg_locks w JOIN pg_locks x "
@@ -196,13 +199,13 @@ def _writers(connection: psycopg.Connection[Any], table: PublishedTable) -> froz
 
 
 def _select(run: TableRun, progress: SnapshotProgress, size: int) -> str:
-    """Return the statement that reads keys, values, and whether the row is asked for, of rows after `progress.last`."""
+    """Return the statement that reads keys, values, and whether the row matches, of rows after `progress.last`."""
     names = run.order.names()
     columns = "".join(f", {quoted(column.name)}" for column in run.events.columns)
     bounds = [(run.order.after, progress.last), (run.order.up_to, progress.end)]
     between = [condition(key) for condition, key in bounds if key is not None]
     where = f" WHERE {' AND '.join(between)}" if between else ""
-    # A condition may end in a comment. It says which rows are written, not which are read: few may match.
+    # A condition may end in a comment. It selects the rows to write, not the rows to read: few may match.
     asked = [f"({condition}\n)" for condition in (run.table.row_filter, run.read.condition) if condition is not None]
     return (
         f"SELECT {names}{columns}, coalesce({' AND '.join(asked) or 'true'}, false) FROM {run.table.sql()}{where} "  # noqa: S608

@@ -1,11 +1,11 @@
-"""Which rows of a chunk may be written to Kafka, after the changes that the stream had meanwhile.
+"""Decides which rows of a chunk may be written to Kafka, after the changes that the stream had meanwhile.
 
-A chunk is read by a SELECT, and written at a later place of the stream. Of each row, the place must have all changes
-that the SELECT saw, and no other. The first holds because the place is past all commits before the end of the SELECT.
-For the second, PostgreSQL tells which transactions the SELECT saw (`pg_current_snapshot`), and the stream tells the
-transaction of each change: a row with a change that the SELECT did not see is older than what the stream had, and is
-left out. The commit of a transaction may be in the log a while before others see it, so this also concerns changes that
-came before the SELECT.
+A chunk is read by a SELECT, and written at a later place of the stream. For each row, this place must follow all
+changes that the SELECT saw, and no others. The first condition holds because the place is past all commits before the
+end of the SELECT. For the second, PostgreSQL reports which transactions the SELECT saw (`pg_current_snapshot`), and the
+stream has the transaction of each change: if the SELECT did not see a change of a row, the row is older than the
+stream, and is left out. The log may contain a commit for a while before other sessions see it, so this also applies to
+changes that came before the SELECT.
 
     log       commit A ... commit B ........... commit C ..... high
     SELECT                  sees A, not B
@@ -33,10 +33,10 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class KeyChanges:
-    """The keys that changes of a table concern, in parallel arrays; an update of a key has both.
+    """The keys of a table's changes, in parallel arrays; an update of a key has both keys.
 
-    `xid` has the lower 32 bits of the transaction. A null key is that of any row. `partial` tells that the change lacks a
-    large value, which the server does not send if it did not change.
+    `xid` has the lower 32 bits of the transaction. A null key stands for any row. `partial` means that the change lacks
+    a large value, because the server does not send unchanged ones.
     """
 
     xid: Array
@@ -48,8 +48,8 @@ class KeyChanges:
 class Chunk:
     """Consecutive rows of a table, by key.
 
-    `key` and `columns` are columns of texts; `matches` tells which rows are asked for. `high` is an LSN after all commits
-    that `snapshot` has. `complete` tells that no row up to the greatest key follows.
+    `key` and `columns` are columns of texts; `matches` marks the rows to write. `high` is an LSN after all commits that
+    `snapshot` has. `complete` means that no further row follows up to the greatest key.
     """
 
     snapshot: Snapshot
@@ -69,16 +69,19 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The first `count` rows of a chunk are done with; those at `rows` are to be written. The rest is to be read again."""
+    """The first `count` rows of a chunk are finished; the rows at `rows` are to be written.
+
+    The others are to be read again.
+    """
 
     count: int
     rows: Array
 
 
 def settle(chunk: Chunk, changes: Sequence[KeyChanges]) -> Settled:
-    """Return which rows of a chunk may be written where the stream has had `changes`.
+    """Return which rows of a chunk may be written after the stream had `changes`.
 
-    A row is read again if one of its changes that the chunk did not see lacks a value: it would have the placeholder only.
+    A row is read again if the chunk did not see a change of it that lacks a value: it would only have the placeholder.
     """
     parts = [(part, ~ended(chunk.snapshot, part.xid)) for part in changes]
     keys = _concatenated([part.key.filter(pa.array(unseen)) for part, unseen in parts])
@@ -104,7 +107,7 @@ def unseen_changes(snapshot: Snapshot, changes: Sequence[KeyChanges]) -> list[Ke
 def ended(snapshot: Snapshot, xid: Array) -> Array:
     """Return which transactions had ended at a snapshot, from the lower 32 bits of their numbers.
 
-    All that the server still knows are less than 2^31 from the newest one.
+    All transactions that the server still knows are less than 2^31 from the newest one.
     """
     whole = snapshot.xmax + (xid.astype(np.int64) - snapshot.xmax + (1 << 31)) % (1 << 32) - (1 << 31)
     found: Array = (whole < snapshot.xmax) & ~np.isin(whole, np.array(snapshot.running, np.int64))
@@ -112,9 +115,9 @@ def ended(snapshot: Snapshot, xid: Array) -> Array:
 
 
 def key_changes(changes: Changes, key: Sequence[str], table: Relation, wanted: Sequence[str]) -> KeyChanges:
-    """Return the keys that changes concern, by the columns `key` of `table`; `wanted` are the columns of its events.
+    """Return the keys of changes, by the columns `key` of `table`; `wanted` are the columns of its events.
 
-    Where those columns have become others, any row may be concerned.
+    If those columns changed, any row may be affected.
     """
     relation, count = changes.relation, len(changes)
     places = {column.name: place for place, column in enumerate(relation.columns)}
@@ -133,7 +136,7 @@ def key_changes(changes: Changes, key: Sequence[str], table: Relation, wanted: S
 
 
 def joined(columns: Sequence[pa.Array]) -> pa.Array:
-    """Return the texts of columns as one text, different for different keys, null if one of them is."""
+    """Return one text for the texts of several columns, different for different keys, null if one of them is."""
     if len(columns) == 1:
         return columns[0]
     parts = [part for column in columns for part in (pc.binary_length(column).cast(pa.string()), column)]

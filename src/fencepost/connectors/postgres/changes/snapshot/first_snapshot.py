@@ -1,4 +1,4 @@
-"""The first snapshot: reads tables as they are at the slot's position, in parallel on Spark's executors.
+"""The first snapshot: reads tables as of the slot's position, in parallel on Spark's executors.
 
 All readers adopt the snapshot that the slot's creation exported, so together they see the database at one moment, and
 the stream continues exactly there. The tables are locked meanwhile (see held_tables). A large table is read in ranges of
@@ -31,7 +31,7 @@ _PAGES_PER_SPLIT: Final = 2048
 
 
 def table_ranges(table: PublishedTable, server_version: int) -> list[PageRange]:
-    """Return the ranges in which a table is read."""
+    """Return the page ranges in which a table is read."""
     return [WHOLE_TABLE] if table.partitioned else page_ranges(table.pages, _PAGES_PER_SPLIT, server_version)
 
 

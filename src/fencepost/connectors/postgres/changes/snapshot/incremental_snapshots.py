@@ -1,10 +1,10 @@
-"""Incremental snapshots: tables that signals ask for are read in chunks, while the stream goes on.
+"""Incremental snapshots: tables are read in chunks when signals request it, while the stream goes on.
 
-At any time at most one chunk is between its reading and its writing. It is written where the stream is past the chunk's
-end, between transactions of the database. The stream's changes of the table are kept meanwhile, see `chunks`.
+At most one chunk is read but not yet written at any time. It is written once the stream is past the chunk's end,
+between transactions of the database. Meanwhile the stream's changes of the table are kept, see `chunks`.
 
-What is kept here belongs to one session of the stream. When that breaks, the table's next chunk is read again, from the
-progress in the source offset on.
+This state belongs to one session of the stream. When the session breaks, the table's next chunk is read again, from the
+progress in the source offset.
 """
 
 from __future__ import annotations
@@ -42,13 +42,14 @@ from fencepost.connectors.postgres.changes.snapshot.signals import (
 )
 from fencepost.connectors.postgres.changes.stream.decoder import Changes
 
-# After an attempt that came too early, at least this and so many times as long as it took: the stream waits meanwhile.
+# The pause after an attempt that came too early is at least this, and this multiple of the attempt's duration: the
+# stream waits during attempts.
 _PAUSE_S: Final = 0.05
 _PAUSE_SHARE: Final = 9
-# A wait that is worth a line in the log, and how often.
+# A wait of this length is logged, and repeatedly after each further one.
 _LONG_S: Final = 10.0
-# A chunk whose reading broke so many times in a row, as by a condition that ends its own connection, or takes too long, is
-# not tried again: the stream, and with it a signal to stop, would wait for ever.
+# A chunk whose reading failed this many times in a row, for example because a condition ends its own connection or
+# takes too long, is not tried again: the stream, and a signal to stop, would wait forever.
 _MOST_BREAKS: Final = 5
 
 _log: Final = logging.getLogger(__name__)
@@ -75,22 +76,22 @@ class IncrementalSnapshots:
         return self._chunk is not None
 
     def reset(self) -> None:
-        """Forget what was read and not written. To be called when the stream begins, as changes may be missing."""
+        """Forget rows that were read but not written. Called when the stream starts, because changes may be missing."""
         self._run, self._chunk, self._changes = None, None, []
         self._next_attempt = 0.0
         self._next_notice = time.monotonic() + _LONG_S
 
     def read(self, progress: SnapshotProgress, position: Position) -> SnapshotProgress:
-        """Read the next chunk, if one is due, where the stream is at `position`. Return the progress.
+        """Read the next chunk, if one is due, while the stream is at `position`. Return the progress.
 
-        Raises RetriableError. A table that cannot be read is given up, with an error in the log: the stream goes on.
+        Raises RetriableError. A table that cannot be read is given up with an error in the log, and the stream goes on.
         """
         if self._run is not None and progress.tables[:1] != (self._run.read,):
             self.reset()
         if self._chunk is not None or not progress.active or time.monotonic() < self._next_attempt:
             return progress
         read, started = progress.tables[0], time.monotonic()
-        # Without a server no reading begins, and none broke.
+        # Without a server no reading begins, so this is not counted as a failed one.
         self._database.connection()
         try:
             return self._read(progress, position)
@@ -111,7 +112,7 @@ class IncrementalSnapshots:
     def follow(
         self, state: SourceState, changes: Sequence[Changes], position: Position, now_ms: int
     ) -> tuple[SnapshotProgress, SourceBatch | None]:
-        """Take note of what the stream had up to `position`. Return the progress, and rows to write there.
+        """Process the stream's changes and signals up to `position`. Return the progress, and rows to write there.
 
         Raises RetriableError.
         """
@@ -193,7 +194,7 @@ class IncrementalSnapshots:
             _log.warning("The reading of the table %s for the signal %r waits: %s", read.table, read.signal, error)
 
     def _apply(self, signal: Signal, state: SourceState) -> SnapshotProgress:
-        """Return the progress after a signal. One that asks for what is not there is logged, and has no effect."""
+        """Return the progress after a signal. A signal for tables that do not exist is logged, and has no effect."""
         progress = state.incremental
         try:
             match signal.type:

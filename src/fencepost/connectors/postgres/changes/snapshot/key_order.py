@@ -1,8 +1,9 @@
 """The order in which PostgreSQL sorts the rows of a table by their key, in SQL.
 
 ORDER BY takes the operators of a type's own B-tree class. A comparison finds its operator by name, in the search path,
-which has PostgreSQL's own schema only. For a type of an extension that would be none, or another one: texts of `citext`
-would be compared as `text`, in another order, and rows left out. So its operators are named with their schema.
+which has PostgreSQL's own schema only. For a type of an extension the operator would be missing or another one: texts
+of `citext` would be compared as `text`, in another order, and rows left out. So its operators are named with their
+schema.
 
 https://www.postgresql.org/docs/current/xindex.html
 """
@@ -40,7 +41,7 @@ LEFT JOIN (
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """A column of a key. `type` is its type in SQL, `operators` has those that are not PostgreSQL's own."""
+    """A column of a key. `type` is its type in SQL, `operators` are operators that are not PostgreSQL's own."""
 
     name: str
     type: str
@@ -71,16 +72,16 @@ class KeyOrder:
         return ", ".join(column.sql() + " DESC" * descending for column in self.columns)
 
     def after(self, key: Sequence[str]) -> str:
-        """Return the condition of rows that come after a key."""
+        """Return the condition for rows after a key."""
         return self._beyond(">", key)
 
     def up_to(self, key: Sequence[str]) -> str:
-        """Return the condition of rows that come before a key, or have it."""
+        """Return the condition for rows up to and including a key."""
         return self._beyond("<=", key)
 
     def _beyond(self, last: str, key: Sequence[str]) -> str:
         if not any(column.operators for column in self.columns):
-            # One comparison of rows, for which an index is used with all of its columns.
+            # One comparison of rows, which can use an index on all of its columns.
             literals = ", ".join(column.literal(text) for column, text in zip(self.columns, key, strict=True))
             return f"({self.names()}) {last} ({literals})"
         strict = last[0]
@@ -92,7 +93,7 @@ class KeyOrder:
 
 
 def key_order(connection: psycopg.Connection[Any], table: int, key: Sequence[str]) -> KeyOrder:
-    """Return how the rows of a table are sorted by columns. Raises RetriableError or PostgresError."""
+    """Return how the rows of a table are sorted by the given columns. Raises RetriableError or PostgresError."""
     types: dict[str, str] = {}
     operators: dict[str, dict[str, str]] = {name: {} for name in key}
     for name, kind, strategy, schema, operator in query(connection, _COLUMNS, [table, list(key)]):

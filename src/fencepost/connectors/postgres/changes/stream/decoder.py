@@ -2,9 +2,9 @@
 
     {Begin, {Relation | Type | Insert | Update | Delete | Truncate | Message}, Commit | Message}
 
-Version 1 sends whole transactions in the order of their commits, with all values as text. Rows of one table are decoded
-column by column, all rows at once: the values of a column lie in order in the block, so the block itself is the data of
-an Arrow array in which every second value is a gap; `take` copies the values out.
+Version 1 sends whole transactions in the order of their commits, with all values as text. The rows of a table are
+decoded column by column, all rows together: the values of a column lie in order in the block, so the block itself is
+the data of an Arrow array in which every second value is a gap; `take` copies the values out.
 
 https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
 """
@@ -54,7 +54,7 @@ class TextColumn:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Some of a table's rows: `index` has the row of each change, -1 for a change that has none."""
+    """Some of a table's rows: `index` has the index of the row of each change, -1 for a change without one."""
 
     columns: Sequence[TextColumn]
     index: Array
@@ -65,8 +65,8 @@ class Rows:
 class Changes:
     """Consecutive changes of one table, in order; arrays have one item for each.
 
-    `operation` is INSERT, UPDATE, DELETE or TRUNCATE; `number` counts the changes of a transaction over all tables, from
-    0. `new` are rows after the change, `old` the former key or row, as far as the replica identity has it.
+    `operation` is INSERT, UPDATE, DELETE or TRUNCATE; `number` counts the changes of a transaction over all tables,
+    from 0. `new` are rows after the change, `old` the previous key or row, as far as the replica identity has it.
     """
 
     relation: Relation
@@ -85,7 +85,7 @@ class Changes:
 
 @dataclass(slots=True)
 class Decoded:
-    """The content of a block. `wal_end` is 0 without a keepalive; `reply` tells that the server wants an answer."""
+    """The content of a block. `wal_end` is 0 without a keepalive; `reply` means that the server requests an answer."""
 
     changes: list[Changes] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
@@ -104,8 +104,9 @@ class _Transaction:
 class Decoder:
     """Decodes one stream, block by block.
 
-    `resume` is where a former stream ended: the changes of its unfinished transaction that were read are left out.
-    `describe` is called with each new or changed relation, and again with one that may have another primary key.
+    `resume` is the end of an earlier stream: the changes of its unfinished transaction that were already read are left
+    out. `describe` is called with each new or changed relation, and again with a relation whose primary key may have
+    changed.
     """
 
     def __init__(self, resume: Position, describe: Callable[[Relation], None] = lambda _: None) -> None:
@@ -125,12 +126,12 @@ class Decoder:
             return Position(self._end, current.commit_lsn, current.changes) if current.changes else Position(self._end)
         if self._end > resume.commit_lsn:
             return Position(self._end)
-        # The transaction that was read in part is not over: it may not even have begun again.
+        # The partly read transaction is not over: it may not even have started again.
         read = max(resume.changes, current.changes if self._in_transaction else 0)
         return Position(self._end, resume.commit_lsn, read)
 
     def decode(self, data: bytearray, starts: Positions) -> Decoded:
-        """Decode the messages that begin at `starts`."""
+        """Decode the messages that start at `starts`."""
         decoded = Decoded()
         if not len(starts):
             return decoded
@@ -151,18 +152,18 @@ class Decoder:
         return decoded
 
     def _loose_messages(self, block: _Block) -> Array:
-        """Return which messages of the block are logical messages that belong to no transaction."""
+        """Return which messages of the block are logical messages outside of transactions."""
         found = np.flatnonzero(block.tags == _MESSAGE)
         loose: Array = found[block.u8[block.starts[found] + MESSAGE + 1] == 0]
         return loose
 
     def _number(self, block: _Block, loose: Array) -> _Numbered:
-        """Find the transaction of each change, and its number in it. `loose` messages belong to none."""
+        """Find the transaction of each change, and its number in it. `loose` messages are outside of transactions."""
         tags, starts = block.tags, block.starts
         at = np.flatnonzero(np.isin(tags, (INSERT, UPDATE, DELETE, TRUNCATE, _MESSAGE)))
         if len(loose):
             at = np.setdiff1d(at, loose)
-            # The server sends what begins at or after the position at which a stream starts.
+            # The server sends transactions that begin at or after the position at which a stream starts.
             self._end = max(self._end, int(block.be64[starts[loose[-1]] + MESSAGE + 2]) + 1)
         begins = np.flatnonzero(tags == _BEGIN)
         where = starts[begins] + MESSAGE + 1
@@ -188,11 +189,11 @@ class Decoder:
         return _Numbered(at, number, commit_lsn[of], commit_us[of], xid[of])
 
     def _runs(self, block: _Block) -> Iterator[tuple[int, int]]:
-        """Yield the parts of the block in which relations do not change, learning them on the way."""
+        """Yield the parts of the block without relation changes in between, and learn the relations on the way."""
         low = 0
         for at in np.flatnonzero(np.isin(block.tags, (_RELATION, _TYPE))).tolist():
             if block.tags[at] == _TYPE:
-                # The types of a relation are described before it, as they are at that place of the log.
+                # The types of a relation are described before it, as of that place of the log.
                 oid, name = parse_type(block.message(at))
                 self._type_names[oid] = name
                 continue
@@ -217,7 +218,7 @@ class Decoder:
             return
         tags = block.tags[part.at]
         truncates = np.flatnonzero(tags == TRUNCATE)
-        # A TRUNCATE stands between the changes before and after it, possibly of several tables.
+        # A TRUNCATE lies between the changes before and after it, possibly of several tables.
         for begin, end in _between(truncates, len(part.at)):
             if begin < end:
                 yield from self._rows(block, part.part(np.arange(begin, end)))
@@ -230,7 +231,7 @@ class Decoder:
             mine = part if len(part.at) and (oids == oid).all() else part.part(np.flatnonzero(oids == oid))
             starts, operation = block.starts[mine.at], block.tags[mine.at]
             relation = self._relations[oid]
-            # A marker of what follows (K, O or N) and the number of columns precede the columns.
+            # A marker of the row's kind (K, O or N) and the number of columns precede the columns.
             marker = starts + MESSAGE + _HEADER
             has_old = block.u8[marker] != _NEW
             old, ends = block.rows(np.where(has_old, marker + 3, -1), relation)
@@ -249,7 +250,7 @@ class Decoder:
 
 @dataclass(frozen=True, slots=True)
 class _Numbered:
-    """Changes of a block: `at` are their numbers among its messages; the rest as in Changes."""
+    """Changes of a block: `at` has their indexes among its messages; the rest is as in Changes."""
 
     at: Array
     number: Array
@@ -269,7 +270,7 @@ class _Numbered:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A block of bytes, seen as bytes and as big-endian numbers at any place; its XLogData and keepalives."""
+    """A block of bytes, viewed as bytes and as big-endian numbers at any position; its XLogData and keepalives."""
 
     data: bytearray
     u8: Array
@@ -299,7 +300,7 @@ class _Block:
         return bytes(self.data[start + MESSAGE : start + 1 + int(self.be32[start + 1])])
 
     def rows(self, columns_at: Array, relation: Relation) -> tuple[Rows, Array]:
-        """Decode the rows whose columns begin at `columns_at`, -1 for none; also return where each ends."""
+        """Decode the rows whose columns start at `columns_at`, -1 for none; also return where each ends."""
         present = columns_at >= 0
         index = np.where(present, np.cumsum(present) - 1, -1)
         position = columns_at[present]
@@ -312,7 +313,7 @@ class _Block:
         return Rows(columns, index, int(present.sum())), ends
 
     def _column(self, position: Array) -> tuple[TextColumn, Array]:
-        """Decode one column of rows; also return where the next column of each begins."""
+        """Decode one column of rows; also return where the next column of each row starts."""
         count = len(position)
         if not count:
             return TextColumn(pa.nulls(0, pa.string())), position
@@ -336,7 +337,7 @@ def _messages(block: _Block, changes: _Numbered) -> Iterator[Message]:
 
 
 def _message(block: _Block, at: int, *place: int) -> Message:
-    """Return a logical message; `place` is where it is in its transaction, from `number` on."""
+    """Return a logical message; `place` is its place in the transaction, counted from `number`."""
     data = block.message(at)
     (lsn,) = struct.unpack_from(">Q", data, 2)
     return Message(*parse_message(data), lsn, *place)

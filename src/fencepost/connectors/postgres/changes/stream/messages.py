@@ -1,7 +1,7 @@
-"""Logical messages: what `pg_logical_emit_message` puts into the log, as the stream has it.
+"""Logical messages: the stream has what `pg_logical_emit_message` writes to the log.
 
-A transactional message is one of the changes of its transaction. One that is not is written to the log at once, whatever
-becomes of the transaction around it, and the server sends it between transactions.
+A transactional message is one of the changes of its transaction. Others are written to the log immediately, whether the
+surrounding transaction commits or not, and the server sends them between transactions.
 
     M, flags (1: transactional), LSN (8 bytes), prefix, 0, length (4 bytes), content
 

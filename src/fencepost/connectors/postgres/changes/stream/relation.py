@@ -19,7 +19,7 @@ TypeName = tuple[str, str]
 
 
 class ReplicaIdentity(StrEnum):
-    """What the server sends of a row's former state."""
+    """The part of a row's previous state that the server sends."""
 
     DEFAULT = "d"
     NOTHING = "n"
@@ -29,9 +29,9 @@ class ReplicaIdentity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column that is published. `type_oid` and `modifier` are pg_attribute's atttypid and atttypmod.
+    """A published column. `type_oid` and `modifier` are pg_attribute's atttypid and atttypmod.
 
-    `type_name` are the schema and name of a type that users made, or of the base type of such a domain; None for others.
+    `type_name` is the schema and name of a user-made type, or of the base type of a domain over one; None for others.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table, as it is at some place in the stream."""
+    """A table, as of one place in the stream."""
 
     oid: int
     schema: str
@@ -54,7 +54,7 @@ class Relation:
 
     @property
     def primary_key_counts(self) -> bool:
-        """Whether the table's key is its primary key, which the stream does not have."""
+        """Whether the table's key is its primary key, which the stream does not contain."""
         return self.identity in (ReplicaIdentity.FULL, ReplicaIdentity.NOTHING)
 
     @property
@@ -72,7 +72,7 @@ def parse_type(message: bytes) -> tuple[int, TypeName]:
 
 
 def parse_relation(message: bytes, type_names: Mapping[int, TypeName]) -> Relation:
-    """Return the relation that a message of type R describes. `type_names` are those of the types that users made."""
+    """Return the relation that a message of type R describes. `type_names` are the names of the user-made types."""
     (oid,) = struct.unpack_from(">I", message, 1)
     schema, at = _text(message, 5)
     table, at = _text(message, at)

@@ -1,11 +1,11 @@
-"""Finds the messages of a replication stream in a block of bytes, all at once.
+"""Finds the messages of a replication stream in a block of bytes, without a step per message.
 
 The stream is a sequence of CopyData messages: `d`, length (4 bytes), payload; a payload is `w` (XLogData: three 8-byte
-numbers, then a message of pgoutput) or `k` (keepalive). Each `d` that a plausible length and `w` or `k` follow is a
+numbers, then a message of pgoutput) or `k` (keepalive). Each `d` followed by a plausible length and `w` or `k` is a
 candidate. If every candidate ends where the next one begins, they are exactly the messages: the first begins at 0, and
-the others follow by induction. If one does not, because row data looks like a message, the block is walked. So it is if
-the server sends a notice, a changed setting or a notification between them, which it may at any time; these are passed
-over.
+the others follow by induction. If one does not, because row data looks like a message, the block is searched message by
+message. The same happens if the server sends a notice, a changed setting or a notification between them, which it may
+at any time; these are skipped.
 
 https://www.postgresql.org/docs/current/protocol-replication.html
 """
@@ -29,26 +29,29 @@ _ANY_TIME: Final = b"NSA"
 """NoticeResponse, ParameterStatus and NotificationResponse."""
 
 _UNSENDABLE: Final = ("22", "54")
-"""Classes of SQLSTATE that a change itself is the cause of: its data, and limits of the server. The log keeps it so."""
+"""Classes of SQLSTATE that a change itself causes: its data, and limits of the server.
+
+The log keeps such a change as it is.
+"""
 
 PAYLOAD: Final = 5
-"""Where a CopyData's payload begins: after `d` and the length."""
+"""The start of a CopyData's payload, after `d` and the length."""
 
 MESSAGE: Final = 30
-"""Where the message of pgoutput begins: after CopyData's header, `w`, and the positions and time of the server."""
+"""The start of pgoutput's message, after CopyData's header, `w`, and the positions and time of the server."""
 
 Positions = NDArray[np.int64]
 
 
 def find_frames(data: bytearray, filled: int) -> tuple[Positions, int]:
-    """Return where the complete messages in `data[:filled]` begin, and where the last one ends.
+    """Return where the complete messages in `data[:filled]` start, and where the last one ends.
 
-    Raises RetriableError or PostgresError with the server's message if something else follows: the stream has ended.
+    Raises RetriableError or PostgresError with the server's message if anything else follows: the stream has ended.
     """
     u8 = np.frombuffer(data, np.uint8, filled)
     starts = np.flatnonzero(u8[: max(filled - PAYLOAD, 0)] == COPY_DATA)
     kinds = u8[starts + PAYLOAD]
-    # Messages of 16 MiB and more are no candidates; they are found by the walk.
+    # Messages of 16 MiB and more are not candidates; the slow search finds them.
     starts = starts[((kinds == XLOG_DATA) | (kinds == KEEPALIVE)) & (u8[starts + 1] == 0)]
     if not len(starts) or starts[0] != 0:
         return _walk(data, filled)
@@ -66,10 +69,10 @@ def find_frames(data: bytearray, filled: int) -> tuple[Positions, int]:
 
 
 def whole_transactions(data: bytearray, starts: Positions, end: int, *, full: bool) -> tuple[Positions, int]:
-    """Return the messages up to where a transaction begins that does not end in the block, and where it begins.
+    """Return the messages before a transaction that does not end in the block, and where that transaction starts.
 
-    If the block begins with such a transaction, nothing is returned, so that its rest can come; if the block is `full`,
-    all messages are.
+    If the block starts with such a transaction, nothing is returned, so that more of it can be read; if the block is
+    `full`, all messages are.
     """
     u8 = np.frombuffer(data, np.uint8)
     live = u8[starts + PAYLOAD] == XLOG_DATA
@@ -104,7 +107,7 @@ def _walk(data: bytearray, filled: int) -> tuple[Positions, int]:
 
 
 def ended(said: str, state: str) -> FencepostError:
-    """Return the error to raise for a stream that the server ended: what it said, and its SQLSTATE."""
+    """Return the error for a stream that the server ended: its message and SQLSTATE."""
     message = f"PostgreSQL ended the replication stream: {said}"
     if not state.startswith(_UNSENDABLE):
         return RetriableError(message)
@@ -115,7 +118,7 @@ def ended(said: str, state: str) -> FencepostError:
 
 
 def server_message(answer: bytes | bytearray) -> str:
-    """Return the text of an ErrorResponse, as far as it is there: its severity, message and context."""
+    """Return the text of an ErrorResponse that may be incomplete: severity, message and context."""
     if answer[:1] != b"E":
         return f"it sent a message of type {bytes(answer[:1])!r}"
     fields = _fields(answer)
@@ -125,7 +128,7 @@ def server_message(answer: bytes | bytearray) -> str:
 
 
 def _fields(answer: bytes | bytearray) -> dict[bytes, str]:
-    """Return the fields of an ErrorResponse that are there whole or in part, by their type."""
+    """Return the complete or partial fields of an ErrorResponse by their type."""
     end = 1 + int.from_bytes(answer[1:PAYLOAD], "big")
     parts = bytes(answer[PAYLOAD:end]).split(b"\0")
     return {part[:1]: part[1:].decode(errors="replace") for part in parts if part}

@@ -1,7 +1,7 @@
 """A replication stream, read in blocks.
 
 libpq connects and authenticates. Then the few messages of the stream are read from its socket directly, because libpq
-returns one message per call: a block is up to 4 MiB, since each costs some milliseconds whatever its size is. On a TLS
+returns one message per call: a block is up to 4 MiB, since each costs some milliseconds whatever its size. On a TLS
 connection only libpq can decrypt, so its calls are used, and the block is put together from them.
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn
 
 BLOCK_BYTES: Final = 1 << 22
-# Numbers at the end of a block are read as parts of 8 bytes at any place.
+# Bytes after the end of a block, because numbers are read as 8 bytes at any position.
 _SLACK: Final = 64
 # The walsender writes 8 KiB at a time; waking up for each would cost more than decoding them. After a full block there
 # is a backlog, so waiting for more costs nothing; after a small one it would be latency.
@@ -41,18 +41,18 @@ _LOW_WATER: Final = 1 << 17
 _LINGER_S: Final = 0.06
 _SHORT_LINGER_S: Final = 0.001
 _BACKLOG_BYTES: Final = 1 << 18
-# The share of a block that must be filled before a part of a transaction is decoded.
+# The filled share of a block from which a part of a transaction is decoded.
 _FULL: Final = 0.75
 # The server ends a connection that is silent for wal_sender_timeout, a minute by default.
 _REPLY_S: Final = 10.0
-# How long a connection may take to begin to stream: the server loads the slot first.
+# The maximum time until a connection starts streaming: the server loads the slot first.
 _ANSWER_S: Final = 60.0
-# Logical messages came to pgoutput with version 14.
+# pgoutput has logical messages since version 14.
 _WITH_MESSAGES: Final = 140_000
-# Classes of SQLSTATE after which a start is tried again: connection, resources, operator intervention; 55006: the slot is
-# in use, by an earlier task whose connection the server has not missed yet; 42704: the slot was dropped a moment ago,
-# which the checks before the next attempt tell with what to do.
-_TEMPORARY: Final = ("08", "53", "57", "55006", "42704")
+# Classes of SQLSTATE after which a start is retried: connection, resources, operator intervention; 55006: the slot is
+# in use by an earlier task whose disconnection the server has not noticed yet; 42704 and 55000: the slot was just dropped or
+# invalidated, which the checks before the next attempt report with advice.
+_TEMPORARY: Final = ("08", "53", "57", "55006", "42704", "55000")
 
 
 class ReplicationStream:
@@ -61,7 +61,7 @@ class ReplicationStream:
     def __init__(
         self, settings: ConnectionSettings, slot: str, publication: str, decoder: Decoder, committed: Position
     ) -> None:
-        """Start streaming from the decoder's position, of which `committed` may be behind.
+        """Start streaming from the decoder's position; `committed` may be earlier.
 
         Raises RetriableError (also while another connection uses the slot) or PostgresError.
         """
@@ -96,7 +96,7 @@ class ReplicationStream:
         if not end:
             return Decoded()
         decoded = self._decoder.decode(self._data, starts)
-        # The arrays that were decoded are copies; the rest of the block is what the next read begins with.
+        # The decoded arrays are copies; the next read starts with the rest of the block.
         self._data[: self._filled - end] = bytes(self._data[end : self._filled])
         self._filled -= end
         if decoded.reply:
@@ -105,17 +105,17 @@ class ReplicationStream:
 
     @property
     def backlog(self) -> bool:
-        """Whether so much was waiting at the last read that more will be."""
+        """Whether the last read found so much data that more is likely waiting."""
         return self._last_read > _BACKLOG_BYTES
 
     def confirm(self, position: Position) -> None:
-        """Tell the server that everything up to a position is committed in Kafka. Raises RetriableError."""
+        """Report to the server that everything up to a position is committed in Kafka. Raises RetriableError."""
         if position.lsn > self._confirmed:
             self._confirmed = position.lsn
             self._reply()
 
     def ping(self) -> None:
-        """Ask the server how far it has read its log; the answer comes with the changes. Raises RetriableError."""
+        """Request how far the server has read its log; the answer comes with the changes. Raises RetriableError."""
         self._reply(wants_answer=True)
 
     def close(self) -> None:
@@ -215,7 +215,7 @@ class ReplicationStream:
 
 
 def _readable(descriptor: int, timeout_s: float) -> bool:
-    # Not select(): it has no descriptors beyond 1023.
+    # Not select(), which does not support descriptors above 1023.
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
     return bool(poller.poll(max(0.0, timeout_s) * 1000))
@@ -267,7 +267,7 @@ def _start_by_libpq(connection: PGconn, wanted: str) -> None:
 def _ended_by_libpq(connection: PGconn) -> FencepostError:
     from psycopg import pq  # noqa: PLC0415 - an optional package
 
-    # The answer is there, or the connection is broken: nothing is waited for.
+    # The answer is there, or the connection is broken: this does not block.
     result = connection.get_result()
     state = (result.error_field(pq.DiagnosticField.SQLSTATE) if result else None) or b""
     reason = " ".join(connection.error_message.decode(errors="replace").split())
@@ -276,7 +276,7 @@ def _ended_by_libpq(connection: PGconn) -> FencepostError:
 
 @contextmanager
 def _broken_is_retriable() -> Iterator[None]:
-    """Raise RetriableError for what libpq says of a connection that broke."""
+    """Raise RetriableError with libpq's message for a broken connection."""
     try:
         yield
     except driver_error() as error:

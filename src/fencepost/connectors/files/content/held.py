@@ -1,0 +1,80 @@
+"""Ranges of a file that hold their bytes, beside ranges that are read from the file."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from io import FileIO
+from typing import Final
+
+from fencepost.api.allowed_paths import AllowedPaths
+from fencepost.api.errors import DataError
+from fencepost.connectors.files.content.codecs.compression import ContentStream, Form, TruncatedError
+from fencepost.connectors.files.content.line_numbers import line_number
+from fencepost.connectors.files.content.ranges import FileRange, count_lines, open_file, unreadable
+
+HELD_BYTES: Final = 4 << 20
+"""The maximum size of a batch, if no record is longer. The worker writes a batch of this size without a Spark job."""
+
+HEAD_BYTES: Final = 1 << 20
+"""The number of bytes at the start of a file in which its header must be."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRange(FileRange):
+    """Bytes of a file's content, with the bytes. `line` is the number of the line that begins at `start`."""
+
+    data: bytes = b""
+    line: int = 1
+
+    def line_at(self, position: int) -> int:
+        """Return the number of the line that begins at a position of the range."""
+        return self.line + count_lines(self.data[: position - self.start])
+
+
+def line_at(part: FileRange, position: int, allowed: AllowedPaths) -> int:
+    """Return the number, from 1, of the line that begins at a position in a range of a file. Raises as `line_number`."""
+    return part.line_at(position) if isinstance(part, HeldRange) else line_number(part.path, position, allowed)
+
+
+class _HeldFile(io.BytesIO):
+    def __init__(self, held: HeldRange) -> None:
+        super().__init__(held.data)
+        self._start = held.start
+
+    def seek(self, position: int, whence: int = io.SEEK_SET) -> int:
+        return super().seek(position - self._start if whence == io.SEEK_SET else position, whence) + self._start
+
+
+def open_range(part: FileRange, allowed: AllowedPaths) -> FileIO | io.BytesIO:
+    """Open what a range is read from, with positions of the file.
+
+    Raises DataError as `open_file`, and if the path has another file than that of the range.
+    """
+    if isinstance(part, HeldRange):
+        return _HeldFile(part)
+    file = open_file(part.path, allowed)
+    try:
+        if part.known is None or part.known.is_in(file):
+            return file
+    except OSError as error:
+        file.close()
+        raise unreadable(part.path, error) from error
+    file.close()
+    raise DataError(
+        f"The path {part.path} got another file before bytes {part.start} to {part.end} of the former one were read: it was "
+        "renamed or replaced. If it has a new name that the pattern fits, the task goes on with that; otherwise bring it back"
+    )
+
+
+def head_of(path: str, form: Form, allowed: AllowedPaths) -> HeldRange:
+    """Return the begin of a file's content, at most HEAD_BYTES. Raises DataError if it cannot be read."""
+    data = bytearray()
+    with ContentStream(path, form, allowed) as stream:
+        try:
+            while len(data) < HEAD_BYTES and (more := stream.read(HEAD_BYTES - len(data))):
+                data += more
+        except TruncatedError:
+            # Whether the header is whole is for its reader to see.
+            pass
+    return HeldRange(path, 0, len(data), bytes(data))

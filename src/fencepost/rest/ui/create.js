@@ -1,0 +1,70 @@
+// A form that creates a connector: its class, its name, and the properties that the class defines, by group.
+
+import { useEffect, useState } from "./vendor/hooks.mjs";
+import { api } from "./api.js";
+import { Property, outcome, useChecks } from "./config.js";
+import { Problem, html } from "./format.js";
+
+const FIRST = ["connector.class", "name"];
+
+function isFirst({ definition }) {
+  return definition.required || definition.importance === "HIGH";
+}
+
+// Errors of fields that nobody touched yet would greet the user with red: they show once one has typed there.
+function Group({ title, infos, draft, touched, set }) {
+  const open = infos.some(({ definition }) => definition.required);
+  const given = infos.filter((info) => info.value.name in draft).length;
+  const wrong = infos.filter((info) => touched.has(info.value.name) && info.value.errors.length).length;
+  return html`<details open=${open}><summary>${title}${given ? ` (${given} set)` : ""}
+    ${wrong ? html` <span class="error">${wrong === 1 ? "1 error" : `${wrong} errors`}</span>` : null}</summary>
+    ${infos.map((info) => {
+      const { name, errors } = info.value;
+      return html`<${Property} key=${name} name=${name} value=${draft[name] ?? ""} info=${info}
+        errors=${touched.has(name) ? errors : []} onInput=${(value) => set(name, value)} />`;
+    })}</details>`;
+}
+
+// Properties of the connector's class that have no group come first.
+function byGroup({ infos, groups }) {
+  const defined = [...infos.values()].filter((info) => info.definition && !FIRST.includes(info.value.name));
+  const members = (wanted) => defined.filter((info) => wanted(info.definition.group))
+    .sort((a, b) => isFirst(b) - isFirst(a) || a.definition.order - b.definition.order);
+  return [["Of this connector", members((group) => !groups.includes(group))],
+    ...groups.map((title) => [title, members((group) => group === title)])].filter(([, found]) => found.length);
+}
+
+export function Create() {
+  const [plugins, setPlugins] = useState([]);
+  const [draft, setDraft] = useState({});
+  const [touched, setTouched] = useState(new Set());
+  const checks = useChecks(draft);
+  const { infos, checked, errors, told, setTold } = checks;
+  useEffect(() => { api.plugins().then(setPlugins, (error) => setTold(error.message)); }, []);
+  const set = (key, value) => {
+    const { [key]: _, ...others } = draft;
+    setDraft(value === "" ? others : { ...others, [key]: value });
+    setTouched(new Set(touched).add(key));
+  };
+  const plugin = draft["connector.class"];
+  const missing = [...infos.values()].filter((info) => info.value.errors.length && !touched.has(info.value.name));
+  const create = (event) => {
+    event.preventDefault();
+    api.create(draft.name, draft).then(
+      () => { location.hash = `#/connectors/${encodeURIComponent(draft.name)}`; },
+      (error) => setTold(error.message));
+  };
+  return html`<h1>Create a connector</h1><form onSubmit=${create}>
+    <p class="line"><label>Connector <select id="plugin" value=${plugin ?? ""} onChange=${(event) => set("connector.class", event.target.value)}>
+      <option value="">Choose one</option>
+      ${plugins.map((each) => html`<option value=${each.class}>${each.class}${each.version ? ` ${each.version}` : ""}</option>`)}
+    </select></label></p>
+    ${plugin && infos.size ? html`
+      <${Property} name="name" value=${draft.name ?? ""} info=${infos.get("name")}
+        errors=${touched.has("name") ? infos.get("name")?.value.errors ?? [] : []} onInput=${(value) => set("name", value)} />
+      ${byGroup(checks).map(([title, members]) => html`<${Group} key=${title} title=${title} infos=${members}
+        draft=${draft} touched=${touched} set=${set} />`)}` : null}
+    ${plugin ? html`<p class="line"><button disabled=${!checked || errors > 0 || !draft.name}>Create</button>
+      <span role="status">${outcome(checks, "Valid.")}${missing.length ? ` Still missing: ${missing.map((info) => info.value.name).join(", ")}.` : ""}</span></p>` : null}
+    <${Problem} text=${told} /></form>`;
+}

@@ -1,0 +1,93 @@
+"""What the page changes: a connector is created by the form, stopped, its offsets are edited and reset, and it is deleted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from tests.page.chromium import Tab
+from tests.page.looks import check_contrast
+
+_BUTTON: Final = "[...document.querySelectorAll('button')].find((each) => each.textContent === {text!r})"
+_OFFSET: Final = "[...document.querySelectorAll('td[data-label=committed]')].map((cell) => cell.textContent).join()"
+# Beyond 2^53: a browser that reads it as a number rounds it.
+_LONG: Final = "9007199254740993"
+
+
+async def check_changes(tab: Tab, url: str, source: Path, pictures: Path) -> None:
+    """Create, change and delete a connector of `source`, a file of one line. Raises AssertionError."""
+    await tab.size(1280, 900)
+    await tab.open(f"{url}/ui/#/create")
+    await _fill(tab, source, pictures)
+    await tab.value(f"{_button('Create')}.click()")
+    await tab.wait_for("document.querySelector('h1').textContent.includes('by-form RUNNING')")
+    await tab.wait_for(f"{_OFFSET}.includes('position')")
+    await tab.value(f"{_button('Stop')}.click()")
+    await tab.wait_for("document.querySelector('h1').textContent.includes('STOPPED')")
+    await _edit_offset(tab, pictures)
+    await tab.value(f"{_button('Reset all offsets')}.click()")
+    await tab.wait_for(f"{_OFFSET} === ''")
+    await tab.value(f"{_button('Delete')}.click()")
+    await tab.wait_for("location.hash === '#/' && !document.querySelector('main').textContent.includes('by-form')")
+    # The refused offset, and what was asked while the connector was deleted.
+    unexpected = [error for error in tab.errors if "status of 40" not in error]
+    assert unexpected == [], unexpected
+    tab.errors.clear()
+
+
+async def _fill(tab: Tab, source: Path, pictures: Path) -> None:
+    await tab.wait_for("document.querySelectorAll('#plugin option').length > 3")
+    await tab.value(
+        "(() => { const plugin = document.getElementById('plugin');"
+        " plugin.value = [...plugin.options].map((each) => each.value).find((name) => name.includes('FileStreamSource'));"
+        " plugin.dispatchEvent(new Event('change', {bubbles: true})); })()"
+    )
+    await tab.wait_for("document.getElementById('config-file') !== null")
+    assert await tab.value("document.querySelectorAll('[aria-invalid=true]').length") == 0, "nobody has typed yet"
+    await _type(tab, "name", "by-form")
+    await _type(tab, "file", str(source))
+    await _type(tab, "topic", "by-form")
+    await _type(tab, "tasks.max", "many")
+    await tab.wait_for("document.getElementById('config-tasks.max').getAttribute('aria-invalid') === 'true'")
+    await tab.wait_for("[...document.querySelectorAll('summary')].some((each) => each.textContent.includes('1 error'))")
+    assert await tab.value(f"{_button('Create')}.disabled")
+    await tab.screenshot(pictures / "create.png", whole=False)
+    await check_contrast(tab)
+    for width in (1280, 390):
+        await tab.size(width, 900)
+        assert await tab.value("document.documentElement.scrollWidth") <= width
+    await tab.size(1280, 900)
+    await _type(tab, "tasks.max", "1")
+    await tab.wait_for(f"!{_button('Create')}.disabled")
+
+
+async def _edit_offset(tab: Tab, pictures: Path) -> None:
+    await tab.wait_for("document.querySelector('td button.small') !== null")
+    await tab.value("document.querySelector('td button.small').click()")
+    await tab.wait_for("document.querySelector('textarea') !== null")
+    await tab.screenshot(pictures / "offsets.png")
+    # An offset that the connector refuses stays as it was, and its words are shown.
+    before = await tab.value(_OFFSET)
+    await _write(tab, "document.querySelector('textarea')", json.dumps({"position": "far"}))
+    await tab.value(f"{_button('Save this offset')}.click()")
+    await tab.wait_for("document.querySelector('textarea') === null || document.body.textContent.includes('position')")
+    assert await tab.value(_OFFSET) == before
+    await _write(tab, "document.querySelector('textarea')", f'{{"position": {_LONG}}}')
+    await tab.value(f"{_button('Save this offset')}.click()")
+    await tab.wait_for(f"{_OFFSET}.includes('{_LONG}')")
+
+
+def _button(text: str) -> str:
+    return _BUTTON.format(text=text)
+
+
+async def _type(tab: Tab, name: str, text: str) -> None:
+    await _write(tab, f"document.getElementById('config-{name}')", text)
+
+
+async def _write(tab: Tab, field: str, text: str) -> Any:
+    return await tab.value(
+        f"(() => {{ const field = {field}; field.value = {json.dumps(text)};"
+        " field.dispatchEvent(new Event('input', {bubbles: true})); })()"
+    )
