@@ -59,9 +59,14 @@ def as_table(frame: Any, where: str) -> pa.Table:
     if table.num_rows and not table.num_columns:
         raise DataError(f"There are rows without any column in {where}: yield a frame with columns")
     # Arrow cannot pick rows out of views.
-    return table.cast(
-        pa.schema([field.with_type(_without_views(field.type)) for field in table.schema])
-    ).combine_chunks()
+    schema = pa.schema([field.with_type(_without_views(field.type)) for field in table.schema])
+    try:
+        return table.cast(schema).combine_chunks()
+    except ValueError as error:
+        raise DataError(
+            f"There is a null in {where} where its schema says that there is none: {error}. Make the field nullable, or "
+            "give it a value"
+        ) from error
 
 
 def _is_pandas(value: object) -> bool:

@@ -103,9 +103,30 @@ def _cast(array: pa.Array, field: t.StructField, *, exact: bool) -> pa.Array:
         if _has(values.type, _is_unchecked):
             # A cast to the same type checks nothing, and readers check neither UTF-8 nor the digits of decimals.
             values = values.cast(_unchecked(values.type))
-        return values.cast(kind)
+        cast = values.cast(kind)
     except pa.ArrowInvalid as error:
         raise MisfitError(f"column {field.name}: {error}") from None
+    if _has(kind, pt.is_map) and _has_key_twice(cast):
+        raise MisfitError(f"column {field.name}: a map has a key twice, of which readers would see one")
+    return cast
+
+
+def _has_key_twice(array: pa.Array) -> bool:
+    """Return whether a map, at any depth, has several values for a key. Keys that are nested are not compared."""
+    kind = array.type
+    if pt.is_struct(kind):
+        return any(map(_has_key_twice, array.flatten()))
+    if pt.is_list(kind):
+        return _has_key_twice(array.flatten())
+    if not pt.is_map(kind):
+        return False
+    maps = _as_lists(array)
+    keys, items = maps.flatten().flatten()
+    if pt.is_nested(kind.key_type):
+        return _has_key_twice(items)
+    numbers = np.repeat(np.arange(len(maps)), pc.fill_null(pc.list_value_length(maps), 0).to_numpy())
+    pairs = pa.table({"map": numbers, "key": keys})
+    return pairs.group_by(["map", "key"]).aggregate([]).num_rows < len(keys) or _has_key_twice(items)
 
 
 def _microseconds(array: pa.Array) -> pa.Array:

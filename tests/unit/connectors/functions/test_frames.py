@@ -176,6 +176,7 @@ def test_a_frame_after_a_retriable_error_is_yielded_again() -> None:
 UNIQUE = uuid.UUID(int=7)
 
 
+MAP = pa.map_(pa.string(), pa.int64())
 VIEWS = pa.dictionary(pa.int32(), pa.string_view())
 
 
@@ -196,6 +197,7 @@ VIEWS = pa.dictionary(pa.int32(), pa.string_view())
         (pa.array(["a", None, "b"]).dictionary_encode().cast(VIEWS), ["a", None, "b"]),
         (pa.array([{"x": {"y": 1}}, None]), [{"x": {"y": 1}}, None]),
         (pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())), [[("k", 1)]]),
+        (pa.array([[("k", 1), ("j", 1)], None, [], [("k", 1)]], MAP).slice(1), [None, [], [("k", 1)]]),
         (pa.array([255], pa.uint8()), [255]),
         (pa.array([2**64 - 1], pa.uint64()), [Decimal(2**64 - 1)]),
         (pa.array([1.5], pa.float16()), [1.5]),
@@ -255,11 +257,24 @@ def test_types_without_a_form_are_refused_by_their_columns(array: pa.Array, plac
         (pa.array([b"a", b"\xff"]).view(pa.string()).cast(pa.string_view()), "The row 1 of the frame .* UTF8"),
         (pa.array([{"t": 0}, {"t": 1001}], pa.struct([("t", pa.timestamp("ns"))])), "The row 1 .* would lose data"),
         (pa.array([b"a", b"\xff"]).view(pa.string()).dictionary_encode(), "The row 1 of the frame .* UTF8"),
+        (pa.array([[("a", 1)], [("a", 1), ("b", 2), ("a", 3)]], MAP), "The row 1 .*: column x: a map has a key twice"),
+        (pa.array([[[("a", 1)], None], [[("a", 1), ("a", 1)]]], pa.list_(MAP)), "The row 1 .* a map has a key twice"),
+        (pa.array([{"m": None}, {"m": [("a", 1), ("a", 2)]}], pa.struct([("m", MAP)])), "The row 1 .* a key twice"),
     ],
 )
 def test_a_value_that_would_change_refuses_its_row(array: pa.Array, message: str) -> None:
     with pytest.raises(DataError, match=message):
         values(pa.table({"x": array}))
+
+
+@pytest.mark.parametrize("array", [pa.array([1, None]), pa.array([[1, None]])], ids=["column", "items"])
+def test_a_null_where_the_schema_has_none_is_refused(array: pa.Array) -> None:
+    kind = pa.list_(pa.field("item", pa.int64(), nullable=False)) if pa.types.is_list(array.type) else array.type
+    if pa.types.is_list(array.type):
+        array = pa.ListArray.from_arrays(array.offsets, array.values, type=kind)
+    table = pa.table([array], schema=pa.schema([pa.field("x", kind, nullable=pa.types.is_list(kind))]))
+    with pytest.raises(DataError, match=r"There is a null in the frame .* Make the field nullable"):
+        values(table)
 
 
 def test_a_name_twice_is_refused() -> None:
