@@ -102,8 +102,9 @@ _PROPERTIES: Final = frozenset(
         "javaMirrored",
     ]
 )
-_OF_UNICODE: Final = re.compile(r"I[sn]\w|\w+=\w", re.ASCII)
+_OF_UNICODE: Final = re.compile(r"I[sn]\w|(?:sc|script|blk|block)=\w", re.ASCII | re.IGNORECASE)
 """Names of scripts, blocks and other properties of characters, which are not looked up here."""
+_CATEGORY: Final = re.compile(r"(?:gc|general_category)=(.*)", re.IGNORECASE | re.DOTALL)
 _MOST_REPETITIONS: Final = 2**31 - 1
 
 
@@ -254,7 +255,8 @@ class JavaRegex:
         """Read an escape that stands for one character or a set. Returns the character; None for a set."""
         if (prop := self._take(_PROPERTY)) is not None:
             name = prop[1] if prop[1] is not None else prop[2]
-            if name not in _PROPERTIES and not _OF_UNICODE.match(name):
+            category = _CATEGORY.fullmatch(name)
+            if (category[1] if category else name) not in _PROPERTIES and not _OF_UNICODE.match(name):
                 raise self._error(f"has the unknown property of characters {prop[0]}", start)
             return None
         if self._next() in _CLASSES and self._next():

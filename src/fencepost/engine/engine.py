@@ -241,8 +241,11 @@ class _BatchWrite:
     ) -> tuple[list[Ack], Sequence[RecordMetadata | None]]:
         """Write records that were `polled` from the worker, those of a topic partition in the order of the poll."""
         metadata = PolledMetadata(polled)
-        spec.topic_gate.admit({part.topic for part in converted})
+        topics = {part.topic for part in converted}
+        spec.topic_gate.admit(topics)
         with closing(self.producer.writer()) as writer:
+            if len(topics) > 1:
+                writer.prefetch_topics(topics)
             counts = PartitionCounts({}, writer.partitions, writer.grown_partitions)
             router = Router(counts, counts.beyond, Ownership(), run_bytes=spec.config.batch_size, start=spec.start)
             parts = (part for of_topic in in_record_order(converted) for part in of_topic.slices(_SLICE))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
@@ -12,6 +13,7 @@ from pyspark.sql.types import ArrayType, DataType, NullType, StructType
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
 from fencepost.config.java_regex import check_replacement, java_pattern, java_regex
+from fencepost.config.spark_patterns import check_datetime_pattern
 from fencepost.config.validators import not_blank, not_empty
 from fencepost.transforms.base import (
     PartTransformation,
@@ -26,6 +28,11 @@ from fencepost.transforms.field_paths import content_at, define_syntax, field_pa
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 _NO_KEY = "has no fields for the key of this record: apply it to other records alone, with a negated predicate RecordIsTombstone"
 _PLACE = re.compile(r"\$\{(topic|timestamp)\}")
+
+
+def _time_format(name: str, value: Any) -> None:
+    not_blank(name, value)
+    check_datetime_pattern(name, str(value))
 
 
 @planned_by_schema
@@ -75,7 +82,7 @@ class TimestampRouter(RecordTransformation):
         )
         .define(
             "timestamp.format", _Type.STRING, "yyyyMMdd", _Importance.HIGH,
-            "The format of the time, as one of Spark's datetime patterns.", validator=not_blank,
+            "The format of the time, as one of Spark's datetime patterns.", validator=_time_format,
         )
     )  # fmt: skip
 

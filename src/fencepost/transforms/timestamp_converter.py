@@ -12,6 +12,7 @@ from pyspark.sql import types as t
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError
+from fencepost.config.spark_patterns import check_datetime_pattern
 from fencepost.config.validators import one_of
 from fencepost.transforms.base import PartTransformation, define_null_default, formatted, planned_by_schema
 from fencepost.transforms.field_paths import Change, define_syntax, field_path, with_changes
@@ -73,6 +74,7 @@ class TimestampConverter(PartTransformation):
                 "use differently: write the year as yyyy, and no weeks",
                 name="format",
             )
+        check_datetime_pattern("format", self._pattern, parses=self.properties["target.type"] != "string")
 
     def apply(self, records: DataFrame) -> DataFrame:
         """Return the records with the time converted."""

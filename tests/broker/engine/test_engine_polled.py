@@ -27,6 +27,7 @@ from tests.support.engine import (
     write,
     write_into,
 )
+from tests.support.fault_proxy import ApiKey, FaultProxy
 from tests.support.topics import Topics
 
 
@@ -103,6 +104,19 @@ def test_records_without_a_topic_go_to_the_connectors_in_their_order(bootstrap_s
         result = write(SparkEngine({}), owner, records, pipeline(topic))
     assert values(read_topic(bootstrap_servers, topic)) == [str(n).encode() for n in range(30)]
     assert result.topics == {topic}
+
+
+def test_a_batch_for_many_topics_asks_for_all_of_them_at_once(fault_proxy: FaultProxy, topics: Topics):
+    several = [topics.create() for _ in range(6)]
+    asks = (ApiKey.METADATA, ApiKey.DESCRIBE_CONFIGS)
+    with producer(fault_proxy.address) as owner:
+        # Another topic first: what a new producer asks does not count.
+        write(SparkEngine({}), owner, [record(topics.create(), "0")], pipeline())
+        before = [fault_proxy.requests[key] for key in asks]
+        write(SparkEngine({}), owner, [record(topic, "1") for topic in several], pipeline())
+        assert [fault_proxy.requests[key] for key in asks] == [count + 1 for count in before]
+        write(SparkEngine({}), owner, [record(topic, "2") for topic in several], pipeline())
+        assert [fault_proxy.requests[key] for key in asks] == [count + 1 for count in before]
 
 
 def test_unkeyed_batches_take_turns_on_the_partitions(bootstrap_servers: str, topics: Topics):

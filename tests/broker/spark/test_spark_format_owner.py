@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 
 import pyarrow as pa
@@ -206,3 +207,31 @@ def test_rows_with_keys_of_several_tasks_keep_their_order(version_servers: str):
         for key in range(7)
     }
     assert by_key == expected
+
+
+def test_tasks_with_keyed_rows_for_several_topics_write_one_after_the_other(version_servers: str):
+    topics = Topics(version_servers)
+    one, two = topics.create(partitions=2), topics.create(partitions=2)
+    schema = StructType([StructField(name, StringType()) for name in ("topic", "key", "value")])
+    writer = begun(version_servers, one, schema)
+    attempt = 987_001
+
+    def row(topic: str, value: str) -> pa.RecordBatch:
+        return pa.record_batch({"topic": [topic], "key": ["k"], "value": [value]})
+
+    def has_asked() -> bool:
+        entries = read_topic(version_servers, "fencepost-sinks-tasks", isolation="read_uncommitted")
+        return any(f'"attempt":{attempt},'.encode() in (entry.value or b"") for entry in entries)
+
+    with ThreadPoolExecutor(1) as other:
+        started: list[Future[TaskDone]] = []
+
+        def between() -> Iterator[pa.RecordBatch]:
+            yield row(one, "0")
+            started.append(other.submit(write, writer, 1, attempt, [row(two, "1"), row(one, "1")]))
+            wait_for(has_asked)
+            yield row(two, "0")
+
+        done = [write(writer, 0, 10, between()), started[0].result(120)]
+    writer.commit([*done])
+    assert [texts(version_servers, topic) for topic in (one, two)] == [["0", "1"]] * 2

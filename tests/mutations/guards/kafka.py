@@ -59,8 +59,9 @@ GUARDS = (
     Guard(
         "the limit that is asked for where none is known",
         "kafka/transport/cluster.py",
-        "if known is None or self._is_old(known.learnt_at):",
-        "known = known or _Settings(0, False, -1.0)\n        if self._is_old(known.learnt_at):",
+        "return self._known(self._settings, topic) or self._learn_settings([topic], deadline)[topic]",
+        "known = self._settings.get(topic) or _Settings(0, False, -1.0)\n"
+        "        return self._learn_settings([topic], deadline)[topic] if self._is_old(known.learnt_at) else known",
         "tests/broker/kafka/test_small_clock.py::"
         "test_a_transaction_is_written_on_a_machine_that_was_just_booted[of the machine]",
     ),

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from kafka.protocol.producer import ProduceRequest
 
@@ -103,6 +103,10 @@ class RecordWriter:
         Raises as `partitions`.
         """
         return self._cluster.grown_partitions(topic, partition, Deadline.after(self._config.max_block_ms))
+
+    def prefetch_topics(self, topics: Collection[str]) -> None:
+        """Ask once for what is unknown of topics that are about to be written, all together. Raises as `refresh_topics`."""
+        self._cluster.prefetch_topics(topics, Deadline.after(self._config.max_block_ms))
 
     def refresh_topics(self, topics: Iterable[str]) -> None:
         """Ask the brokers for the partitions of topics again. Raises BrokerUnavailableError and AuthenticationError."""

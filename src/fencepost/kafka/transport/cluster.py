@@ -12,9 +12,9 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import MetadataRequest
@@ -66,6 +66,9 @@ class _Settings:
     learnt_at: float
 
 
+_Cached = TypeVar("_Cached", _Topic, _Settings)
+
+
 class Cluster:
     """The cached metadata of one cluster. Thread-safe."""
 
@@ -110,6 +113,17 @@ class Cluster:
                 return
             if wanted:
                 backoff.sleep(deadline)
+
+    def prefetch_topics(self, topics: Collection[str], deadline: Deadline) -> None:
+        """Ask once for the partitions and the settings of all topics of which they are unknown, each in one request.
+
+        What is not in the answers is left to who asks for it of a topic. Raises as `call`.
+        """
+        if unknown := [name for name in sorted(topics) if self._known(self._topics, name) is None]:
+            for row in self._ask_metadata(unknown, deadline):
+                self._learn(row)
+        if unset := [name for name in sorted(topics) if self._known(self._settings, name) is None]:
+            self._learn_settings(unset, deadline)
 
     def refresh_topics(self, topics: Iterable[str], deadline: Deadline) -> None:
         """Ask for the partitions of topics again, and forget what the brokers do not tell. No broker creates a topic.
@@ -294,10 +308,13 @@ class Cluster:
     def _is_old(self, learnt_at: float) -> bool:
         return time.monotonic() - learnt_at > self.config.metadata_max_age_ms / 1000
 
-    def _topic(self, name: str, deadline: Deadline) -> _Topic:
+    def _known(self, cached: Mapping[str, _Cached], name: str) -> _Cached | None:
         with self._lock:
-            topic = self._topics.get(name)
-        return self._ask_topic(name, deadline) if topic is None or self._is_old(topic.learnt_at) else topic
+            found = cached.get(name)
+        return None if found is None or self._is_old(found.learnt_at) else found
+
+    def _topic(self, name: str, deadline: Deadline) -> _Topic:
+        return self._known(self._topics, name) or self._ask_topic(name, deadline)
 
     def _ask_topic(self, name: str, deadline: Deadline) -> _Topic:
         backoff = Backoff(self.config.retry_backoff_ms / 4, self.config.retry_backoff_max_ms)
@@ -339,29 +356,37 @@ class Cluster:
         return rows
 
     def _settings_of(self, topic: str, deadline: Deadline) -> _Settings:
-        with self._lock:
-            known = self._settings.get(topic)
-        if known is None or self._is_old(known.learnt_at):
-            settings = self._ask_settings(topic, deadline)
-            limit = settings.get(_MESSAGE_BYTES)
-            known = _Settings(None if limit is None else int(limit), settings.get(DISKLESS) == "true", time.monotonic())
-            with self._lock:
-                self._settings[topic] = known
-        return known
+        return self._known(self._settings, topic) or self._learn_settings([topic], deadline)[topic]
 
-    def _ask_settings(self, topic: str, deadline: Deadline) -> dict[str, str | None]:
-        """The settings that are needed here, as far as the brokers know and show them."""
-        resource = DescribeConfigsRequest.DescribeConfigsResource(
-            resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=[_MESSAGE_BYTES, DISKLESS]
-        )
+    def _learn_settings(self, topics: Sequence[str], deadline: Deadline) -> dict[str, _Settings]:
+        """Keep the settings of topics that are needed here, as far as the brokers know and show them."""
+        answered = self._ask_settings(topics, deadline)
+        learnt = {topic: _settings(answered.get(topic, {})) for topic in topics}
+        with self._lock:
+            self._settings |= learnt
+        return learnt
+
+    def _ask_settings(self, topics: Sequence[str], deadline: Deadline) -> dict[str, dict[str, str | None]]:
+        resources = [
+            DescribeConfigsRequest.DescribeConfigsResource(
+                resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=[_MESSAGE_BYTES, DISKLESS]
+            )
+            for topic in topics
+        ]
         try:
-            answer = self.call(DescribeConfigsRequest(resources=[resource]), deadline)
+            answer = self.call(DescribeConfigsRequest(resources=resources), deadline)
         except UnsupportedBrokerError:
             return {}
-        (result,) = answer.results
-        if result.error_code != Code.NONE:
-            return {}
-        return {entry.name: entry.value for entry in result.configs}
+        return {
+            result.resource_name: {entry.name: entry.value for entry in result.configs}
+            for result in answer.results
+            if result.error_code == Code.NONE
+        }
+
+
+def _settings(values: Mapping[str, str | None]) -> _Settings:
+    limit = values.get(_MESSAGE_BYTES)
+    return _Settings(None if limit is None else int(limit), values.get(DISKLESS) == "true", time.monotonic())
 
 
 def _split(servers: Iterable[str]) -> Iterable[tuple[str, str, str]]:

@@ -2,7 +2,9 @@
 
 Tasks do not know their total number, and a data source cannot move rows to other tasks. So topic partitions go from one
 task to the next: a task writes to those that the ledger grants it, and waits if another has them. Rows without a
-partition go to any free one. Rows with keys need all partitions of a topic together.
+partition go to any free one. Rows with keys need all partitions of a topic together. A task that has the partitions of one
+topic cannot wait for those of the next, which may wait for it: so tasks whose rows have topics and keys write one after
+the other.
 """
 
 from __future__ import annotations
@@ -35,6 +37,9 @@ from fencepost.spark.format.ledger import Claim, Done, Failed
 from fencepost.spark.format.ledger_log import LedgerLog, LedgerPlace
 from fencepost.spark.frame.record_columns import SinkColumns
 from fencepost.spark.frame.wording import in_spark_terms, recreated
+
+_TURN: Final = ""
+"""What a task claims as if it were a topic, to be the only one that writes."""
 
 _OF_ANOTHER_TOPIC: Final = (InvalidProducerEpochError, TransactionAbortableError)
 """Errors of brokers for records whose topic was deleted in mid-transaction."""
@@ -132,7 +137,10 @@ class TaskWrite:
         types = column_types(spec.schema, where="the DataFrame")
         errors = ErrorHandler(spec.pipeline.errors)
         gate = spec.config.topic_gate(spec.sink)
+        in_turn = types.has_topic and types.has_key
         for batch in batches:
+            if in_turn:
+                self._claim(_TURN, [0])
             for converted in convert(spec.columns.batch(batch), types, spec.pipeline, errors):
                 gate.admit({converted.topic})
                 for routed in self._route(converted):

@@ -1,0 +1,88 @@
+"""A worker that is killed at steps of its transactions: each version of a row is there once, by timestamps and with ids."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+from collections import Counter
+from pathlib import Path
+
+from fencepost.failpoint import VARIABLE, FailPoint
+from tests.support.checker import read_topic, values
+from tests.support.postgres import Database
+from tests.support.processes import Process
+from tests.support.topics import unique
+
+ROWS = 150
+CHANGED = 30
+SAME_TIME = 7
+BATCH = 40
+MODES = {
+    "times": {"mode": "timestamp"},
+    "times_and_ids": {"mode": "timestamp+incrementing", "incrementing.column.name": "id"},
+}
+# Of two tasks; each connector has a transaction of the worker before.
+POINTS = {FailPoint.MID_SEND: (3, 4), FailPoint.BEFORE_END_TXN: (1, 2), FailPoint.AFTER_END_TXN_SENT: (3, 4)}
+
+
+def _write(database: Database, run: int) -> list[tuple[int, int]]:
+    """Insert rows of which some share a timestamp, change some older ones after that, and return their ids and versions."""
+    written = [(run * ROWS + number, 0) for number in range(ROWS)]
+    older = range(max(0, run * ROWS - CHANGED), run * ROWS)
+    start = f"(select coalesce(max(at), now() - interval '1 day') from {{}}) + (n / {SAME_TIME} + 1) * interval '1 microsecond'"  # noqa: S608 - as below
+    for table in MODES:
+        database.execute(
+            f"create table if not exists {table}(id int primary key, version int, at timestamptz not null)"
+        )
+        database.execute(
+            f"insert into {table} select n + {run * ROWS}, 0, {start.format(table)} from generate_series(0, {ROWS - 1}) n"  # noqa: S608 - names of MODES
+        )
+        if older:
+            database.execute(
+                f"update {table} set version = {run}, at = (select max(at) from {table}) + (id / {SAME_TIME}) * interval "  # noqa: S608 - as above
+                f"'1 microsecond' where id between {older[0]} and {older[-1]}"
+            )
+    return written + [(number, run) for number in older]
+
+
+def test_each_version_of_a_row_is_there_once_wherever_a_worker_is_killed(
+    bootstrap_servers: str, database: Database, tmp_path: Path
+) -> None:
+    seed = random.randrange(1_000_000)
+    print(f"seed {seed}")  # noqa: T201 - pytest shows it when the test fails
+    chance = random.Random(seed)
+    prefix = unique("killed")
+    worker = {
+        "bootstrap.servers": bootstrap_servers, "listeners": "http://127.0.0.1:0", "group.id": prefix,
+        "offset.storage.topic": f"{prefix}-offsets", "spark.master": "local[2]",
+        "key.converter": "StringConverter", "value.converter": "JsonConverter", "value.converter.schemas.enable": "false",
+    }  # fmt: skip
+    (tmp_path / "worker.properties").write_text("".join(f"{name}={value}\n" for name, value in worker.items()))
+    files = []
+    for table, mode in MODES.items():
+        connector = {
+            "name": f"{prefix}-{table}", "connector.class": "JdbcSource", "connection.url": database.jdbc_url,
+            "connection.user": "postgres", "topic.prefix": f"{prefix}-", "table.whitelist": table, "single.writer": "true",
+            "batch.max.rows": str(BATCH), "poll.interval.ms": "60000", "exactly.once.support": "required",
+            "timestamp.column.name": "at", **mode,
+        }  # fmt: skip
+        files.append(tmp_path / f"{table}.json")
+        files[-1].write_text(json.dumps(connector))
+
+    written: list[tuple[int, int]] = []
+    for run, point in enumerate([*POINTS, None]):
+        written += _write(database, run)
+        environment = {} if point is None else {VARIABLE: f"{point.value}:{chance.choice(POINTS[point])}"}
+        arguments = ("standalone", "--once", str(tmp_path / "worker.properties"), *map(str, files))
+        with Process.fencepost(*arguments, log_file=tmp_path / f"{run}.log", environment=environment) as process:
+            code, output = process.wait(480), process.output
+        assert code == (0 if point is None else -signal.SIGKILL), f"run {run} ended with {code} at {point}\n{output}"
+
+    for table in MODES:
+        rows = [json.loads(value) for value in values(read_topic(bootstrap_servers, f"{prefix}-{table}"))]
+        found = Counter((row["id"], row["version"]) for row in rows)
+        assert {version: count for version, count in found.items() if count > 1} == {}, table
+        # A row that changed before it was read is there as it is then.
+        newest = {number: max(version for other, version in written if other == number) for number, _ in written}
+        assert set(newest.items()) <= set(found) <= set(written), table
