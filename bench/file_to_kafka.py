@@ -36,7 +36,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 
 from fencepost.api.plugin import Converter
-from fencepost.api.record import SourceBatch
+from fencepost.api.record import ArrowReader, SourceBatch
 from fencepost.connectors.files.content.ranges import FileRange
 from fencepost.connectors.files.formats.line_reader import LineReader
 from fencepost.converters import JsonConverter, SimpleHeaderConverter, StringConverter
@@ -135,13 +135,17 @@ class Bench:
     def fencepost(self, topic: str, *, as_json: bool) -> None:
         converter: Converter = JsonConverter() if as_json else StringConverter()
         converter.configure({"schemas.enable": "false"} if as_json else {}, is_key=False)
+        self.write(topic, StructReader() if as_json else LineReader(), converter)
+
+    def write(self, topic: str, reader: ArrowReader, converter: Converter) -> None:
+        """Write the file in one transaction."""
         key, header = StringConverter(), SimpleHeaderConverter()
         key.configure({}, is_key=True)
         header.configure({})
         part = -(-self.lines // 8) * LINE_BYTES
         size = self.lines * LINE_BYTES
         splits = [FileRange(str(self.file), start, min(start + part, size)) for start in range(0, size, part)]
-        batch = SourceBatch(reader=StructReader() if as_json else LineReader(), splits=splits)
+        batch = SourceBatch(reader=reader, splits=splits)
         self.producer.begin_transaction()
         result = self.engine.write(
             batch,
@@ -168,14 +172,27 @@ class Bench:
         assert sum(row[0] for row in counts) == self.lines
 
     def measure(self, run: Callable[..., None], *, as_json: bool) -> Figures:
+        with self.topic() as topic:
+            return self.timed(lambda: run(topic, as_json=as_json))
+
+    def timed(self, run: Callable[[], None]) -> Figures:
+        cpu, started = self.cpu_seconds(), time.perf_counter()
+        run()
+        seconds, spent = time.perf_counter() - started, self.cpu_seconds() - cpu
+        return Figures(self.lines / seconds, spent * 1e6 / self.lines)
+
+    @contextlib.contextmanager
+    def topic(self) -> Iterator[str]:
+        """A topic for one run."""
         topic = next(self._names)
         settings = {"file.delete.delay.ms": "1000"}
         self._admin.create_topics([NewTopic(topic, self.partitions, 1, config=settings)])[topic].result()
-        cpu, started = self.cpu_seconds(), time.perf_counter()
-        run(topic, as_json=as_json)
-        seconds, spent = time.perf_counter() - started, self.cpu_seconds() - cpu
+        yield topic
         self._admin.delete_topics([topic])[topic].result()
-        return Figures(self.lines / seconds, spent * 1e6 / self.lines)
+
+    def ignore(self, process: int) -> None:
+        """Leave a process out of the CPU time and memory."""
+        self._broker_processes.add(process)
 
     def cpu_seconds(self) -> float:
         """CPU time of this process and all below it but the broker, those that ended meanwhile included."""
@@ -204,12 +221,12 @@ def make_file(folder: Path, lines: int) -> Path:
     return file
 
 
-def sink_jars(folder: Path) -> list[str]:
-    """Spark's Kafka sink by the Ivy that pyspark ships; none if it cannot be had."""
+def sink_jars(folder: Path, more: tuple[str, ...] = ()) -> list[str]:
+    """Spark's Kafka sink, and `more`, by the Ivy that pyspark ships; none if it cannot be had."""
     import pyspark  # noqa: PLC0415 - only its place is asked for
 
     ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
-    for dependency in SINK_JARS:
+    for dependency in (*SINK_JARS, *more):
         command = ["java", "-jar", str(ivy), "-notransitive", "-confs", "default", "-types", "jar"]
         command += ["-cache", str(folder / "cache"), "-dependency", *dependency.split()]
         command += ["-retrieve", str(folder / "[artifact]-[revision].[ext]")]

@@ -106,6 +106,19 @@ class Bench:
         splits = [FileRange(str(self._file), start, end) for start, end in itertools.pairwise(cuts)]
         return self._rate(SourceBatch(reader=self._reader, splits=splits), steps)
 
+    def small_file(self, steps: Sequence[Step], rows: int, batches: int, *, sized: bool) -> float:
+        """Milliseconds (median) from read to commit of batches of so many rows; without a size Spark runs a job for each."""
+        topic = next(self._names)
+        self._admin.create_topics(NewTopic(topic, self._partitions, 1))
+        with self._file.open("rb") as file:
+            end = sum(len(file.readline()) for _ in range(rows))
+        batch = SourceBatch(
+            reader=self._reader, splits=[FileRange(str(self._file), 0, end)], bytes=end if sized else None
+        )
+        pipeline = self.pipeline(steps, topic)
+        times = [self._rows / self._timed(batch, pipeline) * 1000 for _ in range(batches + 5)]
+        return statistics.median(times[5:])
+
     def router(self) -> float:
         """Events a second of an outbox."""
         frame = (
@@ -176,12 +189,25 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--batches", type=int, default=200)
     parser.add_argument("--partitions", type=int, default=2)
+    parser.add_argument("--small", action="store_true", help="only small batches of a file")
     parser.add_argument("--polled", action="store_true", help="only the small polled batches")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, EmbeddedBroker(Path(folder) / "broker") as broker:
         file = Path(folder) / "orders.csv"
         write_file(file, arguments.rows)
         bench = Bench(broker.bootstrap_servers, file, arguments.rows, arguments.partitions)
+        if arguments.small:
+            for rows in (100, 1_000, 5_000, 10_000, 20_000, 40_000):
+                for name in ("sql", "python"):
+                    by_size = {
+                        sized: [bench.small_file(CHAINS[name], rows, 10, sized=sized) for _ in range(arguments.rounds)]
+                        for sized in (True, False)
+                    }
+                    print(
+                        f"{rows} rows of a file, {name}: p50 {shown(by_size[True])} ms; as a job {shown(by_size[False])} ms"
+                    )
+            bench.engine.stop()
+            return
         if not arguments.polled:
             rates: dict[str, list[float]] = {name: [] for name in (*CHAINS, "router")}
             for _ in range(arguments.rounds + 1):

@@ -53,6 +53,11 @@ class Relay:
                 writer.close()
                 return
             theirs, worker = await asyncio.open_connection("127.0.0.1", self._port)
+            if self.away:
+                # The others were cut meanwhile.
+                writer.close()
+                worker.close()
+                return
             self._writers += [writer, worker]
             await asyncio.gather(self._pass_on(reader, worker), self._pass_on(theirs, writer))
 

@@ -61,7 +61,12 @@ class FakeRegistry:
         """Register a schema, and return its id."""
         return int(self._register(subject, {"schema": text, "schemaType": kind})["id"])
 
-    def answer(self, request: Request) -> tuple[int, Any]:  # noqa: C901, PLR0911 - one case for each endpoint
+    def add_referring(self, subject: str, text: str, kind: str, name: str, to: str) -> int:
+        """Register a schema that refers by a name to the newest version of a subject, and return its id."""
+        reference = {"name": name, "subject": to, "version": len(self.subjects[to])}
+        return int(self._register(subject, {"schema": text, "schemaType": kind, "references": [reference]})["id"])
+
+    def answer(self, request: Request) -> tuple[int, Any]:  # noqa: C901, PLR0911, PLR0912 - one case for each endpoint
         """The status and body of the answer to a request."""
         parts = [unquote(part) for part in request.path.strip("/").split("/")]
         with self._lock:
@@ -70,6 +75,9 @@ class FakeRegistry:
                     return 200, ["JSON", "PROTOBUF", "AVRO"]
                 case "GET", ["subjects"]:
                     return 200, list(self.subjects)
+                case "GET", ["subjects", subject, "versions"]:
+                    versions = self.subjects.get(subject, [])
+                    return (200, list(range(1, len(versions) + 1))) if versions else _missing("subject")
                 case "POST", ["subjects", subject, "versions"]:
                     return self._posted(subject, request.body)
                 case "POST", ["subjects", subject]:

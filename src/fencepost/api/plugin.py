@@ -29,10 +29,11 @@ class Converter(ABC):
     def configure(self, configs: Mapping[str, str], *, is_key: bool) -> None:
         """Set the properties under `key.converter.` or `value.converter.`, without that prefix."""
 
-    def check(self) -> None:  # noqa: B027 - most converters need nothing else
+    def check(self, schemas: Mapping[str, DataType | None]) -> None:  # noqa: B027 - most converters need nothing else
         """Ask the services that the converter needs whether they are there, when a configuration is validated.
 
-        Raises ConfigError that names a property. It must not take longer than some seconds.
+        `schemas` has the schema of the values of each topic, as far as it is known before anything runs. Nothing may be
+        changed, such as registered. Raises ConfigError that names a property. It must not take longer than some seconds.
         """
 
     def prepare(self, topic: str, schema: DataType | None) -> None:  # noqa: B027 - most converters have nothing to decide
@@ -69,7 +70,7 @@ class HeaderConverter(ABC):
     def configure(self, configs: Mapping[str, str]) -> None:
         """Set the properties under `header.converter.`, without that prefix."""
 
-    def check(self) -> None:  # noqa: B027 - most converters need nothing else
+    def check(self, schemas: Mapping[str, DataType | None]) -> None:  # noqa: B027 - most converters need nothing else
         """Ask the services that the converter needs whether they are there, as `Converter.check`."""
 
     def prepare(self, topic: str, schema: DataType | None) -> None:  # noqa: B027 - most converters have nothing to decide

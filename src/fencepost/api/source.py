@@ -51,6 +51,14 @@ class SourceConnector(ABC):
         """Return one configuration for each task, at most `max_tasks`; the default is one task with the connector's."""
         return [dict(self.context.configs())]
 
+    def known_schemas(self, config: Config) -> Mapping[str, str]:  # noqa: ARG002 - for overriding
+        """Return the topics whose records have a schema that the configuration says, each with its columns as DDL.
+
+        The columns are those of an ArrowReader's schema, such as `key BIGINT, value STRUCT<id: BIGINT>`. The validation of
+        a configuration asks converters whether they can write them. Called for a valid configuration, before `start`.
+        """
+        return {}
+
     def exactly_once_support(self, config: Config) -> ExactlyOnceSupport | None:  # noqa: ARG002 - for overriding
         """Return whether a task can resume from a source partition and offset exactly where a commit left it.
 

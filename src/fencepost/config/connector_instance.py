@@ -103,6 +103,17 @@ class ConnectorInstance:
                     self._refuse("task_configs", found, f"{expected}: str(...) makes one of most values")
         return [dict(config) for config in configs]
 
+    def known_schemas(self, config: Config) -> dict[str, str]:
+        """Return the columns of the records of topics, as far as the configuration says them."""
+        answer: Any = call_plugin(self._what("known_schemas"), self._connector.known_schemas, config)
+        expected = "a dict of str: the columns of each topic as DDL"
+        if not isinstance(answer, Mapping):
+            self._refuse("known_schemas", kind_of(answer), expected)
+        for topic, columns in answer.items():
+            if not (isinstance(topic, str) and isinstance(columns, str)):
+                self._refuse("known_schemas", f"a dict that has {kind_of(columns)} for {topic!r}", expected)
+        return dict(answer)
+
     def exactly_once_support(self, config: Config) -> ExactlyOnceSupport | None:
         """Ask the connector whether it can deliver exactly once."""
         answer = call_plugin(self._what("exactly_once_support"), self._connector.exactly_once_support, config)

@@ -22,7 +22,7 @@ from fencepost.embedded.proxy import proxy_options
 
 KAFKA_VERSION: Final = "4.1.1"
 REGISTRY_VERSION: Final = "2.6.13.Final"
-"""The last line of versions that runs on Java 17."""
+"""The newest of the line 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,18 @@ BROKER: Final = JarSet(
     megabytes=44,
 )
 
-REGISTRY: Final = JarSet(
-    folder=f"apicurio-{REGISTRY_VERSION}",
-    title=f"the schema registry Apicurio {REGISTRY_VERSION}",
-    artifacts=(("io.apicurio", "apicurio-registry-app", REGISTRY_VERSION),),
-    classifier="all",
-)
+
+def registry_jars(version: str) -> JarSet:
+    """The jars of a version of the schema registry Apicurio."""
+    return JarSet(
+        folder=f"apicurio-{version}",
+        title=f"the schema registry Apicurio {version}",
+        artifacts=(("io.apicurio", "apicurio-registry-app", version),),
+        classifier="all",
+    )
+
+
+REGISTRY: Final = registry_jars(REGISTRY_VERSION)
 
 # Where Debian and Red Hat keep the machine's trusted certificates in Java's form.
 _SYSTEM_TRUST_STORES: Final = (Path("/etc/ssl/certs/java/cacerts"), Path("/etc/pki/java/cacerts"))
@@ -130,6 +136,7 @@ def _fetch(java: Java, wanted: JarSet, scratch: Path) -> None:
         *_trust(java),
         f"@{options}",
         *("-jar", _ivy_jar(), "-warn"),
+        *(_without_poms(scratch) if wanted.classifier else ()),
         *("-cache", scratch / _DOWNLOADS, "-ivy", descriptor, "-confs", "default"),
         *("-retrieve", scratch / "jars" / "[artifact]-[revision].[ext]"),
     ]
@@ -142,6 +149,16 @@ def _fetch(java: Java, wanted: JarSet, scratch: Path) -> None:
         if full := next((sign for sign in _FULL_DISK if sign in said), None):
             raise _not_kept(wanted, full)
         raise _unavailable(wanted, _cause(said))
+
+
+def _without_poms(scratch: Path) -> list[str | Path]:
+    """The options to fetch an archive without its description, whose parents Maven Central may lack."""
+    settings = scratch / "ivysettings.xml"
+    settings.write_text(
+        '<ivysettings><settings defaultResolver="central"/><resolvers><ibiblio name="central" m2compatible="true" '
+        'usepoms="false" root="https://repo1.maven.org/maven2/"/></resolvers></ivysettings>'
+    )
+    return ["-settings", settings]
 
 
 def _unpack(folder: Path) -> None:
@@ -213,4 +230,4 @@ def _module_descriptor(wanted: JarSet) -> str:
 
 def _archive(group: str, name: str, version: str, classifier: str) -> str:
     artifact = f'<artifact name="{name}" type="tar.gz" ext="tar.gz" m:classifier="{classifier}"/>'
-    return f'<dependency org="{group}" name="{name}" rev="{version}" conf="default->master" transitive="false">{artifact}</dependency>'
+    return f'<dependency org="{group}" name="{name}" rev="{version}" conf="default->default" transitive="false">{artifact}</dependency>'

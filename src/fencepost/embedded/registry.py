@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from fencepost.embedded.errors import DataDirError, RegistryStartError
-from fencepost.embedded.jars import REGISTRY, cache_folder, class_path
+from fencepost.embedded.jars import REGISTRY, JarSet, cache_folder, class_path
 from fencepost.embedded.java import find_java
 from fencepost.embedded.ports import HOST, free_ports, require_free
 from fencepost.embedded.process import kill, launch, terminate
@@ -35,9 +35,10 @@ logger = logging.getLogger(__name__)
 
 
 class EmbeddedRegistry:
-    """A schema registry whose log is in `folder`. `port` None is a free one."""
+    """A schema registry whose log is in `folder`. `port` None is a free one, `jars` are those of a version."""
 
-    def __init__(self, folder: Path, *, port: int | None = None, heap_mb: int = 256) -> None:
+    def __init__(self, folder: Path, *, port: int | None = None, heap_mb: int = 256, jars: JarSet = REGISTRY) -> None:
+        self._jars = jars
         self._folder = folder.absolute()
         self._port = port
         self._heap_mb = heap_mb
@@ -64,7 +65,7 @@ class EmbeddedRegistry:
         Raises JavaNotFoundError, JarsUnavailableError, PortTakenError, DataDirError or RegistryStartError.
         """
         java = find_java()
-        class_path(java, REGISTRY)
+        class_path(java, self._jars)
         if self._port is None:
             (self._port,) = free_ports(1)
         require_free(self._port)
@@ -74,7 +75,7 @@ class EmbeddedRegistry:
             raise DataDirError(
                 f"cannot write to {self._folder}: {error.strerror}. Choose another --data-dir"
             ) from error
-        (program,) = (cache_folder() / REGISTRY.folder).glob("*-runner.jar")
+        (program,) = (cache_folder() / self._jars.folder).glob("*-runner.jar")
         self._process = launch(
             [
                 str(java.executable),

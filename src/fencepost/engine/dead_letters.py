@@ -71,6 +71,11 @@ class DeadLetter:
         columns = content if isinstance(content, Mapping) else {"value": content}
         return cls(plain_bytes(columns.get("value")), plain_bytes(columns.get("key")), headers)
 
+    @property
+    def size(self) -> int:
+        """About how many bytes it has."""
+        return len(self.value or b"") + len(self.key or b"") + sum(len(text) for _, text in self.headers)
+
     def to_json(self) -> list[Any]:
         """Return this as JSON data, for a report."""
         return [_text(self.value), _text(self.key), list(self.headers)]

@@ -5,8 +5,10 @@
     reader, no transforms, small      worker: read -> converters -> Kafka
     reader, no transforms, no Spark   worker: the same, until Spark has started in the background
     reader, no transforms             executors: read -> converters -> Kafka, one stage
+    reader, transforms, small         worker: read -> Catalyst in the driver -> converters -> Kafka
     reader or DataFrame               executors: (read ->) Catalyst -> converters -> Kafka
 
+Transforms that are functions of Python run between a reader and the converters, as if they were part of the reader.
 All ways use the same stage and the same RecordWriter. If rows choose their topic partition and several executors write,
 a shuffle between converters and Kafka brings each record to the writer that owns its partition.
 """
@@ -26,8 +28,10 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from fencepost.api.record import ArrowReader, RecordMetadata, SourceBatch, SourceRecord
+from fencepost.engine.batch_columns import completed
 from fencepost.engine.column_types import ColumnTypes
 from fencepost.engine.conversion import ROW, Converted, convert, in_record_order, require_topic, with_followed
+from fencepost.engine.dead_letters import contents_of
 from fencepost.engine.error_counts import ErrorCounts
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import RecordRefusedError
@@ -42,20 +46,26 @@ from fencepost.engine.refused_records import Stage, Tally
 from fencepost.engine.reports import new_mark
 from fencepost.engine.routing import Ownership, PartitionCounts, PolledMetadata, Router
 from fencepost.engine.spark.frame_preparation import prepare_batch
-from fencepost.engine.spark.job_write import SparkWrite, write_batch
+from fencepost.engine.spark.job_write import SparkWrite, write_batch, written_rows
 from fencepost.engine.spark.jobs import Cancelled, Jobs, check_cancelled, wait_unless_cancelled
 from fencepost.engine.spark.session import LazySession
 from fencepost.engine.spark.transform import GroupPlans, transform_group
 from fencepost.engine.topic_gate import TopicGate
 from fencepost.engine.write_spec import WriteSpec
-from fencepost.engine.write_stage import SplitRows, WriteStage, reader_types
+from fencepost.engine.write_stage import GivenRows, SplitRows, WriteStage, reader_types
 from fencepost.kafka.producer.partition_queue import Ack
 from fencepost.kafka.producer.record_producer import RecordProducer
 
 _log: Final = logging.getLogger(__name__)
 
+Transformed = tuple[list[pa.RecordBatch], ColumnTypes]
+"""Rows as the transforms left them, and the types of their columns."""
+
 SMALL_BATCH: Final = 4 * 1024 * 1024
 """The size up to which the worker reads and writes a batch itself: that is faster than starting a Spark job."""
+
+SMALL_TRANSFORMED_BATCH: Final = 2 * 1024 * 1024
+"""The size up to which the worker reads a batch itself if Spark's optimizer changes its rows, in the driver without a job."""
 
 TINY_BATCH: Final = 512 * 1024
 """The size up to which a batch is read on the task's own thread. Another one costs a millisecond, and has nothing to do
@@ -168,9 +178,12 @@ class SparkEngine:
         writing = self._new_write(producer, pipeline, errors, task, cancelled)
         metadata: Sequence[RecordMetadata | None] | None = None
         converted: Sequence[Converted] = ()
+        transformed: Sequence[Transformed] | None = None
         try:
             if isinstance(batch, SourceBatch):
-                writing.prepare(batch)
+                transformed = writing.transformed_rows(batch)
+                if transformed is None:
+                    writing.prepare(batch)
             else:
                 converted = writing.converted(batch)
             begin()
@@ -181,7 +194,9 @@ class SparkEngine:
                 topic_gate=topic_gate,
                 start=next(self._batches),
             )
-            if isinstance(batch, SourceBatch):
+            if transformed is not None:
+                acks = writing.rows(transformed, spec)
+            elif isinstance(batch, SourceBatch):
                 acks = writing.source_batch(batch, spec)
             else:
                 acks, metadata = writing.records(converted, spec, len(batch))
@@ -264,7 +279,8 @@ class _BatchWrite:
         converted: list[Converted] = []
         multiplied = False
         for group in group_records(records, pipeline, self.errors, structured=structured):
-            for batches, types in self._transformed(group) if structured else [([group.columns], group.types)]:
+            rows = self._stage_rows(group)
+            for batches, types in self._transformed(group, rows) if structured else [([group.columns], group.types)]:
                 if decides:
                     prepare_columns(pipeline, group.topic, types, batches)
                 for batch in batches:
@@ -303,12 +319,17 @@ class _BatchWrite:
             session, batch, self.pipeline, partial(self.jobs.running, session, self.task, self.cancelled, mark), mark
         )
 
+    @property
+    def _only_functions(self) -> bool:
+        """Whether rows pass no transform, or only functions of Python, which need no Spark."""
+        return all(is_function(step) for step in self.pipeline.transforms)
+
     def source_batch(self, batch: SourceBatch, spec: WriteSpec) -> list[Ack]:
         """Write a SourceBatch, from the worker if it needs no Spark and is small, or Spark is not there yet."""
         if batch.reader is None and batch.dataframe is None:
             # Offsets alone are no reason to start Spark, whatever the transforms are.
             return []
-        if batch.reader is None or self.pipeline.transforms or batch.bytes is None:
+        if batch.reader is None or not self._only_functions or batch.bytes is None:
             return self._by_spark(batch, spec)
         if batch.bytes <= SMALL_BATCH:
             return self._by_worker(batch.reader, batch.splits, spec, ahead=batch.bytes > TINY_BATCH)
@@ -318,8 +339,8 @@ class _BatchWrite:
             return self._by_worker(batch.reader, batch.splits, spec, ahead=True)
 
     def _by_worker(self, reader: ArrowReader, splits: Sequence[Any], spec: WriteSpec, *, ahead: bool) -> list[Ack]:
-        rows = SplitRows.of(reader, splits, self.pipeline)
-        stage = WriteStage(spec, rows, reader_types(reader))
+        rows, types = written_rows(SplitRows.of(reader, splits, self.pipeline), self.pipeline)
+        stage = WriteStage(spec, rows, types)
         with closing(self.producer.writer()) as writer:
             check = partial(check_cancelled, self.task, self.cancelled)
             read = rows.read([0], self.errors, ahead=ahead)
@@ -339,21 +360,72 @@ class _BatchWrite:
             )
             return write_batch(write, batch)
 
-    def _transformed(self, group: RecordGroup) -> list[tuple[list[pa.RecordBatch], ColumnTypes]]:
-        pipeline = self.pipeline
-        in_worker = all(is_function(step) for step in pipeline.transforms)
+    def transformed_rows(self, batch: SourceBatch) -> list[Transformed] | None:
+        """Return the rows of a small batch of a reader, read and transformed without a Spark job, their converters prepared.
 
-        def transform(start: int, stop: int) -> tuple[list[pa.RecordBatch], ColumnTypes]:
-            part = replace(group, columns=group.columns.slice(start, stop - start))
+        None for any other batch.
+        """
+        pipeline = self.pipeline
+        if batch.reader is None or batch.bytes is None or batch.bytes > SMALL_TRANSFORMED_BATCH or self._only_functions:
+            return None
+        given = reader_types(batch.reader)
+        rows = SplitRows.of(batch.reader, batch.splits, pipeline)
+        read = [part for part in rows.read([0], self.errors, ahead=False) if part.num_rows]
+        if not read:
+            return []
+        (whole,) = pa.Table.from_batches(read).combine_chunks().to_batches()
+        numbered = {ROW: pa.array(range(whole.num_rows))}
+        columns = pa.RecordBatch.from_pydict({name: whole[name] for name in whole.schema.names} | numbered)
+        # Headers are converted after the transforms, unlike those of polled records.
+        group = RecordGroup(pipeline.default_topic or "", replace(given, has_headers=False), columns)
+        stage = replace(
+            self._stage_rows(group),
+            row=lambda _: None,
+            contents=lambda start, stop: contents_of(whole.slice(start, stop - start)),
+        )
+        complete = partial(completed, topic=pipeline.default_topic)
+        transformed = self._transformed(group, stage, complete)
+        found = [
+            ([one.drop_columns([ROW]) for one in batches], replace(types, batch=True)) for batches, types in transformed
+        ]
+        if has_decisions(pipeline):
+            for batches, types in found:
+                prepare_columns(pipeline, group.topic, types, batches)
+        return found
+
+    def rows(self, transformed: Sequence[Transformed], spec: WriteSpec) -> list[Ack]:
+        """Write transformed rows from the worker."""
+        if not transformed:
+            return []
+        check = partial(check_cancelled, self.task, self.cancelled)
+        stage = WriteStage(spec, GivenRows(), transformed[0][1])
+        parts = ((batch, types) for batches, types in transformed for batch in batches)
+        with closing(self.producer.writer()) as writer:
+            return list(stage.write_parts(parts, writer, Ownership(), self.errors, check).acks)
+
+    def _stage_rows(self, group: RecordGroup) -> StageRows:
+        columns = group.columns
+        return StageRows(
+            Stage.TRANSFORMATION, self.pipeline.transform_names, group.topic, columns.num_rows,
+            row=lambda position: columns[ROW][position].as_py(),
+        )  # fmt: skip
+
+    def _transformed(
+        self,
+        group: RecordGroup,
+        rows: StageRows,
+        complete: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda part: part,
+    ) -> list[Transformed]:
+        """Transform the rows of a group, of which each part is `complete` before. Refused ones are left out, if tolerated."""
+        pipeline = self.pipeline
+        in_worker = self._only_functions
+
+        def transform(start: int, stop: int) -> Transformed:
+            part = replace(group, columns=complete(group.columns.slice(start, stop - start)))
             running = nullcontext() if in_worker else self.jobs.running(self.session(), self.task, self.cancelled)
             with running:
                 return transform_group(self.session, part, pipeline, self.plans)
 
-        columns = group.columns
-        rows = StageRows(
-            Stage.TRANSFORMATION, pipeline.transform_names, group.topic, columns.num_rows,
-            row=lambda position: columns[ROW][position].as_py(),
-        )  # fmt: skip
         passed, _ = self.errors.apply(rows, transform)
         return [part.result for part in passed]
 

@@ -1,18 +1,25 @@
-"""Applies transforms that are functions of Python to polled records in the worker, without Spark."""
+"""Applies transforms that are functions of Python: to polled records in the worker, to rows where they are read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from fencepost.engine.column_types import ColumnTypes
+from fencepost.engine.batch_columns import completed
+from fencepost.engine.column_types import COLUMNS, ColumnTypes
 from fencepost.engine.conversion import ROW
+from fencepost.engine.dead_letters import contents_of
+from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.grouping import RecordGroup, json_text
+from fencepost.engine.pipeline import Pipeline
+from fencepost.engine.refused_records import Stage
+from fencepost.engine.write_stage import SplitRows, StageSource
 from fencepost.transforms.chain import Step
+from fencepost.transforms.function_rows import FunctionRows
 from fencepost.transforms.function_transform import FunctionTransformation
 
 
@@ -34,9 +41,7 @@ def apply_functions(group: RecordGroup, chain: Sequence[Step]) -> RecordGroup:
     what they return.
     """
     columns, types = group.columns, group.types
-    for step in chain:
-        assert isinstance(step.transform, FunctionTransformation)  # noqa: S101 - as `is_function` says
-        rows = step.transform.rows()
+    for rows in _functions(chain):
         columns = rows.applied(columns)
         made = rows.replaced()
         types = replace(
@@ -48,6 +53,95 @@ def apply_functions(group: RecordGroup, chain: Sequence[Step]) -> RecordGroup:
             has_headers=types.has_headers and "headers" not in made,
         )
     return replace(group, columns=columns, types=types)
+
+
+def _functions(chain: Sequence[Step]) -> list[FunctionRows]:
+    found = []
+    for step in chain:
+        assert isinstance(step.transform, FunctionTransformation)  # noqa: S101 - as `is_function` says
+        found.append(step.transform.rows())
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSource:
+    """Rows of a SourceBatch as functions make them, in the stage that writes them: they never leave Python.
+
+    `given` has the types of the rows before. A row that names no topic is for `topic`. `names` are the transforms, for messages.
+    """
+
+    source: StageSource
+    functions: Sequence[FunctionRows]
+    given: ColumnTypes
+    names: str
+    topic: str | None
+
+    @classmethod
+    def of(cls, source: StageSource, pipeline: Pipeline, given: ColumnTypes) -> FunctionSource:
+        """Return the rows of a source for a pipeline whose transforms are all functions."""
+        functions = _functions(pipeline.transforms)
+        return cls(source, functions, given, pipeline.transform_names, pipeline.default_topic)
+
+    @property
+    def types(self) -> ColumnTypes:
+        """The types of the rows that the functions make."""
+        types = self.given
+        if self._whole:
+            types = replace(types, has_topic=True, has_partition=True, has_timestamp=True)
+        for rows in self.functions:
+            made = rows.replaced()
+            types = replace(
+                types,
+                value=made.get("value", types.value),
+                key=made.get("key", types.key),
+                has_key=types.has_key or "key" in made,
+                header=_made_header(made["headers"]) if "headers" in made else types.header,
+                has_headers=types.has_headers or "headers" in made,
+                null_values=types.null_values and "value" not in made,
+                json_values=types.json_values and "value" not in made,
+            )
+        return types
+
+    def batches(self, given: Iterator[pa.RecordBatch], errors: ErrorHandler) -> Iterator[pa.RecordBatch]:
+        """Yield the rows; those that a function refuses are skipped if `errors` tolerates them."""
+        kept = {name for name in COLUMNS if self._has(name)}
+        for batch in self.source.batches(given, errors):
+            yield from self._made(batch, kept, errors)
+
+    def read(self, runs: Sequence[int], errors: ErrorHandler, *, ahead: bool = True) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of splits that the worker reads itself."""
+        kept = {name for name in COLUMNS if self._has(name)}
+        assert isinstance(self.source, SplitRows)  # noqa: S101 - only readers have runs
+        for batch in self.source.read(runs, errors, ahead=ahead):
+            yield from self._made(batch, kept, errors)
+
+    @property
+    def _whole(self) -> bool:
+        return any(rows.plugin.on != "value" for rows in self.functions)
+
+    def _has(self, name: str) -> bool:
+        return name == "value" or bool(getattr(self.types, "has_headers" if name == "headers" else f"has_{name}"))
+
+    def _made(self, batch: pa.RecordBatch, kept: set[str], errors: ErrorHandler) -> Iterator[pa.RecordBatch]:
+        def attempt(start: int, stop: int) -> pa.RecordBatch:
+            part = batch.slice(start, stop - start)
+            if self._whole:
+                part = completed(part, self.topic)
+            for rows in self.functions:
+                part = rows.applied(part)
+            return part.select([name for name in part.schema.names if name in kept])
+
+        def contents(start: int, stop: int) -> Sequence[object]:
+            return contents_of(pa.Table.from_batches([batch.slice(start, stop - start)]))
+
+        rows = StageRows(Stage.TRANSFORMATION, self.names, self.topic, batch.num_rows, contents=contents)
+        passed, _ = errors.apply(rows, attempt)
+        yield from (part.result for part in passed)
+
+
+def _made_header(kind: t.DataType) -> t.DataType | None:
+    pair = kind.elementType if isinstance(kind, t.ArrayType) else None
+    return pair["value"].dataType if isinstance(pair, t.StructType) else None
 
 
 def finished(group: RecordGroup) -> tuple[list[pa.RecordBatch], ColumnTypes]:

@@ -5,7 +5,8 @@ strings and numbers as attributes: nothing is looked up by name, imported or unp
 
     Report           {"acks": [[topic, partition, base sequence, count, base offset, size, timestamp], ...],
                       "tally": ..., "partitions": {topic: number},
-                      "letters": [[value, key, [[name, text], ...]], ...]}    value and key in base64, or null
+                      "letters": [[value, key, [[name, text], ...]], ...]}    value and key in base64, or null; the
+                                                                              whole list compressed, in base64
     Tally            {"counts": [...], "listed": [{"stage": ..., "cause": ..., ...}, ...]}
     FencepostError   {"class": "DataError", "message": ..., "attributes": {...}}
 
@@ -18,6 +19,7 @@ import base64
 import json
 import re
 import secrets
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, astuple, dataclass, field, replace
@@ -80,6 +82,9 @@ ATTRIBUTES: Final[Mapping[type[FencepostError], tuple[str, ...]]] = {
 LETTERS: Final = 10_000
 """The maximum number of dead letters in one text."""
 
+LETTER_BYTES: Final = 8 * 1024 * 1024
+"""The size of the dead letters in one text, which a single one may exceed."""
+
 _CLASSES: Final = {kind.__name__: kind for kind in ATTRIBUTES}
 
 
@@ -97,10 +102,16 @@ class Report:
     letters: Sequence[DeadLetter] = ()
 
     def pieces(self) -> list[Report]:
-        """Return this as reports with at most LETTERS dead letters each: a text in Spark has a limit."""
-        first = replace(self, letters=self.letters[:LETTERS])
-        starts = range(LETTERS, len(self.letters), LETTERS)
-        return [first, *(Report(letters=self.letters[start : start + LETTERS]) for start in starts)]
+        """Return this as reports with at most LETTERS and LETTER_BYTES of dead letters: a text in Spark has a limit."""
+        runs: list[list[DeadLetter]] = [[]]
+        size = 0
+        for letter in self.letters:
+            if runs[-1] and (len(runs[-1]) == LETTERS or size + letter.size > LETTER_BYTES):
+                runs.append([])
+                size = 0
+            runs[-1].append(letter)
+            size += letter.size
+        return [replace(self, letters=tuple(runs[0])), *(Report(letters=tuple(run)) for run in runs[1:])]
 
 
 def report_text(report: Report | FencepostError) -> str:
@@ -109,7 +120,7 @@ def report_text(report: Report | FencepostError) -> str:
         return _text(_failure_to_json(report))
     acks = [astuple(ack) for ack in report.acks]
     content = {"acks": acks, "tally": _tally_to_json(report.tally), "partitions": dict(report.partitions)}
-    return _text(content | {"letters": [letter.to_json() for letter in report.letters]})
+    return _text(content | {"letters": _packed([letter.to_json() for letter in report.letters])})
 
 
 def read_reports(texts: Iterable[str]) -> list[Report]:
@@ -149,6 +160,18 @@ def _text(content: Mapping[str, Any]) -> str:
     return json.dumps(content, separators=(",", ":"))
 
 
+def _packed(letters: Sequence[Any]) -> str:
+    """Compress dead letters, which are much alike: the driver gets those of all parts of a batch at once."""
+    return base64.b64encode(zlib.compress(json.dumps(letters, separators=(",", ":")).encode(), 1)).decode()
+
+
+def _unpacked(text: str) -> Any:
+    try:
+        return json.loads(zlib.decompress(base64.b64decode(text, validate=True)))
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
+
+
 @contextmanager
 def _readable() -> Iterator[None]:
     try:
@@ -172,7 +195,7 @@ def _read_report(text: str) -> Report:
 def _report_from_json(found: Mapping[str, Any]) -> Report:
     acks = [_ack_from_json(*row) for row in found["acks"]]
     partitions = {topic: _typed(count, int) for topic, count in found["partitions"].items()}
-    letters = tuple(DeadLetter.from_json(letter) for letter in found["letters"])
+    letters = tuple(DeadLetter.from_json(letter) for letter in _unpacked(_typed(found["letters"], str)))
     return Report(acks, _tally_from_json(found["tally"]), partitions, letters)
 
 

@@ -158,7 +158,7 @@ class WriteStage:
 
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run as a Spark partition."""
-        yield _report(lambda context: self._write_partition(of_first_attempt(given, context), context))
+        yield from _reports(lambda context: self._write_partition(of_first_attempt(given, context), context))
 
     def write_runs(self, runs: Iterable[int]) -> Iterator[str]:
         """Run as a partition of an RDD of the runs of splits to read; yield the texts of its report."""
@@ -181,12 +181,27 @@ class WriteStage:
         check: Callable[[], None] = lambda: None,
     ) -> Report:
         """Write all rows with `writer`, and return when the brokers have them. `check` may raise to stop it."""
+        return self.write_parts(((batch, self.types) for batch in batches), writer, ownership, errors, check)
+
+    def write_parts(
+        self,
+        parts: Iterable[tuple[pa.RecordBatch, ColumnTypes]],
+        writer: RecordWriter,
+        ownership: Ownership,
+        errors: ErrorHandler,
+        check: Callable[[], None] = lambda: None,
+    ) -> Report:
+        """Write rows as `write`, of which each part has types of its own.
+
+        A transaction has one writer at a time: a second one would give its batches the numbers of the first one's, and
+        brokers would take them for the same.
+        """
         spec = self.spec
         counts = PartitionCounts(spec.partitions, writer.partitions, writer.grown_partitions)
         router = Router(counts, counts.beyond, ownership, run_bytes=spec.config.batch_size, start=spec.start)
-        for batch in batches:
+        for batch, types in parts:
             check()
-            for converted in convert(batch, self.types, spec.pipeline, errors):
+            for converted in convert(batch, types, spec.pipeline, errors):
                 spec.topic_gate.admit({converted.topic})
                 for routed in router.route(converted):
                     writer.write(routed.topic, routed.partition, routed.records)
@@ -212,7 +227,7 @@ class RefusedStage:
                 pass
             return Report(tally=errors.tally, letters=errors.letters)
 
-        yield _report(read)
+        yield from _reports(read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +284,7 @@ class WriteTargeted:
 
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run as a Spark partition."""
-        yield _report(lambda context: self._write(of_first_attempt(given, context)))
+        yield from _reports(lambda context: self._write(of_first_attempt(given, context)))
 
     def _write(self, given: Iterator[pa.RecordBatch]) -> Report:
         converting: list[Report] = []
@@ -300,8 +315,10 @@ def targeted_records(batch: pa.RecordBatch) -> Iterator[Routed]:
         yield from split(topic, records, rows["partition"].to_numpy())
 
 
-def _report(write: Callable[[TaskContext], Report]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"report": pa.array(_report_texts(write), pa.string())})
+def _reports(write: Callable[[TaskContext], Report]) -> Iterator[pa.RecordBatch]:
+    """Yield the texts of a report, each in a batch of its own: the texts of a batch have a limit together."""
+    for text in _report_texts(write):
+        yield pa.RecordBatch.from_pydict({"report": pa.array([text], pa.string())})
 
 
 def _report_texts(write: Callable[[TaskContext], Report]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame
@@ -16,7 +16,13 @@ from fencepost.api.errors import ConfigError, DataError
 from fencepost.config.validators import one_of
 from fencepost.transforms.base import APPLIES, DroppingTransformation, RecordPredicate, planned_by_schema
 from fencepost.transforms.sql_columns import fitted_column
-from fencepost.transforms.sql_parser import SqlExpression, SqlProperty, parsed_list, parsed_one
+from fencepost.transforms.sql_parser import (
+    SqlExpression,
+    SqlProperty,
+    check_without_rows,
+    parsed_list,
+    parsed_one,
+)
 from fencepost.transforms.sql_plan import check_plan
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
@@ -26,6 +32,8 @@ ITEM: Final = "item"
 
 MISSING: Final = ("fail", "null")
 _NONDETERMINISTIC: Final = "allow.nondeterministic"
+_SELECT: Final = "select"
+_EXPLODE: Final = "explode"
 
 
 def define_common(definitions: ConfigDef) -> ConfigDef:
@@ -55,6 +63,11 @@ class SqlExpressions:
         """Whether results may change with each call."""
         return self._nondeterministic
 
+    def check(self, name: str, text: str, *, has_item: bool = False) -> None:
+        """Check what a property holds, as far as that is possible without records. Raises ConfigError."""
+        parse = parsed_list if name == _SELECT else parsed_one
+        check_without_rows(self._given(name, text, has_item=has_item), parse)
+
     def one(self, name: str, text: str, records: DataFrame) -> Column:
         """Return the expression of a property over records. Raises ConfigError and DataError."""
         return self.column(self.parsed(name, text, records), records)
@@ -80,9 +93,12 @@ class SqlExpressions:
         has_item = ITEM in records.columns
         known, key = self._parsed[1], (name, text, has_item)
         if key not in known:
-            columns = (*COLUMNS, ITEM) if has_item else COLUMNS
-            known[key] = parse(SqlProperty(self._plugin, name, text, columns, self._nondeterministic))
+            known[key] = parse(self._given(name, text, has_item=has_item))
         return known[key]
+
+    def _given(self, name: str, text: str, *, has_item: bool) -> SqlProperty:
+        columns = (*COLUMNS, ITEM) if has_item else COLUMNS
+        return SqlProperty(self._plugin, name, text, columns, self._nondeterministic)
 
 
 class SqlTransformation(DroppingTransformation):
@@ -93,11 +109,17 @@ class SqlTransformation(DroppingTransformation):
     """
 
     expressions: SqlExpressions
+    written: ClassVar[Sequence[str]] = ()
+    """The properties in which users write SQL."""
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Set the properties. Raises ConfigError for one that is invalid."""
+        """Set the properties. Raises ConfigError for one that is invalid, and for an expression that is not allowed."""
         super().configure(configs)
         self.expressions = SqlExpressions(self, self.properties)
+        for name in self.written:
+            if text := self.properties[name]:
+                has_item = name != _EXPLODE and bool(self.properties.get(_EXPLODE))
+                self.expressions.check(name, text, has_item=has_item)
 
     @abstractmethod
     def sql(self, schema: t.StructType) -> Mapping[str, str | None]:
@@ -195,6 +217,8 @@ class Sql(SqlTransformation):
     Columns are topic, partition, key, value, timestamp (milliseconds) and headers; those that are not named stay.
     """
 
+    written = (_SELECT, *COLUMNS, "where", _EXPLODE)
+
     definitions = define_common(
         ConfigDef()
         .define(
@@ -258,9 +282,10 @@ class SqlPredicate(RecordPredicate):
     )  # fmt: skip
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Set the properties. Raises ConfigError for one that is invalid."""
+        """Set the properties. Raises ConfigError for one that is invalid, and for a condition that is not allowed."""
         super().configure(configs)
         self._expressions = SqlExpressions(self, self.properties)
+        self._expressions.check("condition", self.properties["condition"])
 
     @property
     def planned_anew(self) -> bool:

@@ -9,10 +9,12 @@ https://spark.apache.org/docs/latest/sql-ref-syntax.html
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import ParseException
 from pyspark.sql import Column
@@ -22,12 +24,16 @@ from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructType
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.spark_names import backticked
 from fencepost.transforms.sql_functions import ALLOWED, NODES, NONDETERMINISTIC, NOW_WITHOUT_ARGUMENTS, NULL_OF_NULL
+from fencepost.transforms.sql_tokens import DEEPEST, why_refused
 
 _ATTRIBUTES: Final = ("UnresolvedAttribute", "UnresolvedNamedLambdaVariable")
 _STARS: Final = ("UnresolvedStar", "UnresolvedStarExceptOrReplace")
 _PRESENT: Final = re.compile(r"\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 _TYPED_PRESENT: Final = re.compile(r"\b(date|timestamp\w*)\s*['\"]\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 _LITERAL: Final = "Literal"
+_SHOWN: Final = 1_000
+"""The number of characters of an expression that messages show."""
+_TOO_DEEP: Final = f"it is nested more than {DEEPEST} deep"
 _HEADERS: Final = "headers"
 _HEADERS_TYPE: Final = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
@@ -47,7 +53,8 @@ class SqlProperty:
 
     def refused(self, why: str) -> ConfigError:
         """Return the error for a text that is not accepted."""
-        return ConfigError(f"{self.plugin} does not accept {self.name}={self.text}: {why}", name=self.name)
+        shown = self.text if len(self.text) <= _SHOWN else f"{self.text[:_SHOWN]}..."
+        return ConfigError(f"{self.plugin} does not accept {self.name}={shown}: {why}", name=self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +71,12 @@ class _Node:
     literal: str | None = None
 
     @classmethod
-    def of(cls, java: Any) -> _Node:
+    def of(cls, java: Any, depth: int = 0) -> _Node:
+        """Raises RecursionError for an expression that is nested too deep."""
+        if depth > DEEPEST:
+            raise RecursionError
         kind = java.getClass().getSimpleName()
-        children = tuple(cls.of(child) for child in _items(java.children()))
+        children = tuple(cls.of(child, depth + 1) for child in _items(java.children()))
         parts: tuple[str, ...] = ()
         literal = None
         if kind in (*_ATTRIBUTES, "UnresolvedFunction"):
@@ -115,6 +125,16 @@ class SqlExpression:
         return ClassicColumn(_jvm().org.apache.spark.sql.classic.ExpressionUtils.column(rebuilt.java))
 
 
+def check_without_rows(given: SqlProperty, parse: Callable[[SqlProperty], object]) -> None:
+    """Check an expression before there are records: by its words, and with a JVM by Spark's parser. Raises ConfigError."""
+    if why := why_refused(given.text, nondeterministic=given.nondeterministic):
+        raise given.refused(why)
+    if _jvm() is not None:
+        # A JVM that is just ending finds nothing; the first records will.
+        with suppress(Py4JError, OSError):
+            parse(given)
+
+
 def parsed_list(given: SqlProperty) -> list[SqlExpression]:
     """Return the checked expressions of a list, as after SELECT. Raises ConfigError for anything else.
 
@@ -125,7 +145,10 @@ def parsed_list(given: SqlProperty) -> list[SqlExpression]:
         raise given.refused(
             "write a list of expressions, without FROM, WHERE, DISTINCT, sub-queries, hints and what else makes a query"
         )
-    found = [_named(given, expression) for expression in _items(plan.projectList())]
+    try:
+        found = [_named(given, expression) for expression in _items(plan.projectList())]
+    except RecursionError:
+        raise given.refused(_TOO_DEEP) from None
     expressions = [expression for expression in found if expression.node.kind != _STARS[0]]
     for expression in expressions:
         _check(given, expression.node, frozenset())
@@ -147,6 +170,10 @@ def _parsed(given: SqlProperty) -> Any:
         return _parser().parsePlan(f"SELECT {given.text}")
     except ParseException as error:
         raise given.refused(str(error).strip().splitlines()[0].partition(" SQLSTATE")[0]) from error
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getSimpleName() == "StackOverflowError":
+            raise given.refused(_TOO_DEEP) from None
+        raise
 
 
 def _jvm() -> Any:

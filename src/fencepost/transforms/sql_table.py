@@ -5,7 +5,7 @@ Each row has the properties of the Java class, and returns the properties of Sql
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from pyspark.sql.types import StructType
@@ -34,8 +34,8 @@ class TableTransformation(SqlTransformation):
 
     def configure(self, configs: Mapping[str, str]) -> None:
         """Set the properties. Raises ConfigError for those that the transform refuses."""
+        type(self).check(self.definitions.parse(configs))
         super().configure(configs)
-        type(self).check(self.properties)
 
     def sql(self, schema: StructType) -> Mapping[str, str | None]:
         """Return the properties of Sql."""
@@ -48,10 +48,13 @@ def defined(
     definitions: ConfigDef,
     translation: Translation,
     check: Callable[[Mapping[str, Any]], None] = lambda _: None,
+    *,
+    written: Sequence[str] = (),
 ) -> type[TableTransformation]:
     """Return the class that a row of the table defines, for the module that calls this to keep under its name.
 
-    `check` raises ConfigError for parsed properties that do not fit each other.
+    `check` raises ConfigError for parsed properties that do not fit each other. Users write SQL in the properties that are
+    `written`.
     """
     members = {
         "__doc__": doc,
@@ -59,6 +62,7 @@ def defined(
         "definitions": definitions,
         "translation": staticmethod(translation),
         "check": staticmethod(check),
+        "written": written,
     }
     return planned_by_schema(type(name, (TableTransformation,), members))
 
@@ -139,6 +143,7 @@ DebeziumFilter = defined(
     _scripting("condition", "The condition for records that are kept, over value, key, topic, headers and timestamp."),
     _filtered,
     _only_sql("condition"),
+    written=("condition",),
 )
 ContentBasedRouter = defined(
     "ContentBasedRouter",
@@ -146,6 +151,7 @@ ContentBasedRouter = defined(
     _scripting("topic.expression", "The expression for the topic. Where it is null, the topic stays."),
     _routed,
     _only_sql("topic.expression"),
+    written=("topic.expression",),
 )
 
 

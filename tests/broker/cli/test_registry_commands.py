@@ -1,9 +1,11 @@
-"""`fencepost tail` and `fencepost verify` on Avro, decoded by a schema registry."""
+"""`fencepost tail` and `fencepost verify` on records with schemas, decoded by a schema registry."""
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,8 +15,11 @@ from pyspark.sql import types as spark
 
 from fencepost.cli import main
 from fencepost.converters.avro.converter import AvroConverter
+from fencepost.converters.jsonschema.converter import JsonSchemaConverter
+from fencepost.converters.protobuf.converter import ProtobufConverter
+from fencepost.converters.registry.base import RegistryConverter
 from fencepost.converters.registry.registry import forget_registries
-from tests.support.fake_registry import FakeRegistry, fake_registry
+from tests.support.fake_registry import FakeRegistry, fake_registry, send
 
 ROW = spark.StructType([spark.StructField("id", spark.LongType()), spark.StructField("name", spark.StringType())])
 
@@ -27,9 +32,10 @@ def registry() -> Iterator[FakeRegistry]:
     forget_registries()
 
 
-@pytest.fixture
-def sent(bootstrap_servers: str, topic: str, registry: FakeRegistry) -> None:
-    converter = AvroConverter()
+@pytest.fixture(params=[AvroConverter, ProtobufConverter, JsonSchemaConverter])
+def sent(request: pytest.FixtureRequest, bootstrap_servers: str, topic: str, registry: FakeRegistry) -> str:
+    """The name of the converter that wrote two records."""
+    converter: RegistryConverter = request.param()
     converter.configure({"schema.registry.url": registry.address}, is_key=False)
     converter.prepare(topic, ROW)
     rows = pa.array(
@@ -39,17 +45,47 @@ def sent(bootstrap_servers: str, topic: str, registry: FakeRegistry) -> None:
     for data in converter.from_connect_data(topic, ROW, rows).to_pylist():
         producer.produce(topic, data)
     assert producer.flush(60) == 0
+    return type(converter).__name__
 
 
-@pytest.mark.usefixtures("sent")
+@pytest.fixture
+def connector_file(sent: str, registry: FakeRegistry, tmp_path: Path) -> str:
+    """The file of a connector whose registry wants a login, which the file has."""
+    registry.respond = refuse_others
+    file = tmp_path / "connector.properties"
+    login = {"basic.auth.credentials.source": "USER_INFO", "basic.auth.user.info": "ann:word"}
+    lines = [f"value.converter={sent}", f"value.converter.schema.registry.url={registry.address}"]
+    file.write_text("\n".join([*lines, *(f"value.converter.{name}={value}" for name, value in login.items())]))
+    return str(file)
+
+
+def refuse_others(handler: BaseHTTPRequestHandler) -> bool:
+    known = handler.headers["Authorization"] == f"Basic {base64.b64encode(b'ann:word').decode()}"
+    return False if known else send(handler, 401, b'{"error_code": 401, "message": "No"}', "application/json")
+
+
+def test_the_file_of_a_connector_has_what_its_records_are_read_with(
+    bootstrap_servers: str, topic: str, connector_file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    given = ["--bootstrap-server", bootstrap_servers, "--connector-config", connector_file]
+    assert main.run(["tail", topic, "-o", "json", *given]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["value"] for line in lines] == [{"id": 1, "name": "a"}, {"id": 2, "name": "ä"}]
+    source = tmp_path / "rows.csv"
+    source.write_text("id,name\n1,a\n2,ä\n")
+    assert main.run(["verify", topic, "--source", str(source), *given]) == 0
+    assert main.run(["tail", topic, *given, "--schema-registry-url", "http://127.0.0.1:1"]) == 2
+    assert "not both" in capsys.readouterr().err
+
+
 def test_tail_shows_values_by_their_schema(
-    bootstrap_servers: str, topic: str, registry: FakeRegistry, capsys: pytest.CaptureFixture[str]
+    bootstrap_servers: str, topic: str, registry: FakeRegistry, sent: str, capsys: pytest.CaptureFixture[str]
 ):
     arguments = ["tail", topic, "--bootstrap-server", bootstrap_servers, "-o", "json"]
     assert main.run([*arguments, "--schema-registry-url", registry.address]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["value"] for line in lines] == [{"id": 1, "name": "a"}, {"id": 2, "name": "ä"}]
-    assert main.run([*arguments, "--value-converter", "AvroConverter"]) == 2
+    assert main.run([*arguments, "--value-converter", sent]) == 2
     assert "--schema-registry-url" in capsys.readouterr().err
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from fencepost.runtime.task.source_task import WorkerSourceTask
 from tests.support.checker import Record, read_topic
 from tests.support.fake_registry import FakeRegistry, fake_registry, send
 from tests.support.processes import wait_for
-from tests.support.sequence_source import Seen
+from tests.support.sequence_source import Seen, SequenceTask
 from tests.support.task_runner import TaskRunner, stop, wait_for_state
 from tests.support.topics import unique
 
@@ -139,6 +140,72 @@ def test_a_task_waits_for_its_registry_without_a_transaction_and_goes_on_by_itse
     assert seen.starts == 1
 
 
+def refuse_new(registry: FakeRegistry, away: threading.Event) -> None:
+    """Let the registry know the first schema only, as long as it is away."""
+
+    def respond(handler: BaseHTTPRequestHandler) -> bool:
+        busy = away.is_set() and handler.command == "POST" and len(registry.schemas) == 1
+        return busy and send(handler, 503, b"", "text/plain")
+
+    registry.respond = respond
+
+
+def test_an_open_transaction_is_committed_before_a_task_waits_for_its_registry(
+    runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, registry: FakeRegistry
+):
+    interval = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "600000"}
+    task, seen = runner.task(name, topic, settings(registry) | interval)
+    away = threading.Event()
+    away.set()
+    refuse_new(registry, away)
+    first, second = {"id": 1, "name": "a"}, {"id": 2, "name": "b", "note": "c"}
+    polling(seen, rows(topic, first), rows(topic, second, schema=WIDE))
+    task.start()
+    wait_for(lambda: len(registry.asked("POST", "/versions")) >= 7)
+    assert task.state is State.RUNNING
+    assert task.transaction.open is None
+    assert read(bootstrap_servers, registry, topic) == [first]
+    away.clear()
+    wait_for(lambda: len(registry.schemas) == 2)
+    stop(task)
+    assert read(bootstrap_servers, registry, topic) == [first, second]
+    assert seen.starts == 1
+
+
+def test_a_transaction_without_boundary_is_aborted_once_while_a_task_waits(
+    runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, registry: FakeRegistry
+):
+    task, seen = runner.task(name, topic, settings(registry) | {"transaction.boundary": "connector"})
+    away = threading.Event()
+    away.set()
+    refuse_new(registry, away)
+    first, second = {"id": 1, "name": "a"}, {"id": 2, "name": "b", "note": "c"}
+    polls: dict[int, int] = {}
+
+    def poll(source: SequenceTask, _: object) -> list[SourceRecord]:
+        # Each start reads both again, and ends its transaction after the second.
+        at = polls[seen.starts] = polls.get(seen.starts, 0) + 1
+        if at == 1:
+            return rows(topic, first)
+        if at == 2:
+            assert source.context.transaction_context is not None
+            source.context.transaction_context.commit_transaction()
+            return rows(topic, second, schema=WIDE)
+        return []
+
+    seen.on_poll = poll
+    task.start()
+    wait_for(lambda: len(registry.asked("POST", "/versions")) >= 7)
+    assert task.state is State.RUNNING
+    assert task.transaction.open is None
+    assert seen.starts == 1
+    away.clear()
+    wait_for(lambda: seen.commits)
+    stop(task)
+    assert seen.starts == 2
+    assert read(bootstrap_servers, registry, topic) == [first, second]
+
+
 def test_a_task_that_waits_for_its_registry_can_be_paused_and_stopped(
     runner: TaskRunner, topic: str, name: str, registry: FakeRegistry
 ):
@@ -156,7 +223,7 @@ def test_a_task_that_waits_for_its_registry_can_be_paused_and_stopped(
     assert task.state is State.STOPPED
 
 
-@pytest.mark.parametrize("status", [401, 403, 409, 422])
+@pytest.mark.parametrize("status", [401, 403, 404, 409, 422])
 def test_a_refusal_fails_the_task_whatever_is_tolerated(
     runner: TaskRunner, bootstrap_servers: str, topic: str, registry: FakeRegistry, status: int
 ):

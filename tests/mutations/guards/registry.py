@@ -5,6 +5,9 @@ from __future__ import annotations
 from tests.mutations.guard import Guard
 
 _CLIENT = "tests/unit/converters/registry/test_client.py"
+_TASKS = "tests/broker/runtime/test_registry.py"
+_DECISIONS = "tests/unit/converters/registry/test_decisions.py"
+_VALIDATION = "tests/unit/runtime/connector/test_registry_validation.py"
 
 GUARDS = (
     Guard(
@@ -44,10 +47,67 @@ GUARDS = (
         f"{_CLIENT}::test_an_answer_without_an_end_is_not_read_to_the_end",
     ),
     Guard(
+        "an open transaction, which must not wait for a registry",
+        "runtime/task/poll_loop.py",
+        "aborted = self._end_before_wait() or aborted",
+        "aborted = False",
+        f"{_TASKS}::test_an_open_transaction_is_committed_before_a_task_waits_for_its_registry",
+    ),
+    Guard(
+        "a transaction that was aborted while it waited, whose records are read again",
+        "runtime/task/poll_loop.py",
+        "                if aborted:",
+        "                if False:",
+        f"{_TASKS}::test_a_transaction_without_boundary_is_aborted_once_while_a_task_waits",
+    ),
+    Guard(
+        "a transaction without a boundary, which no wait may commit",
+        "runtime/task/boundaries.py",
+        """        del now
+        return BoundaryDecision.CONTINUE
+
+    @abstractmethod
+    def at_end""",
+        """        del now
+        return BoundaryDecision.COMMIT
+
+    @abstractmethod
+    def at_end""",
+        f"{_TASKS}::test_a_transaction_without_boundary_is_aborted_once_while_a_task_waits",
+    ),
+    Guard(
+        "the schema that another worker registers at the same time",
+        "converters/registry/registry.py",
+        "if error.status != HTTPStatus.CONFLICT:",
+        "if True:",
+        f"{_DECISIONS}::test_a_conflict_with_another_worker_is_not_an_incompatibility",
+    ),
+    Guard(
+        "the answers of a registry that may pass",
+        "converters/registry/client.py",
+        "frozenset({408, 429, 500, 502, 503, 504})",
+        "frozenset({408})",
+        f"{_DECISIONS}::test_a_busy_registry_is_asked_again",
+    ),
+    Guard(
+        "the number of a field, which no other field of its subject may get",
+        "converters/protobuf/numbers.py",
+        "highest = number = _next(highest)",
+        "number = len(fields) + 1",
+        "tests/unit/converters/protobuf/test_converter.py::test_names_keep_the_numbers_of_any_version_of_their_subject",
+    ),
+    Guard(
+        "the time that a validation waits for a registry",
+        "converters/registry/client.py",
+        "if time.monotonic() > self._deadline:",
+        "if False:",
+        f"{_VALIDATION}::test_a_registry_that_hangs_does_not_hold_up_the_validation",
+    ),
+    Guard(
         "a login in an address, which answers hide",
         "runtime/connector/passwords.py",
         "defined | with_login | {",
         "defined | {",
-        "tests/unit/runtime/connector/test_registry_validation.py::test_logins_are_passwords_wherever_they_are",
+        f"{_VALIDATION}::test_logins_are_passwords_wherever_they_are",
     ),
 )

@@ -165,7 +165,7 @@ def test_help_has_a_short_option(command: list[str], capsys: pytest.CaptureFixtu
         (["connectors", "re"], ["plain,restart", "plain,resume"]),
         (["--log-f"], ["plain,--log-format"]),
         (["standalone", "./"], ["file,./"]),
-        (["tail", "t", "--value-converter", "Js"], ["plain,JsonConverter"]),
+        (["tail", "t", "--value-converter", "Js"], ["plain,JsonConverter", "plain,JsonSchemaConverter"]),
         # Bash takes = for a word of its own.
         (["tail", "t", "--key-converter", "=", "St"], ["plain,StringConverter"]),
         (["tail", "t", "--output", "=", "j"], ["plain,json"]),

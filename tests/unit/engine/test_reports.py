@@ -6,6 +6,8 @@ import base64
 import inspect
 import json
 import pickle
+import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,14 @@ import pytest
 from fencepost.api import errors as api
 from fencepost.api.errors import DataError, FencepostError, RetriableError
 from fencepost.engine import errors as spark
+from fencepost.engine.dead_letters import PREFIX, DeadLetter
 from fencepost.engine.error_counts import ErrorCounts
 from fencepost.engine.errors import RecordRefusedError, RecordWaitsError, SparkJobError
 from fencepost.engine.refused_records import RefusedRecord, Stage, Tally
 from fencepost.engine.reports import (
     ATTRIBUTES,
+    LETTER_BYTES,
+    LETTERS,
     CarriedFailureError,
     Report,
     carried_failure,
@@ -59,6 +64,41 @@ def test_a_report_arrives_as_it_was_sent():
     acks = [Ack("orders", 3, 7, 100, -1, 4096, 1_700_000_000_000), Ack("ö", 0, 0, 1, 5, 60, -1)]
     report = Report(acks, TALLY, {"orders": 4, "ö": 1})
     assert read_reports([report_text(report), report_text(Report([]))]) == [report, Report([])]
+
+
+def _letter(value: bytes, number: int = 0) -> DeadLetter:
+    return DeadLetter(value, None, ((PREFIX + "exception.message", f"row {number}: \udce4"),))
+
+
+@pytest.mark.parametrize(
+    ("letters", "pieces"),
+    [
+        ([], 1),
+        ([_letter(b"", number) for number in range(2 * LETTERS + 1)], 3),
+        ([_letter(bytes(LETTER_BYTES // 3), number) for number in range(6)], 3),
+        ([_letter(bytes(2 * LETTER_BYTES)), _letter(b"a"), _letter(b"b")], 2),
+    ],
+)
+def test_dead_letters_are_cut_by_their_number_and_their_bytes(letters: list[DeadLetter], pieces: int):
+    report = Report([], TALLY, {"orders": 4}, tuple(letters))
+    texts = [report_text(piece) for piece in report.pieces()]
+    assert len(texts) == pieces
+    first, *others = read_reports(texts)
+    assert [letter for found in (first, *others) for letter in found.letters] == letters
+    assert replace(first, letters=()) == replace(report, letters=())
+    assert Report().pieces() == [Report()]
+
+
+def test_dead_letters_that_are_much_alike_take_little_of_the_driver():
+    letters = tuple(_letter(f"{number},x,2026-11-24,not a number".encode(), number) for number in range(LETTERS))
+    assert len(report_text(Report(letters=letters))) < sum(letter.size for letter in letters) / 3
+
+
+@pytest.mark.parametrize("letters", ["", "AAAA", base64.b64encode(zlib.compress(b"[[1]]")).decode(), [], None])
+def test_damaged_dead_letters_are_refused(letters: object):
+    content = json.loads(report_text(Report())) | {"letters": letters}
+    with pytest.raises(SparkJobError, match="no report of a writer"):
+        read_reports([json.dumps(content)])
 
 
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: type(failure).__name__)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -216,3 +217,26 @@ def test_the_decorator_refuses_what_is_no_such_function() -> None:
         transform(schema="id BIGINTEGER")(lambda rows: rows)
     with pytest.raises(ConfigError, match="A record has no columns id"):
         transform(schema="id BIGINT", on="record")(lambda rows: rows)
+
+
+@transform(schema="id BIGINT, name STRING", multiplies=True)
+def repeated(rows: pl.DataFrame) -> pl.DataFrame:
+    """Each row as often as its id says, with its name in capitals."""
+    index = pl.Series([place for place, number in enumerate(rows["id"]) for _ in range(number or 0)], dtype=pl.Int64)
+    return rows[index].with_columns(pl.col("name").str.to_uppercase()).select("id", "name", "__row")
+
+
+@transform(schema="id BIGINT")
+def unordered(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.reverse().select("id", "__row")
+
+
+def test_a_function_gets_and_returns_frames_of_polars() -> None:
+    kind = pa.struct([("id", pa.int64()), ("name", pa.string())])
+    values = [{"id": 2, "name": "a"}, None, {"id": 0, "name": "b"}, {"id": 1, "name": None}]
+    batch = pa.RecordBatch.from_pydict({"value": pa.array(values, kind), "n": pa.array(range(4))})
+    found = repeated().rows().applied(batch)  # type: ignore[attr-defined]
+    assert found["value"].to_pylist() == [{"id": 2, "name": "A"}] * 2 + [None, {"id": 1, "name": None}]
+    assert found["n"].to_pylist() == [0, 0, 1, 3]
+    with pytest.raises(PluginError, match="another order"):
+        unordered().rows().applied(batch)  # type: ignore[attr-defined]

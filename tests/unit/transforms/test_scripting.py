@@ -85,7 +85,7 @@ def test_comparisons_are_translated(groovy: str, sql: str) -> None:
 
 def test_a_hostile_condition_is_refused_as_in_sql(spark: SparkSession) -> None:
     for condition in ("reflect('a', 'b') = 'c'", "EXISTS (SELECT 1)", "true) END, (SELECT 1"):
-        with pytest.raises(ConfigError, match="DebeziumFilter does not accept where="):
+        with pytest.raises(ConfigError, match="DebeziumFilter does not accept condition="):
             applied(spark, EVENTS, debezium("Filter", {"language": "sql", "condition": condition}))
 
 

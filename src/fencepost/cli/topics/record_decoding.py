@@ -6,7 +6,8 @@ StringConverter                  text in UTF-8
 Short-, Integer-, Long-,         numbers and booleans, big-endian
 Float-, Double-, BooleanConverter
 ByteArrayConverter               `{"base64": ...}`
-AvroConverter                    by the schema whose id is before the data, or in a header
+AvroConverter, ProtobufConverter, by the schema whose id is before the data, or in a header
+JsonSchemaConverter
 auto                             the same if there is a registry, JSON if it is valid JSON, else text, else bytes.
                                  Bytes that numbers are made of are valid text, too: what has a NUL is no text
 """
@@ -50,7 +51,10 @@ class RecordDecoder:
         """Raises ConfigError for an unknown converter, and for one that needs a registry without it."""
         name = converter.rpartition(".")[2]
         if name in REGISTRY_CONVERTERS and registry is None:
-            raise ConfigError(f"{name} needs the address of the schema registry: --schema-registry-url")
+            raise ConfigError(
+                f"{name} needs a schema registry: give its address with --schema-registry-url, or the connector's file with "
+                "--connector-config"
+            )
         self._only_registry = name in REGISTRY_CONVERTERS
         self.guesses = name == "auto" and registry is None
         """Whether nobody said what wrote the data."""
@@ -143,7 +147,7 @@ _SIZES: Final[Mapping[str, int]] = {
     "DoubleConverter": 8,
 }
 
-REGISTRY_CONVERTERS: Final = ("AvroConverter",)
+REGISTRY_CONVERTERS: Final = ("AvroConverter", "ProtobufConverter", "JsonSchemaConverter")
 """Converters whose records are decoded by a schema registry."""
 
 CONVERTERS: Final = (*_DECODERS, *REGISTRY_CONVERTERS)

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from shlex import quote
 from typing import Any, Final, Self
 
@@ -24,7 +25,7 @@ from fencepost.api.texts import printable
 from fencepost.cli.common.cluster_options import asks_cluster, require_answer
 from fencepost.cli.common.exit_codes import exit_codes
 from fencepost.cli.common.json_text import to_json
-from fencepost.cli.common.registry_option import asks_registry, registry_reader
+from fencepost.cli.common.registry_option import RoleReading, asks_registry, record_reading
 from fencepost.cli.common.tables import counted, shown_time
 from fencepost.cli.common.topic_transactions import open_transactions
 from fencepost.cli.topics.record_decoding import CONVERTERS, Decoder, RecordDecoder, advice, decoder
@@ -111,16 +112,12 @@ def _converters(ctx: click.Context, parameter: click.Parameter, incomplete: str)
 @click.option(
     "--key-converter",
     metavar="NAME",
-    default="auto",
-    show_default=True,
     shell_complete=_converters,
-    help=f"One of {', '.join(CONVERTERS)}.",
+    help=f"One of {', '.join(CONVERTERS)}; default: that of --connector-config, else auto.",
 )
 @click.option(
     "--value-converter",
     metavar="NAME",
-    default="auto",
-    show_default=True,
     shell_complete=_converters,
     help="Likewise, for the value.",
 )
@@ -133,18 +130,23 @@ def tail(
     topic: str,
     start: Start,
     follow: bool,
-    key_converter: str,
-    value_converter: str,
+    key_converter: str | None,
+    value_converter: str | None,
     schema_registry_url: str | None,
+    connector_config: Path | None,
 ) -> None:
     """Show the records of TOPIC that read_committed consumers see.
 
     With -o json each record is one line. Open transactions that hide records are named on stderr.
     """
-    with registry_reader(schema_registry_url) as registry:
-        key = RecordDecoder(key_converter, registry, is_key=True)
-        value = RecordDecoder(value_converter, registry, is_key=False)
+    with record_reading(schema_registry_url, connector_config) as reading:
+        key = _decoder(key_converter, reading.key, is_key=True)
+        value = _decoder(value_converter, reading.value, is_key=False)
         _show(config, topic, start, _Printer(key, value, as_json=as_json), follow=follow)
+
+
+def _decoder(converter: str | None, reading: RoleReading, *, is_key: bool) -> RecordDecoder:
+    return RecordDecoder(converter or reading.converter or "auto", reading.registry, is_key=is_key)
 
 
 def _show(config: ClientConfig, topic: str, start: Start, show: _Printer, *, follow: bool) -> None:

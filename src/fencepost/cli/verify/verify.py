@@ -23,14 +23,13 @@ from fencepost.cli.common.independent_client import (
     read,
 )
 from fencepost.cli.common.json_text import to_json
-from fencepost.cli.common.registry_option import asks_registry, registry_reader
+from fencepost.cli.common.registry_option import NO_READING, RecordReading, asks_registry, record_reading
 from fencepost.cli.common.topic_transactions import open_transactions
 from fencepost.cli.verify.csv_rows import CsvRows
 from fencepost.cli.verify.number_check import NumberCheck, NumberFindings, compare_offsets
 from fencepost.cli.verify.record_fields import RecordField
 from fencepost.cli.verify.row_check import RowFindings, SourceFile, compare_rows, line_of_record, lines_of
 from fencepost.cli.verify.verify_report import VerifyReport, print_report
-from fencepost.converters.registry.reading import RegistryReader
 from fencepost.kafka.admin.open_transactions import OpenTransaction
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
@@ -141,7 +140,15 @@ def _field(ctx: click.Context, parameter: click.Parameter, text: str | None) -> 
 )
 @asks_registry
 @asks_cluster
-def verify(config: ClientConfig, *, as_json: bool, topic: str, schema_registry_url: str | None, **options: Any) -> None:
+def verify(
+    config: ClientConfig,
+    *,
+    as_json: bool,
+    topic: str,
+    schema_registry_url: str | None,
+    connector_config: Path | None,
+    **options: Any,
+) -> None:
     """Check that TOPIC holds every record of a source once, as a read_committed consumer sees it.
 
     At least one of --source, --sequence and --expect-count is required.
@@ -149,23 +156,23 @@ def verify(config: ClientConfig, *, as_json: bool, topic: str, schema_registry_u
     asked = Asked(**options)
     asked.check()
     require_answer(config)
-    with registry_reader(schema_registry_url, for_people=False) as registry:
-        report = examine(config, topic, asked, registry)
+    with record_reading(schema_registry_url, connector_config, for_people=False) as reading:
+        report = examine(config, topic, asked, reading)
     print_report(report, as_json=as_json)
     if not report.sound:
         raise click.exceptions.Exit(ExitCode.FAILED)
 
 
-def examine(config: ClientConfig, topic: str, asked: Asked, registry: RegistryReader | None = None) -> VerifyReport:
+def examine(config: ClientConfig, topic: str, asked: Asked, reading: RecordReading = NO_READING) -> VerifyReport:
     """Read the topic, and compare it as requested. Raises KafkaError and DataError.
 
-    Records that a `registry` has the schema of are compared as JSON.
+    Records that a registry of `reading` has the schema of are compared as JSON.
     """
     at_first = open_transactions(config, topic)
     ends = ends_of(config, topic)
     size = _size(config, topic, ends)
     found = read(config, topic, ends)
-    counted = _Counted(found if registry is None else _as_json(found, registry))
+    counted = _Counted(_as_json(found, reading))
     letters = _letters(config, asked.dead_letter_topic)
     numbers = rows = mismatches = None
     with shown_count(f"Checking {topic}", "records", lambda: counted.count, size):
@@ -195,15 +202,20 @@ def examine(config: ClientConfig, topic: str, asked: Asked, registry: RegistryRe
     )
 
 
-def _as_json(messages: Iterable[Message], registry: RegistryReader) -> Iterator[Message]:
+def _as_json(messages: Iterable[Message], reading: RecordReading) -> Iterator[Message]:
+    registries = reading.key.registry, reading.value.registry
+    if registries == (None, None):
+        yield from messages
+        return
     for message in messages:
         given = _consumed(str(message.topic()), message)
-        headers = dict(given.headers)
-        for data, is_key, change in ((given.key, True, message.set_key), (given.value, False, message.set_value)):
-            if data is not None:
+        headers, data, change = dict(given.headers), (given.key, given.value), (message.set_key, message.set_value)
+        for at, registry in enumerate(registries):
+            found = data[at]
+            if registry is not None and found is not None:
                 # What is not of the registry stays as it is.
                 with suppress(ValueError):
-                    change(to_json(registry.read(data, is_key=is_key, headers=headers)).encode())
+                    change[at](to_json(registry.read(found, is_key=at == 0, headers=headers)).encode())
         yield message
 
 

@@ -315,3 +315,14 @@ def declared_columns(parsed: Mapping[str, Any]) -> StructType | None:
     (check_csv_columns if form == "csv" else check_json_columns)(columns)
     record.check(columns)
     return columns
+
+
+def declared_schemas(parsed: Mapping[str, Any]) -> dict[str, str]:
+    """Return the columns of the topic's records as DDL; nothing if files, or a column for the topic, say them.
+
+    Raises ConfigError as `declared_columns`.
+    """
+    columns = declared_columns(parsed)
+    if columns is None or parsed[TOPIC_COLUMN]:
+        return {}
+    return {parsed[TOPIC]: RecordColumns.from_values(parsed).ddl(columns)}

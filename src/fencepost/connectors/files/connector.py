@@ -42,6 +42,7 @@ from fencepost.connectors.files.config import (
     TASK_SCHEMA,
     check_move,
     declared_columns,
+    declared_schemas,
     infer,
     table_format,
 )
@@ -97,6 +98,10 @@ class FileSourceConnector(SourceConnector):
         blame(values, lambda: check_move(parsed), (MOVE_TO, AFTER_END))
         blame(values, lambda: self._check_files(parsed), (FILES, ORDER, SETTLE))
         return values
+
+    def known_schemas(self, config: Config) -> dict[str, str]:
+        """Return the declared columns, unless a column names the topics."""
+        return declared_schemas(FILE_SOURCE_CONFIG.parse(config))
 
     def start(self, config: Config) -> None:
         """Read the configuration, find the files and watch their patterns.

@@ -89,6 +89,10 @@ class FileStreamSourceConnector(SourceConnector):
         """Return the definitions of `file`, `topic`, `batch.size` and `batch.bytes`."""
         return _CONFIG
 
+    def known_schemas(self, config: Config) -> dict[str, str]:
+        """Return the columns of a line."""
+        return {config[TOPIC]: LineReader.schema}
+
     def validate(self, config: Config) -> list[ConfigValue]:
         """Check each property, and that the file may be read. It may not exist yet."""
         values = super().validate(config)

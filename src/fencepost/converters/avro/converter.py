@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
@@ -65,15 +66,16 @@ class AvroConverter(RegistryConverter):
         kind = found if isinstance(found, str) else found[0] if isinstance(found, list) else found["type"]
         return Derived(RegistrySchema(schema_text(found), self.language), name, str(kind), self._connect(topic, schema))
 
-    def plan(self, derived: Derived, written: RegistrySchema, *, strict: bool) -> Plan:
+    def plan(
+        self, derived: Derived, written: RegistrySchema, referred: Mapping[str, RegistrySchema], *, strict: bool
+    ) -> Plan:
         """Return the steps that write values of the derived schema."""
         try:
             parsed = parsed_schema(written.text)
+            others = [parsed_schema(part.text) for part in referred.values()]
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(f"The registry's schema is not one of Avro: {error}") from error
-        if written.references:
-            raise DataError("The registry's schema refers to others, which is not supported: put them into it")
-        return Plan(plan(derived.connect, parsed, self._options, strict=strict))
+        return Plan(plan(derived.connect, parsed, self._options, others, strict=strict))
 
     def encode(self, steps: Any, prefix: bytes, values: pa.Array) -> pa.Array:
         """Return Avro's binary encoding."""

@@ -6,7 +6,7 @@ for them, wider numbers, and optional fields where the values always have one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -45,12 +45,16 @@ _WHOLE: Final = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _REAL: Final = {"float": 4, "double": 8}
 
 
-def plan(schema: Connect | None, written: Avro, options: AvroOptions, *, strict: bool) -> AvroStep:
+def plan(
+    schema: Connect | None, written: Avro, options: AvroOptions, referred: Iterable[Avro] = (), *, strict: bool
+) -> AvroStep:
     """Return the step for values of a Connect schema, None for values without one. Raises DataError for a misfit.
 
-    If `strict`, the schema must have all fields of the values; others are not written.
+    `referred` are schemas whose named types the written one may use. If `strict`, it must have all fields of the values;
+    others are not written.
     """
-    finder = _Finder(named_types(written), options, strict=strict)
+    named = {name: kind for part in (*referred, written) for name, kind in named_types(part).items()}
+    finder = _Finder(named, options, strict=strict)
     if schema is None:
         if not (isinstance(written, dict) and written.get("name") == ANYTHING):
             raise DataError(f"The records have no schema, and are written as {ANYTHING} only: give them a schema")

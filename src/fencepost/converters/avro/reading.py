@@ -6,6 +6,7 @@ import base64
 import datetime as dt
 import io
 import json
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -13,17 +14,18 @@ from fencepost.converters.registry.reading import Reader, needs
 from fencepost.converters.registry.schemas import RegistrySchema
 
 
-def avro_reader(schema: RegistrySchema, for_people: bool) -> Reader:
+def avro_reader(schema: RegistrySchema, for_people: bool, referred: Mapping[str, RegistrySchema]) -> Reader:
     """Return the reader of a schema, as MakeReader."""
     try:
         import fastavro  # noqa: PLC0415 - optional
     except ImportError:
         raise needs("fastavro", "registry") from None
-    if schema.references:
-        raise ValueError("a schema with references to others, which is not read here")
+    named: dict[str, Any] = {}
     try:
+        for part in referred.values():
+            fastavro.parse_schema(_wanted(json.loads(part.text), for_people), named)
         given = json.loads(schema.text)
-        parsed = fastavro.parse_schema(given if for_people else _without_times(given))
+        parsed = _found(fastavro.parse_schema(_wanted(given, for_people), named), named)
     except Exception as error:
         raise ValueError(f"a schema that is not one of Avro: {error}") from error
     if given == "bytes" or (isinstance(given, dict) and given.get("type") == "bytes" and "logicalType" not in given):
@@ -40,6 +42,17 @@ def avro_reader(schema: RegistrySchema, for_people: bool) -> Reader:
         return _plain(found)
 
     return read
+
+
+def _found(parsed: Any, named: Mapping[str, Any]) -> Any:
+    """A schema that is the name of another one, or a union of names: fastavro knows those within records only."""
+    if isinstance(parsed, list):
+        return [_found(branch, named) for branch in parsed]
+    return named.get(parsed, parsed) if isinstance(parsed, str) else parsed
+
+
+def _wanted(schema: Any, for_people: bool) -> Any:
+    return schema if for_people else _without_times(schema)
 
 
 def _without_times(schema: Any) -> Any:

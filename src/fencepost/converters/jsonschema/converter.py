@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -72,8 +73,14 @@ class JsonSchemaConverter(RegistryConverter):
         kind = "any" if connect is None else connect["type"]
         return Derived(RegistrySchema(schema_text(found), self.language), found.get("title"), kind, (schema, connect))
 
-    def plan(self, derived: Derived, written: RegistrySchema, *, strict: bool) -> Plan:
-        """Check another schema; values are written alike, with all of their fields."""
+    def plan(
+        self, derived: Derived, written: RegistrySchema, referred: Mapping[str, RegistrySchema], *, strict: bool
+    ) -> Plan:
+        """Check another schema; values are written alike, with all of their fields.
+
+        What is in `referred` schemas is not checked.
+        """
+        del referred
         spark_type, connect = derived.connect
         try:
             parsed = json.loads(written.text)

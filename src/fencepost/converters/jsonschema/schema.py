@@ -30,7 +30,9 @@ from fencepost.api.errors import DataError
 
 Connect = Mapping[str, Any]
 
-_DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
+LOGICAL: Final = "org.apache.kafka.connect.data."
+"""Before the names of Connect's decimals, dates and times."""
+_DECIMAL: Final = f"{LOGICAL}Decimal"
 _SIMPLE: Final[Mapping[str, tuple[str, str | None]]] = {
     "int8": ("integer", "int8"),
     "int16": ("integer", "int16"),
@@ -64,8 +66,8 @@ def schema_text(schema: Mapping[str, Any]) -> str:
 
 def missing_properties(connect: Connect | None, written: Any, path: str = "") -> Iterator[str]:
     """Name the fields of a Connect schema that another JSON Schema has no property for."""
-    found = _without_null(written)
-    if connect is None or not isinstance(found, Mapping):
+    found = without_null(written)
+    if connect is None or not isinstance(found, Mapping) or "$ref" in found:
         return
     match connect["type"]:
         case "struct":
@@ -84,11 +86,11 @@ def missing_properties(connect: Connect | None, written: Any, path: str = "") ->
 
 def check_kind(connect: Connect | None, written: Any) -> None:
     """Raise DataError if another JSON Schema is of values of another type altogether."""
-    found = _without_null(written)
+    found = without_null(written)
     if connect is None or not isinstance(found, Mapping) or "type" not in found:
         return
     wanted = _schema(connect, JsonSchemaOptions(), None)
-    ours, theirs = _without_null(wanted)["type"], found["type"]
+    ours, theirs = without_null(wanted)["type"], found["type"]
     kinds = theirs if isinstance(theirs, list) else [theirs]
     if ours not in kinds and not (ours == "integer" and "number" in kinds) and "number" not in {ours, *kinds}:
         raise DataError(f"it is for values of the type {', '.join(map(str, kinds))}, and these are of {ours}")
@@ -138,8 +140,8 @@ def _parts(connect: Connect, options: JsonSchemaOptions) -> tuple[str, str | Non
     )
 
 
-def _without_null(schema: Any) -> Any:
-    """The other one of two alternatives of which one is null."""
+def without_null(schema: Any) -> Any:
+    """Return the other one of two alternatives of which one is null, and other schemas as they are."""
     if not isinstance(schema, Mapping):
         return schema
     for name in ("oneOf", "anyOf"):

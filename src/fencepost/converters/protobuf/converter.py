@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
 
 from fencepost.api.config_def import ConfigDef
-from fencepost.api.errors import ConfigError, DataError
+from fencepost.api.errors import ConfigError, DataError, describe_error
+from fencepost.config.validators import one_of
 from fencepost.converters.columnar.pieces import constant
 from fencepost.converters.json_schema import connect_schema
-from fencepost.converters.protobuf.parser import parsed_file
+from fencepost.converters.protobuf.numbers import EarlierNumbers
+from fencepost.converters.protobuf.parser import parsed_file, parsed_text
 from fencepost.converters.protobuf.plan import plan
 from fencepost.converters.protobuf.schema import ProtobufOptions, ProtoMessage, proto_file, schema_text
 from fencepost.converters.protobuf.steps import encoded
 from fencepost.converters.registry.base import Derived, Plan, RegistryConverter
+from fencepost.converters.registry.client import RegistryClient
 from fencepost.converters.registry.config import SCHEMA_NAMES
+from fencepost.converters.registry.errors import RegistryError
 from fencepost.converters.registry.registry import CONTENT
 from fencepost.converters.registry.schema_names import with_names
 from fencepost.converters.registry.schemas import RegistrySchema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
+
+FIELD_NUMBERS: Final = "fencepost.protobuf.field.numbers"
 
 _BLOCK: Final = 8192
 """The rows that are written together: their bytes fit the processor's cache."""
@@ -52,6 +59,11 @@ class ProtobufConverter(RegistryConverter):
             .define("skip.known.types", kind, True, low,
                     "Schemas refer to the known types of Google and Confluent without registering them: only true is supported.",
                     validator=_only_true)
+            .define(FIELD_NUMBERS, ConfigDef.Type.STRING, "position", ConfigDef.Importance.MEDIUM,
+                    "How the fields of schemas that are registered are numbered. position: in their order, as in Java, so that a "
+                    "dropped or inserted column moves the numbers after it. names: a name keeps the number that any version of "
+                    "the subject gave it. fencepost's own.",
+                    validator=one_of(("position", "names")))
         )  # fmt: skip
 
     def derive(self, topic: str, schema: DataType | None) -> Derived:
@@ -59,12 +71,29 @@ class ProtobufConverter(RegistryConverter):
         found = proto_file(self._connect(topic, schema), self._options)
         return Derived(RegistrySchema(schema_text(found), self.language), found.full_name, "message", found)
 
-    def plan(self, derived: Derived, written: RegistrySchema, *, strict: bool) -> Plan:
+    def to_register(self, derived: Derived, subject: str, client: RegistryClient) -> Derived:
+        """Return the schema with the numbers that earlier versions gave its fields, if that is wanted."""
+        if self.settings[FIELD_NUMBERS] == "position":
+            return derived
+        try:
+            versions = [parsed_text(found.schema.text) for found in client.versions(subject)]
+        except DataError as error:
+            raise RegistryError(
+                f"The numbers of fields cannot follow the schemas of subject {subject}: {describe_error(error)}. Set "
+                f"{FIELD_NUMBERS}=position, or another subject"
+            ) from error
+        numbered = EarlierNumbers.of(versions).applied(derived.connect)
+        return replace(derived, schema=RegistrySchema(schema_text(numbered), self.language), connect=numbered)
+
+    def plan(
+        self, derived: Derived, written: RegistrySchema, referred: Mapping[str, RegistrySchema], *, strict: bool
+    ) -> Plan:
         """Return the steps that write values of the derived schema, and the index of their message."""
-        if written.references:
-            raise DataError("The registry's schema refers to others, which is not supported: put them into it")
         own = written.text == derived.schema.text
-        steps, at = plan(derived.connect, derived.connect if own else parsed_file(written.text), strict=strict)
+        imported = [part.text for part in referred.values()]
+        steps, at = plan(
+            derived.connect, derived.connect if own else parsed_file(written.text, imported), strict=strict
+        )
         return Plan(steps, message_indexes([at]))
 
     def encode(self, steps: Any, prefix: bytes, values: pa.Array) -> pa.Array:

@@ -1,12 +1,15 @@
-"""Reads the .proto texts that the converter itself writes, in whatever layout a registry returns them.
+"""Reads .proto texts, in whatever layout a registry returns them.
 
-That is proto3 with messages, nested messages, plain fields, maps and options. Enums, oneofs, groups and extensions are
-refused by name: a text with them was not made from Connect's data.
+    parsed_text    the text as it stands, for readers: proto2 and proto3 with imports, messages, enums, oneofs and maps
+    parsed_file    the messages that the converter writes, with the types of their fields found
+
+Options and services are skipped. Groups and extensions are refused by name: no value can be read without them.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -16,20 +19,29 @@ from fencepost.converters.protobuf.schema import ProtoField, ProtoFile, ProtoMes
 _TOKEN: Final = re.compile(
     r"""\s+|//[^\n]*|/\*.*?\*/|(?P<token>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[\w.]+|[^\w\s"'])""", re.DOTALL
 )
-_LABELS: Final = ("repeated", "optional")
-_REFUSED: Final = ("enum", "oneof", "group", "extend", "extensions", "required")
+_LABELS: Final = ("repeated", "optional", "required")
+_REFUSED: Final = ("group", "extend", "extensions")
 _DEEPEST: Final = 100
 _CLOSING: Final = {"{": "}", "[": "]", "(": ")"}
 
 
-def parsed_file(text: str) -> ProtoFile:
-    """Return the schema of a text. Raises DataError for one that is not of this subset."""
+def parsed_text(text: str) -> ParsedFile:
+    """Return a text's declarations. Raises DataError for a text that is not of Protobuf."""
     parser = _Parser(_tokens(text))
     parser.file()
-    messages = tuple(parser.resolved(message, ()) for message in parser.messages)
-    if not messages:
+    return parser.found
+
+
+def parsed_file(text: str, imported: Iterable[str] = ()) -> ProtoFile:
+    """Return the schema of a text that values are written with, and of those that it imports. Raises DataError."""
+    found = parsed_text(text)
+    if not found.messages:
         raise DataError("The registry's schema has no message")
-    return ProtoFile(parser.package, messages)
+    if found.syntax != "proto3":
+        raise DataError("The registry's schema is not of proto3, which is what the converter writes")
+    types = _Types(found, [parsed_text(part) for part in imported])
+    messages = tuple(types.message(message, ()) for message in found.messages)
+    return ProtoFile(found.package, messages)
 
 
 def _tokens(text: str) -> list[str]:
@@ -44,51 +56,94 @@ def _tokens(text: str) -> list[str]:
     return found
 
 
-@dataclass(frozen=True)
-class _Parsed:
-    """A message before the types of its fields are found."""
+@dataclass(frozen=True, slots=True)
+class ParsedEnum:
+    """An enum: its symbols and their numbers."""
+
+    name: str
+    symbols: list[tuple[str, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedMessage:
+    """A message before the types of its fields are found. The entry of a `map<>` is a message with the name of none."""
 
     name: str
     fields: list[ProtoField] = field(default_factory=list)
-    nested: list[_Parsed] = field(default_factory=list)
+    nested: list[ParsedMessage] = field(default_factory=list)
+    enums: list[ParsedEnum] = field(default_factory=list)
+    reserved: list[int] = field(default_factory=list)
+    """Numbers that no field may have, of a range its ends."""
+    is_entry: bool = False
+
+
+@dataclass(slots=True)
+class ParsedFile:
+    """The declarations of a text."""
+
+    syntax: str = "proto2"
+    package: str = ""
+    imports: list[str] = field(default_factory=list)
+    messages: list[ParsedMessage] = field(default_factory=list)
+    enums: list[ParsedEnum] = field(default_factory=list)
 
 
 @dataclass
 class _Parser:
     tokens: list[str]
     at: int = 0
-    package: str = ""
-    messages: list[_Parsed] = field(default_factory=list)
+    found: ParsedFile = field(default_factory=ParsedFile)
 
     def file(self) -> None:
         while self.at < len(self.tokens):
             match self.next():
                 case "syntax":
                     self.expect("=")
-                    if self.next()[1:-1] != "proto3":
-                        raise DataError("The registry's schema is not of proto3, which is what the converter writes")
+                    self.found.syntax = self.next()[1:-1]
                     self.expect(";")
                 case "package":
-                    self.package = self.next()
+                    self.found.package = self.next()
                     self.expect(";")
-                case "import" | "option":
+                case "import":
+                    self.found.imports.append(self.imported())
+                case "option":
                     self.skip_to(";")
                 case "message":
-                    self.messages.append(self.message())
+                    self.found.messages.append(self.message())
+                case "enum":
+                    self.found.enums.append(self.enum())
+                case "service":
+                    self.next()
+                    self.expect("{")
+                    self.skip_to("}")
                 case ";":
                     pass
                 case other:
                     raise _refused(other)
 
-    def message(self, depth: int = 1) -> _Parsed:
+    def imported(self) -> str:
+        name = self.next()
+        if name in ("public", "weak"):
+            name = self.next()
+        self.expect(";")
+        return name[1:-1]
+
+    def message(self, depth: int = 1) -> ParsedMessage:
         if depth > _DEEPEST:
             raise DataError(f"The registry's schema has messages nested more than {_DEEPEST} deep")
-        found = _Parsed(self.next())
+        found = ParsedMessage(self.next())
         self.expect("{")
         while (word := self.next()) != "}":
+            # These words may be the first one of a field's type, too.
             if word == "message" and self.peek(1) == "{":
                 found.nested.append(self.message(depth + 1))
-            elif word in ("option", "reserved"):
+            elif word == "enum" and self.peek(1) == "{":
+                found.enums.append(self.enum())
+            elif word == "oneof" and self.peek(1) == "{":
+                self.oneof(found)
+            elif word == "reserved":
+                found.reserved.extend(self.reserved())
+            elif word == "option":
                 self.skip_to(";")
             elif word in _REFUSED:
                 raise _refused(word)
@@ -96,10 +151,43 @@ class _Parser:
                 self.field(found, word)
         return found
 
-    def field(self, message: _Parsed, first: str) -> None:
+    def reserved(self) -> list[int]:
+        found = []
+        while (word := self.next()) != ";":
+            if word.isdigit():
+                found.append(int(word))
+        return found
+
+    def enum(self) -> ParsedEnum:
+        found = ParsedEnum(self.next())
+        self.expect("{")
+        while (word := self.next()) != "}":
+            if word in ("option", "reserved") and self.peek() != "=":
+                self.skip_to(";")
+            elif word != ";":
+                self.expect("=")
+                sign = -1 if self.peek() == "-" and self.next() else 1
+                found.symbols.append((word, sign * self.number(word)))
+                self.end_of_field()
+        return found
+
+    def oneof(self, message: ParsedMessage) -> None:
+        name = self.next()
+        self.expect("{")
+        while (word := self.next()) != "}":
+            if word == "option":
+                self.skip_to(";")
+            elif word in _REFUSED:
+                raise _refused(word)
+            elif word != ";":
+                self.field(message, word, name)
+
+    def field(self, message: ParsedMessage, first: str, oneof: str = "") -> None:
         label = first if first in _LABELS else ""
         kind = self.type(self.next() if label else first, message)
-        if isinstance(kind, _Parsed):
+        if kind == "group":
+            raise _refused(kind)
+        if isinstance(kind, ParsedMessage):
             # A map is a repeated message of its entries.
             message.nested.append(kind)
             label, name = "repeated", kind.name
@@ -107,51 +195,33 @@ class _Parser:
             name = kind
         field_name = self.next()
         self.expect("=")
-        number = self.next()
-        if not number.isdigit():
-            raise DataError(f"The registry's schema has no number for the field {field_name}")
+        number = self.number(field_name)
+        self.end_of_field()
+        message.fields.append(ProtoField(field_name, number, name, label, oneof=oneof))
+
+    def number(self, name: str) -> int:
+        try:
+            return int(self.next(), 0)
+        except ValueError:
+            raise DataError(f"The registry's schema has no number for the field {name}") from None
+
+    def end_of_field(self) -> None:
         if self.peek() == "[":
             self.next()
             self.skip_to("]")
         self.expect(";")
-        message.fields.append(ProtoField(field_name, int(number), name, label))
 
-    def type(self, first: str, message: _Parsed) -> str | _Parsed:
+    def type(self, first: str, message: ParsedMessage) -> str | ParsedMessage:
         if first == "map" and self.peek() == "<":
             self.next()
             key = self.next()
             self.expect(",")
-            value = self.name(self.next())
+            value = self.next()
             self.expect(">")
-            entry = _Parsed(f"{message.name}.map{len(message.nested)}")
+            entry = ParsedMessage(f"{message.name}.map{len(message.nested)}", is_entry=True)
             entry.fields.extend([ProtoField("key", 1, key), ProtoField("value", 2, value)])
             return entry
-        return self.name(first)
-
-    def name(self, first: str) -> str:
-        # With a dot in front it is a full name.
-        return first.removeprefix(".")
-
-    def resolved(self, message: _Parsed, around: tuple[_Parsed, ...]) -> ProtoMessage:
-        """Find the messages that fields have as types: the innermost one of that name."""
-        scopes = (*around, message)
-        return ProtoMessage(message.name, tuple(self._resolved(part, scopes) for part in message.fields))
-
-    def _resolved(self, part: ProtoField, scopes: tuple[_Parsed, ...]) -> ProtoField:
-        for depth in range(len(scopes), 0, -1):
-            scope = scopes[depth - 1]
-            path = ".".join([*([self.package] if self.package else []), *(each.name for each in scopes[:depth])])
-            for inner in scope.nested:
-                if part.type in (inner.name, f"{scope.name}.{inner.name}", f"{path}.{inner.name}"):
-                    if inner in scopes:
-                        raise DataError(f"The registry's schema has a message in itself: {inner.name}")
-                    return replace(part, message=self.resolved(inner, scopes[:depth]))
-        for message in self.messages:
-            if part.type in (message.name, f"{self.package}.{message.name}"):
-                if message in scopes:
-                    raise DataError(f"The registry's schema has a message in itself: {message.name}")
-                return replace(part, message=self.resolved(message, ()))
-        return part
+        return first
 
     def next(self) -> str:
         if self.at >= len(self.tokens):
@@ -177,8 +247,53 @@ class _Parser:
                 waiting.append(_CLOSING[token])
 
 
+@dataclass(frozen=True)
+class _Types:
+    """Finds the messages that the fields of a file have as types."""
+
+    file: ParsedFile
+    imported: list[ParsedFile]
+
+    def message(self, message: ParsedMessage, around: tuple[ParsedMessage, ...]) -> ProtoMessage:
+        scopes = (*around, message)
+        return ProtoMessage(message.name, tuple(self.field(part, scopes) for part in message.fields))
+
+    def field(self, part: ProtoField, scopes: tuple[ParsedMessage, ...]) -> ProtoField:
+        # With a dot in front it is a full name.
+        part = replace(part, type=part.type.removeprefix("."))
+        # The innermost message of that name.
+        for depth in range(len(scopes), 0, -1):
+            scope = scopes[depth - 1]
+            package = [self.file.package] if self.file.package else []
+            path = ".".join([*package, *(each.name for each in scopes[:depth])])
+            for inner in scope.nested:
+                if part.type in (inner.name, f"{scope.name}.{inner.name}", f"{path}.{inner.name}"):
+                    _check_not_within(inner, scopes)
+                    return replace(part, message=self.message(inner, scopes[:depth]))
+        for message in self.file.messages:
+            if part.type in (message.name, f"{self.file.package}.{message.name}"):
+                _check_not_within(message, scopes)
+                return replace(part, message=self.message(message, ()))
+        return self.of_imported(part)
+
+    def of_imported(self, part: ProtoField) -> ProtoField:
+        """The field with a message of another file, whose name may leave out packages that both are in."""
+        around = self.file.package.split(".")
+        names = [".".join([*around[:depth], part.type]) for depth in range(len(around), -1, -1)]
+        for name in names:
+            for file in self.imported:
+                for message in file.messages:
+                    if name == (f"{file.package}.{message.name}" if file.package else message.name):
+                        return replace(part, message=_Types(file, self.imported).message(message, ()))
+        return part
+
+
+def _check_not_within(message: ParsedMessage, scopes: tuple[ParsedMessage, ...]) -> None:
+    if any(message is scope for scope in scopes):
+        raise DataError(f"The registry's schema has a message in itself: {message.name}")
+
+
 def _refused(word: str) -> DataError:
     return DataError(
-        f"The registry's schema has {word!r}, which this converter neither writes nor reads: messages of plain fields, maps "
-        "and nested messages only. Register such a schema, or set auto.register.schemas=true"
+        f"The registry's schema has {word!r}, which is not supported: it is proto2's, or not Protobuf at all"
     )

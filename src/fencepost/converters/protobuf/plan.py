@@ -96,6 +96,8 @@ def _message(derived: ProtoMessage, written: ProtoMessage, place: str, *, strict
 
 
 def _field(derived: ProtoField, written: ProtoField, place: str, *, strict: bool) -> FieldStep:
+    if written.oneof:
+        raise DataError(f"{place} is in the oneof {written.oneof} of the schema, of which a record has one field only")
     repeated = written.label == "repeated"
     if (derived.label == "repeated") != repeated:
         raise _misfit(derived, written, place)

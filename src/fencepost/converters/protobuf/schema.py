@@ -91,6 +91,8 @@ class ProtoField:
     params: tuple[tuple[str, str], ...] = ()
     source: str | None = None
     required: bool = False
+    oneof: str = ""
+    """The oneof that it is in."""
 
 
 @dataclass(frozen=True, slots=True)

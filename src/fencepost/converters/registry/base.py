@@ -18,6 +18,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
@@ -33,9 +34,11 @@ from fencepost.converters.registry.errors import (
     RegistryAnsweredError,
     RegistryError,
     RegistryMissingError,
+    RegistryRefusedError,
     RegistryUnavailableError,
 )
 from fencepost.converters.registry.framing import Framing, header_framing, prefix_framing
+from fencepost.converters.registry.references import referred_schemas
 from fencepost.converters.registry.registry import Registry, shared_registry
 from fencepost.converters.registry.schemas import Registered, RegistrySchema
 from fencepost.converters.registry.settings import URL, RegistrySettings
@@ -105,9 +108,20 @@ class RegistryConverter(BuiltinConverter):
     def derive(self, topic: str, schema: DataType | None) -> Derived:
         """Return the schema of values with a Spark type, None for values without a schema. Raises DataError."""
 
+    def to_register(self, derived: Derived, subject: str, client: RegistryClient) -> Derived:  # noqa: ARG002 - for overriding
+        """Return the schema as it is to be registered, which may depend on versions that the registry has.
+
+        Raises as RegistryClient.
+        """
+        return derived
+
     @abstractmethod
-    def plan(self, derived: Derived, written: RegistrySchema, *, strict: bool) -> Plan:
+    def plan(
+        self, derived: Derived, written: RegistrySchema, referred: Mapping[str, RegistrySchema], *, strict: bool
+    ) -> Plan:
         """Return how values are written with a schema, which is the `derived` one or another one of the registry.
+
+        `referred` has the schemas that it refers to, by name, each after those that it refers to itself.
 
         Raises DataError if `written` cannot have the values; if `strict`, also if it lacks some of their fields.
         """
@@ -145,26 +159,44 @@ class RegistryConverter(BuiltinConverter):
             raise ConfigError(f"{type(self).__name__} has no registry: the property {URL} is required", name=URL)
         return self._registry_settings
 
-    def check(self) -> None:
-        """Ask the registry whether it is there, and takes the login. Raises ConfigError."""
+    def check(self, schemas: Mapping[str, DataType | None]) -> None:
+        """Ask the registry whether it is there, takes the login, and would take the schemas. Raises ConfigError."""
         settings = self._reached
         brief = replace(
             settings,
             connect_timeout_s=min(settings.connect_timeout_s, _CHECK_S),
             read_timeout_s=min(settings.read_timeout_s, _CHECK_S),
+            max_retries=0,
         )
-        with closing(RegistryClient(brief)) as client:
+        with closing(RegistryClient(brief, patience_s=_CHECK_S)) as client:
             try:
                 client.check()
+                for topic, schema in schemas.items():
+                    self._check_schema(Registry(client), topic, _normal(schema))
             except (RegistryError, RegistryUnavailableError) as error:
                 raise ConfigError(str(error), name=URL) from error
+
+    def _check_schema(self, registry: Registry, topic: str, schema: DataType | None) -> None:
+        """Ask whether a schema would be accepted, and register nothing. Raises as `prepare`."""
+        if not self.settings["auto.register.schemas"]:
+            self._decide(registry, topic, schema)
+            return
+        derived, subject = self._derived(registry, topic, schema)
+        derived = self.to_register(derived, subject, registry.client)
+        try:
+            reasons = registry.client.incompatibilities(subject, derived.schema)
+        except RegistryAccessError:
+            # Who may register need not be allowed to ask this.
+            return
+        if reasons:
+            raise RegistryRefusedError(_incompatible(self._where(topic), subject, "", "; ".join(reasons)))
 
     def prepare(self, topic: str, schema: DataType | None) -> None:
         """Decide with which schema and id values are written. Raises a RegistryError or RegistryUnavailableError."""
         key = topic, _normal(schema)
         known = self._decisions.get(key)
         if known is None or (known.until is not None and time.monotonic() >= known.until):
-            decision = self._decide(*key)
+            decision = self._decide(self.registry, *key)
             # Replaced, not changed: another thread may be pickling it.
             self._decisions = {**self._decisions, key: decision}
 
@@ -197,16 +229,28 @@ class RegistryConverter(BuiltinConverter):
             )
         return found
 
-    def _decide(self, topic: str, schema: DataType | None) -> Decision:
-        where = f"the {self.role}s of topic {topic}"
+    def _where(self, topic: str) -> str:
+        return f"the {self.role}s of topic {topic}"
+
+    def _derived(self, registry: Registry, topic: str, schema: DataType | None) -> tuple[Derived, str]:
+        """The schema of values, and its subject."""
         try:
             derived = self.derive(topic, schema)
         except DataError as error:
-            raise RegistryError(f"{type(self).__name__} has no schema for {where}: {describe_error(error)}") from error
-        subject = self._subjects().name(topic, derived.record_name, derived.kind, lambda: self.registry)
-        found, strict, until = self._found(where, subject, derived)
+            raise RegistryError(
+                f"{type(self).__name__} has no schema for {self._where(topic)}: {describe_error(error)}"
+            ) from error
+        return derived, self._subjects().name(topic, derived.record_name, derived.kind, registry)
+
+    def _decide(self, registry: Registry, topic: str, schema: DataType | None) -> Decision:
+        where = self._where(topic)
+        derived, subject = self._derived(registry, topic, schema)
+        if self.settings["auto.register.schemas"]:
+            derived = self.to_register(derived, subject, registry.client)
+        found, strict, until = self._found(registry, where, subject, derived)
         try:
-            plan = self.plan(derived, found.schema, strict=strict)
+            referred = referred_schemas(registry.client, found.schema)
+            plan = self.plan(derived, found.schema, referred, strict=strict)
         except DataError as error:
             raise RegistryError(
                 f"{where[0].upper()}{where[1:]} cannot be written with the schema {found.id} of subject {subject}: "
@@ -215,9 +259,11 @@ class RegistryConverter(BuiltinConverter):
         _log.info("%s are written with schema %d of subject %s", f"T{where[1:]}", found.id, subject)
         return Decision(subject, found.id, self._framing(found, plan, subject), plan.steps, until)
 
-    def _found(self, where: str, subject: str, derived: Derived) -> tuple[Registered, bool, float | None]:
+    def _found(
+        self, registry: Registry, where: str, subject: str, derived: Derived
+    ) -> tuple[Registered, bool, float | None]:
         """The registry's schema to write with, whether it must have all fields, and until when it holds."""
-        settings, registry = self.settings, self.registry
+        settings = self.settings
         normalize, until = settings["normalize.schemas"], None
         strict = True
         try:
@@ -297,13 +343,8 @@ def _explained(error: RegistryAnsweredError, where: str, subject: str, client: R
             newest = f" (newest version: {client.latest(subject).version})"
         except (RegistryError, RegistryUnavailableError):
             newest = ""
-    if error.status == 409:
-        told = (
-            f"The schema of {where} is incompatible with those of subject {subject}{newest}, and the registry refuses it: "
-            f"{error.reason or error}. Give new columns a default or let them be null, undo the change in the source, or set "
-            "the subject's compatibility to NONE if its readers can live with it. Nothing of these records is written, and "
-            "none is skipped"
-        )
+    if error.status == HTTPStatus.CONFLICT:
+        told = f"{_incompatible(where, subject, newest, error.reason or str(error))}. {_NOTHING_LOST}"
     elif isinstance(error, RegistryMissingError):
         told = (
             f"The schema of {where} is not in the registry under subject {subject}{newest}: {error.reason or error}. Register "
@@ -312,8 +353,16 @@ def _explained(error: RegistryAnsweredError, where: str, subject: str, client: R
     elif isinstance(error, RegistryAccessError):
         told = f"{error}. It was for subject {subject}, of {where}"
     else:
-        told = (
-            f"The registry refuses the schema of {where} for subject {subject}{newest}: {error}. Nothing of these records is "
-            "written, and none is skipped"
-        )
+        told = f"The registry refuses the schema of {where} for subject {subject}{newest}: {error}. {_NOTHING_LOST}"
     return type(error)(told, status=error.status, code=error.code, reason=error.reason)
+
+
+_NOTHING_LOST: Final = "Nothing of these records is written, and none is skipped"
+
+
+def _incompatible(where: str, subject: str, newest: str, reason: str) -> str:
+    return (
+        f"The schema of {where} is incompatible with those of subject {subject}{newest}, and the registry refuses it: {reason}. "
+        "Give new columns a default or let them be null, undo the change in the source, or set the subject's compatibility to "
+        "NONE if its readers can live with it"
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import random
 import time
 import uuid
@@ -42,8 +43,12 @@ AVRO: Final = "AVRO"
 class RegistryClient:
     """One registry. Thread-safe: its connections are a pool. It caches nothing."""
 
-    def __init__(self, settings: RegistrySettings, *, pause: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self, settings: RegistrySettings, *, pause: Callable[[float], None] = time.sleep, patience_s: float = math.inf
+    ) -> None:
+        """`patience_s` is how long from now on requests may begin, in seconds; later ones fail as if nobody answered."""
         self._settings = settings
+        self._deadline = time.monotonic() + patience_s
         self._http = HttpClient(settings)
         self._tokens = TokenSource(settings, self._http) if settings.oauth is not None else None
         self._pause = pause
@@ -70,6 +75,16 @@ class RegistryClient:
         """The newest version of a subject. Raises RegistryMissingError if there is none."""
         path = f"/subjects/{_part(subject)}/versions/latest"
         return _with_schema(self._json("GET", path, None, f"the newest version of subject {subject}"))
+
+    def versions(self, subject: str) -> list[Registered]:
+        """All versions of a subject, the newest first; none for a subject that is not there."""
+        path = f"/subjects/{_part(subject)}/versions"
+        try:
+            found = self._parsed("GET", path, None, f"the versions of subject {subject}")
+        except RegistryMissingError:
+            return []
+        numbers = [_version(number) for number in found] if isinstance(found, list) else []
+        return [self.version_of(subject, number) for number in sorted(numbers, reverse=True)]
 
     def by_id(self, schema_id: int, subject: str | None = None) -> Registered:
         """The schema with an id."""
@@ -150,6 +165,8 @@ class RegistryClient:
             for attempt in range(attempts):
                 if attempt:
                     self._pause(self._wait_s(attempt - 1))
+                if time.monotonic() > self._deadline:
+                    break
                 try:
                     answer = self._http.request(position, method, path, data, self._headers())
                 except TransportError as error:

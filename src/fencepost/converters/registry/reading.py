@@ -16,15 +16,23 @@ from fencepost.converters.registry.client import RegistryClient
 from fencepost.converters.registry.config import define_registry
 from fencepost.converters.registry.errors import RegistryError
 from fencepost.converters.registry.framing import HEADER_MAGIC, HEADER_NAMES, PREFIX_MAGIC, PREFIX_SIZE
+from fencepost.converters.registry.references import referred_schemas
 from fencepost.converters.registry.schemas import Registered, RegistrySchema
 from fencepost.converters.registry.settings import RegistrySettings
 
 Reader = Callable[[bytes], Any]
 """Returns data that JSON can hold, Decimals aside, for the bytes after the framing. Raises ValueError for bytes of no value."""
-MakeReader = Callable[[RegistrySchema, bool], Reader]
-"""Makes the reader of a schema. True: dates and times are texts for people, else numbers. Raises ValueError for no schema."""
+MakeReader = Callable[[RegistrySchema, bool, Mapping[str, RegistrySchema]], Reader]
+"""Makes the reader of a schema, given those that it refers to, by name, each after what it refers to itself.
 
-_READERS: Final[Mapping[str, str]] = {"AVRO": "fencepost.converters.avro.reading:avro_reader"}
+True: dates and times are texts for people, else numbers. Raises ValueError for no schema.
+"""
+
+_READERS: Final[Mapping[str, str]] = {
+    "AVRO": "fencepost.converters.avro.reading:avro_reader",
+    "PROTOBUF": "fencepost.converters.protobuf.reading:protobuf_reader",
+    "JSON": "fencepost.converters.jsonschema.reading:json_reader",
+}
 """Type of schema -> the function that is a MakeReader."""
 
 _GUID_SIZE: Final = 16
@@ -75,7 +83,7 @@ class RegistryReader:
             raise ValueError(f"a schema of type {schema.type}, which is not read here")
         module, _, function = _READERS[schema.type].partition(":")
         make: MakeReader = getattr(importlib.import_module(module), function)
-        return make(schema, self._for_people)
+        return make(schema, self._for_people, referred_schemas(self._client, schema))
 
 
 def is_framed(data: bytes) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,7 +30,7 @@ class Subjects:
     namespace: str = "-"
     context: str | None = None
 
-    def name(self, topic: str, record_name: str | None, kind: str, registry: Callable[[], Registry]) -> str:
+    def name(self, topic: str, record_name: str | None, kind: str, registry: Registry) -> str:
         """Return the subject of a schema. `record_name` is its own name, if it has one, `kind` its type.
 
         Headers have a subject for each type: they differ from record to record. Raises RegistryError for a schema without
@@ -43,10 +43,10 @@ class Subjects:
         )
         return subject if self.context is None else f":{self.context}:{subject}"
 
-    def _name(self, topic: str, record_name: str | None, registry: Callable[[], Registry]) -> str:
+    def _name(self, topic: str, record_name: str | None, registry: Registry) -> str:
         strategy = self.strategy
         if strategy == "AssociatedNameStrategy":
-            found = registry().associated_subjects(topic, self.role, self.namespace)
+            found = registry.associated_subjects(topic, self.role, self.namespace)
             if len(found) > 1:
                 raise RegistryError(
                     f"The registry associates {len(found)} subjects with the {self.role}s of topic {topic}: remove all "

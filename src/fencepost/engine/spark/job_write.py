@@ -16,6 +16,8 @@ from fencepost.engine.column_types import ColumnTypes, column_types
 from fencepost.engine.conversion import require_topic
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import AllRowsRefusedError, RetriableJobError, SparkDataError
+from fencepost.engine.function_steps import FunctionSource, is_function
+from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.refused_records import Stage
 from fencepost.engine.reports import read_reports
 from fencepost.engine.routing import agreed, writer_count
@@ -54,16 +56,16 @@ class SparkWrite:
     running: Callable[[], AbstractContextManager[None]]
     mark: str
 
-    def splits(self, rows: SplitRows, types: ColumnTypes) -> list[Ack]:
-        """Read, convert and write splits, in one stage if no row chooses its topic partition."""
-        count = len(rows.splits)
+    def splits(self, rows: SplitRows) -> list[Ack]:
+        """Read, convert and write splits, in one stage if no row chooses its topic partition; functions run within it."""
+        count, types = len(rows.splits), written_rows(rows, self.spec.pipeline)[1]
         writers = self._writers(types, splits=count)
         fused = writers == 1 or not types.targeted
         runs = writers if fused else min(self._parallelism, count)
-        rows = replace(rows, runs=runs)
+        source, types = written_rows(replace(rows, runs=runs), self.spec.pipeline)
         if fused:
-            return self._write_runs(rows, types, writers)
-        return self._shuffle(self.session.range(0, runs, numPartitions=runs), rows, types, writers)
+            return self._write_runs(source, runs, types, writers)
+        return self._shuffle(self.session.range(0, runs, numPartitions=runs), source, types, writers)
 
     def frame(self, frame: DataFrame, types: ColumnTypes) -> list[Ack]:
         """Convert and write the rows of a DataFrame."""
@@ -97,12 +99,12 @@ class SparkWrite:
         stage = WriteStage(spec, source, types, writers)
         return self._collect(with_attempt(frame).mapInArrow(stage, REPORT_SCHEMA), spec)
 
-    def _write_runs(self, rows: SplitRows, types: ColumnTypes, writers: int) -> list[Ack]:
+    def _write_runs(self, source: StageSource, runs: int, types: ColumnTypes, writers: int) -> list[Ack]:
         """Write runs of splits as an RDD: to plan a DataFrame takes the JVM twice the time of the rest of the job."""
         spec = self._executors_spec()
-        stage = WriteStage(spec, rows, types, writers)
-        runs = self.session.sparkContext.parallelize(range(rows.runs), rows.runs)
-        return self._acks(runs.mapPartitions(stage.write_runs).collect(), spec)
+        stage = WriteStage(spec, source, types, writers)
+        numbers = self.session.sparkContext.parallelize(range(runs), runs)
+        return self._acks(numbers.mapPartitions(stage.write_runs).collect(), spec)
 
     def _shuffle(self, frame: DataFrame, source: StageSource, types: ColumnTypes, writers: int) -> list[Ack]:
         """Bring each record to the writer of its topic partition, and restore the batch's order there."""
@@ -136,6 +138,15 @@ class SparkWrite:
         return [ack for report in found for ack in report.acks]
 
 
+def written_rows(rows: SplitRows, pipeline: Pipeline) -> tuple[SplitRows | FunctionSource, ColumnTypes]:
+    """Return the rows of splits as functions make them, if the pipeline has any, and their types."""
+    types = reader_types(rows.reader)
+    if not pipeline.transforms:
+        return rows, types
+    source = FunctionSource.of(rows, pipeline, types)
+    return source, source.types
+
+
 def coalesces_in_order(frame: DataFrame, count: int) -> bool:
     """Whether `frame.coalesce(count)` is guaranteed to read the joined partitions in order.
 
@@ -156,9 +167,9 @@ def write_batch(write: SparkWrite, batch: SourceBatch) -> list[Ack]:
     rows = None
     if batch.reader is not None:
         rows = replace(SplitRows.of(batch.reader, batch.splits, write.spec.pipeline), runs=max(1, len(batch.splits)))
-    if rows is not None and not write.spec.pipeline.transforms:
+    if rows is not None and all(is_function(step) for step in write.spec.pipeline.transforms):
         with write.running():
-            return write.splits(rows, reader_types(rows.reader)) if rows.splits else []
+            return write.splits(rows) if rows.splits else []
     with write.running():
         if rows is not None and rows.tolerant:
             write.refuse(rows)

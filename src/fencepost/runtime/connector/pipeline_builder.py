@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from pyspark.sql.types import DataType, StructType
+
 from fencepost.api.config_def import ConfigValue
+from fencepost.api.ddl import parse_columns
 from fencepost.api.errors import ConfigError
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.plugin_calls import call_plugin
@@ -13,6 +17,9 @@ from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.plugin_builder import NewPluginMetrics, PluginBuilder
+
+KnownSchemas = Callable[[], Mapping[str, str]]
+"""Returns the columns of the records of topics, as `SourceConnector.known_schemas`."""
 
 _TOPIC: Final = "topic"
 
@@ -36,27 +43,34 @@ def build_pipeline(
     )
 
 
-def pipeline_errors(worker: WorkerConfig, connector: ConnectorConfig, *, ask: bool = False) -> list[ConfigValue]:
+def pipeline_errors(
+    worker: WorkerConfig, connector: ConnectorConfig, *, known_schemas: KnownSchemas | None = None
+) -> list[ConfigValue]:
     """Return the first problem with a connector's converters and transforms, on the property that has it.
 
-    With `ask`, the services that converters need are asked whether they are there.
+    With `known_schemas`, which tells them, the services that converters need are asked whether they are there and take
+    these schemas.
     """
     try:
         pipeline = build_pipeline(worker, connector)
-        if ask:
-            for role, converter in (
-                ("key.converter", pipeline.key_converter),
-                ("value.converter", pipeline.value_converter),
-                ("header.converter", pipeline.header_converter),
-            ):
-                _check(role, converter)
+        if known_schemas is not None:
+            # Transforms change schemas, in ways that only their rows tell.
+            known = {} if pipeline.transforms else known_schemas()
+            columns = {topic: parse_columns(ddl) for topic, ddl in known.items()}
+            _check("key.converter", pipeline.key_converter, _types(columns, "key"))
+            _check("value.converter", pipeline.value_converter, _types(columns, "value"))
+            _check("header.converter", pipeline.header_converter, {})
     except ConfigError as error:
         return [ConfigValue(error.name or "value.converter", errors=[str(error)])]
     return []
 
 
-def _check(role: str, converter: Converter | HeaderConverter) -> None:
+def _types(columns: Mapping[str, StructType], name: str) -> dict[str, DataType | None]:
+    return {topic: found[name].dataType for topic, found in columns.items() if name in found.names}
+
+
+def _check(role: str, converter: Converter | HeaderConverter, schemas: Mapping[str, DataType | None]) -> None:
     try:
-        call_plugin(f"check() of {type(converter).__name__}", converter.check)
+        call_plugin(f"check() of {type(converter).__name__}", converter.check, schemas)
     except ConfigError as error:
         raise ConfigError(f"{role}.*: {error}", name=f"{role}.{error.name}" if error.name else role) from error

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from fencepost.api.config_def import ConfigDef, ConfigKey, ConfigValue
@@ -222,7 +223,8 @@ def _findings(
     values = merge([*values, *transformed.errors])
     if not any(value.errors for value in values):
         checked_config = ConnectorConfig.from_properties(config)
-        more = *pipeline_errors(worker, checked_config, ask=not accepted), *override_errors(worker, checked_config)
+        known = None if accepted else partial(connector.known_schemas, config)
+        more = *pipeline_errors(worker, checked_config, known_schemas=known), *override_errors(worker, checked_config)
         values = merge([*values, *more])
     return {value.name: value for value in values}
 

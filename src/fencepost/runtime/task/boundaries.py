@@ -49,6 +49,11 @@ class TransactionBoundaryManager(ABC):
     def after_poll(self, now: float, *, returned: bool, transaction_open: bool) -> BoundaryDecision:
         """Decide after everything that a poll returned was written; `returned` is False for an empty poll."""
 
+    def before_wait(self, now: float) -> BoundaryDecision:
+        """Decide before a batch has to wait for its converters while a transaction with earlier batches is open."""
+        del now
+        return BoundaryDecision.CONTINUE
+
     @abstractmethod
     def at_end(self) -> BoundaryDecision:
         """Decide when the task stops or is paused."""
@@ -82,6 +87,11 @@ class IntervalBoundary(TransactionBoundaryManager):
         """
         if not (returned or transaction_open) or now < self._last_commit + self._interval_s:
             return BoundaryDecision.CONTINUE
+        self._last_commit = now
+        return BoundaryDecision.COMMIT
+
+    def before_wait(self, now: float) -> BoundaryDecision:
+        """Commit: the transaction has whole polls."""
         self._last_commit = now
         return BoundaryDecision.COMMIT
 

@@ -31,6 +31,10 @@ class _WaitEndedError(Exception):
     """The task should stop or pause while a polled batch waits."""
 
 
+class _ReadAgainError(Exception):
+    """The transaction of earlier records was aborted while a batch waited: the task has to read all of them again."""
+
+
 class PollLoop:
     """Polls a started task until it should stop. For the task's own thread."""
 
@@ -63,7 +67,7 @@ class PollLoop:
         """Poll until the task should stop, or its source ends if that is wanted.
 
         Return True if the task has to restart from its committed offsets: it was paused while its open transaction had
-        no boundary yet, or while its converters waited. An open transaction would block the readers of its topics, and
+        no boundary yet, or while its converters waited, or they waited in such a transaction. An open transaction would block the readers of its topics, and
         expire. Raises any failure, with the transaction aborted.
         """
         try:
@@ -80,6 +84,9 @@ class PollLoop:
         except _WaitEndedError:
             self._writes.discard()
             return self._control.paused
+        except _ReadAgainError:
+            self._writes.discard()
+            return True
         except Exception:
             self._abort_quietly()
             raise
@@ -101,13 +108,17 @@ class PollLoop:
         return returned
 
     def _write(self, piece: Batch) -> Settled:
-        """Write a part of a batch, and wait for what its converters need, unless a transaction would wait with it."""
+        """Write a part of a batch, and wait for what its converters need, without a transaction.
+
+        An open one is committed before, or aborted if it has no boundary yet. Then the part is written to find that the
+        converters have what they need, and aborted as well.
+        """
+        aborted = False
         while True:
             try:
                 settled = self._writes.write(piece)
             except PreparationWaitsError as error:
-                if self._writes.is_open:
-                    raise
+                aborted = self._end_before_wait() or aborted
                 self._preparations.failed(error)
                 self._control.raise_failure()
                 self._control.wait(_PREPARE_RETRY_S)
@@ -115,7 +126,19 @@ class PollLoop:
                     raise _WaitEndedError from error
             else:
                 self._preparations.works()
+                if aborted:
+                    raise _ReadAgainError
                 return settled
+
+    def _end_before_wait(self) -> bool:
+        """End an open transaction, which would block the readers of its topics. True if it was aborted."""
+        if self._writes.is_open:
+            self._follow(self._boundaries.before_wait(time.monotonic()))
+        if not self._writes.is_open:
+            return False
+        _log.info("The open transaction of task %s is aborted, and its records are read again later", self._instance.id)
+        self._writes.discard()
+        return True
 
     def _poll(self) -> Batch | None:
         started = time.monotonic()

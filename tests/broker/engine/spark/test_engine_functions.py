@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -115,3 +118,93 @@ def test_rows_of_a_dataframe_that_a_function_refuses_are_skipped(
         result = write(engine, owner, SourceBatch(frame, [({"frame": 1}, {"done": 1})]), steps)
     assert found(bootstrap_servers, topic) == halved(*(n for n in range(20) if n not in (5, 13)))
     assert result.errors.skipped == 1
+
+
+class RowReader:
+    """Reads numbers as rows with all columns that a reader may give."""
+
+    schema = "value STRUCT<id: BIGINT>, key STRING, topic STRING, timestamp TIMESTAMP"
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+
+    def read(self, split: range) -> Iterator[pa.RecordBatch]:
+        count = len(split)
+        yield pa.RecordBatch.from_pydict(
+            {
+                "value": pa.array([{"id": n} for n in split], pa.struct([("id", pa.int64())])),
+                "key": pa.array([str(n) for n in split]),
+                "topic": pa.nulls(count, pa.string()),
+                "timestamp": pa.array([dt.datetime(2024, 1, 1, tzinfo=dt.UTC)] * count, pa.timestamp("us", "UTC")),
+            }
+        )
+
+
+@transform(schema="topic STRING, value STRUCT<id: BIGINT, at: BIGINT>", on="record")
+def rerouted(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Puts odd numbers into another topic, and the timestamp into the value."""
+    numbers = rows["value"].field("id")
+    odd = pc.equal(pc.bit_wise_and(numbers, 1), 1)
+    value = pa.StructArray.from_arrays([numbers, rows["timestamp"]], ["id", "at"])
+    topic = pc.if_else(odd, pc.binary_join_element_wise(rows["topic"], pa.scalar("odd"), "-"), rows["topic"])
+    return pa.RecordBatch.from_pydict({"topic": topic, "value": value})
+
+
+def rows_of(topic: str, size: int | None, *numbers: range) -> SourceBatch:
+    return SourceBatch(reader=RowReader(topic), splits=list(numbers), bytes=size)
+
+
+@pytest.mark.parametrize("size", [100, None])
+def test_rows_of_a_reader_pass_a_function_where_they_are_written(
+    engine: SparkEngine, bootstrap_servers: str, topics: Topics, size: int | None
+):
+    topic = topics.create(partitions=2)
+    other = topics.create(f"{topic}-odd", partitions=1)
+    steps = pipeline(topic, value=json_converter(), transforms=[step(rerouted(), {})])
+    with producer(bootstrap_servers) as owner:
+        write(engine, owner, rows_of(topic, size, range(10), range(10, 20)), steps)
+    assert found(bootstrap_servers, other) == [{"id": n, "at": 1_704_067_200_000} for n in range(1, 20, 2)]
+    even = read_topic(bootstrap_servers, topic)
+    assert sorted(int(one.key) for one in even) == list(range(0, 20, 2))
+    assert {one.timestamp for one in even} == {1_704_067_200_000}
+
+
+@pytest.mark.parametrize("size", [100, None])
+def test_rows_of_a_reader_that_a_function_refuses_are_skipped(
+    engine: SparkEngine, bootstrap_servers: str, topics: Topics, size: int | None
+):
+    topic, dead = topics.create(partitions=1), topics.create(partitions=1)
+    errors = ErrorHandling(Tolerance.ALL, dead_letter_topic=dead)
+    steps = pipeline(topic, value=json_converter(), transforms=[step(halves(), {})])
+    with producer(bootstrap_servers) as owner:
+        with pytest.raises(RecordRefusedError, match="ValueError: thirteen"):
+            write(engine, owner, rows_of(topic, size, range(20)), steps)
+        result = write(engine, owner, rows_of(topic, size, range(20)), replace(steps, errors=errors))
+    assert found(bootstrap_servers, topic) == halved(*(n for n in range(20) if n not in (5, 13)))
+    assert result.errors.skipped == 1
+    assert len(read_topic(bootstrap_servers, dead)) == 1
+
+
+def test_a_small_batch_through_functions_starts_no_spark(bootstrap_servers: str, topics: Topics):
+    engine, topic = SparkEngine({}), topics.create(partitions=1)
+    steps = pipeline(topic, value=json_converter(), transforms=[step(halves(), {})])
+    with producer(bootstrap_servers) as owner:
+        write(engine, owner, rows_of(topic, 100, range(4)), steps)
+    assert not engine.started
+    assert found(bootstrap_servers, topic) == halved(0, 1, 2, 3)
+
+
+def test_a_time_before_1970_is_refused_as_without_a_function(
+    engine: SparkEngine, bootstrap_servers: str, topics: Topics
+):
+    class Early(RowReader):
+        def read(self, split: range) -> Iterator[pa.RecordBatch]:
+            for batch in super().read(split):
+                column = pa.array([-1] * batch.num_rows, pa.timestamp("us", "UTC"))
+                yield batch.set_column(3, "timestamp", column)
+
+    topic = topics.create(partitions=1)
+    steps = pipeline(topic, value=json_converter(), transforms=[step(rerouted(), {})])
+    batch = SourceBatch(reader=Early(topic), splits=[range(2)], bytes=100)
+    with producer(bootstrap_servers) as owner, pytest.raises(RecordRefusedError, match="before 1970"):
+        write(engine, owner, batch, steps)

@@ -124,6 +124,68 @@ def test_the_newest_schema_is_written_by_names_and_never_by_position(registry: F
     assert record[len(PREFIX) + 2 :] == found.SerializeToString()
 
 
+NUMBERS = {"fencepost__protobuf__field__numbers": "names"}
+
+
+def numbers(registry: FakeRegistry, schema_id: int) -> dict[str, int]:
+    return {part.name: part.number for part in parsed_file(registry.text(schema_id)).root.fields}
+
+
+def test_names_keep_the_numbers_of_any_version_of_their_subject(registry: FakeRegistry):
+    for columns in (
+        "a INT, b INT, c INT",
+        "c INT, a INT",
+        "d INT, a INT, c INT",
+        "e INT, b INT, a INT",
+        "c INT, a INT",
+    ):
+        # Each as a task of its own.
+        converter(registry, **NUMBERS).prepare("t", parse_columns(columns))
+    found = [numbers(registry, schema_id) for schema_id in registry.subjects["t-value"]]
+    assert found == [
+        {"a": 1, "b": 2, "c": 3}, {"c": 3, "a": 1}, {"d": 4, "a": 1, "c": 3}, {"e": 5, "b": 2, "a": 1},
+    ]  # fmt: skip
+
+
+def test_values_are_written_with_the_numbers_of_their_names(registry: FakeRegistry):
+    converter(registry, **NUMBERS).prepare("t", parse_columns("gone INT, id INT, name STRING"))
+    (data,) = written(converter(registry, **NUMBERS), NAME, {"id": 1, "name": "x"})
+    assert data == b"\0\0\0\0\2\0\x10\1\x1a\1x"
+
+
+def test_numbers_of_inner_messages_follow_their_names_too(registry: FakeRegistry):
+    for columns in ("s STRUCT<a: INT, b: INT>, m MAP<STRING, INT>", "m MAP<STRING, INT>, s STRUCT<b: INT, c: INT>"):
+        made = converter(registry, fencepost__schema__names="topic", **NUMBERS)
+        made.prepare("t", parse_columns(columns))
+    file = parsed_file(registry.text(2))
+    assert numbers(registry, 2) == {"m": 2, "s": 1}
+    inner = {part.name: part.message for part in file.root.fields}
+    assert inner["s"] is not None
+    assert inner["m"] is not None
+    assert {part.name: part.number for part in inner["s"].fields} == {"b": 2, "c": 3}
+    assert {part.name: part.number for part in inner["m"].fields} == {"key": 1, "value": 2}
+
+
+def test_numbers_that_are_reserved_are_not_given_again(registry: FakeRegistry):
+    text = 'syntax = "proto3"; message ConnectDefault1 { reserved 2, 5 to 18999, "gone"; int32 id = 1; }'
+    registry.add("t-value", text, "PROTOBUF")
+    converter(registry, **NUMBERS).prepare("t", NAME)
+    assert numbers(registry, 2) == {"id": 1, "name": 20_000}
+
+
+def test_by_default_numbers_are_those_of_positions_as_in_java(registry: FakeRegistry):
+    for columns in ("a INT, b INT", "b INT"):
+        converter(registry).prepare("t", parse_columns(columns))
+    assert numbers(registry, 2) == {"b": 1}
+    assert registry.asked("GET", "/versions") == []
+
+
+def test_numbers_cannot_follow_a_schema_of_another_language(registry: FakeRegistry):
+    registry.add("t-value", '"string"')
+    with pytest.raises(RegistryError, match="numbers of fields cannot follow the schemas of subject t-value"):
+        converter(registry, **NUMBERS).prepare("t", NAME)
+
+
 def test_a_schema_that_lacks_a_field_is_refused_unless_that_may_be_dropped(registry: FakeRegistry):
     registry.add("t-value", 'syntax = "proto3"; message ConnectDefault1 { string name = 1; }', "PROTOBUF")
     with pytest.raises(RegistryError, match="The schema lacks id, which the records have"):
@@ -155,7 +217,14 @@ def test_a_schema_that_lacks_a_field_is_refused_unless_that_may_be_dropped(regis
             "package p; message ConnectDefault1 { int32 id = 1; string name = 2; }",
             "no message ConnectDefault1, .* it has p",
         ),
-        ("message A { oneof o { int32 id = 1; } }", "has 'oneof', which this converter neither writes"),
+        (
+            "message ConnectDefault1 { oneof o { int32 id = 1; } string name = 2; }",
+            "id is in the oneof o of the schema",
+        ),
+        (
+            "message ConnectDefault1 { int32 id = 1; E name = 2; enum E { A = 0; } }",
+            "name is string, and the schema has E for it",
+        ),
     ],
 )
 def test_another_schema_is_refused_and_says_why(registry: FakeRegistry, text: str, message: str):

@@ -207,8 +207,9 @@ def test_a_text_is_read_in_any_layout():
     ("written", "message"),
     [
         ('syntax = "proto2"; message A {}', "not of proto3"),
-        ('syntax = "proto3"; enum E { A = 0; }', "has 'enum'"),
-        ('syntax = "proto3"; message A { oneof o { int32 x = 1; } }', "has 'oneof'"),
+        ('syntax = "proto3"; extend A { int32 x = 1; }', "has 'extend'"),
+        ('syntax = "proto3"; message A { repeated group G = 1 { int32 x = 1; } }', "has 'group'"),
+        ('syntax = "proto3"; enum E { A = 0; }', "no message"),
         ('syntax = "proto3"; message A { message B { A a = 1; } B b = 1; }', "has a message in itself"),
         ('syntax = "proto3"; message A {', "ends too early"),
         ('syntax = "proto3"; message A { int32 x; }', "not one of Protobuf"),

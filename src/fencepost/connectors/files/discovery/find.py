@@ -21,6 +21,7 @@ from fencepost.api.errors import ConfigError, DataError
 from fencepost.connectors.files.content.growing import check_file
 from fencepost.connectors.files.content.identity import inode_at
 from fencepost.connectors.files.discovery.directories import Listing, directories_of
+from fencepost.connectors.files.discovery.spellings import spelled_once
 from fencepost.connectors.files.stores.objects import ObjectUrl, check_allowed, is_object, objects_below, size_and_time
 
 FILES: Final = "files"
@@ -74,7 +75,8 @@ class Discovery:
             _check_no_url(pattern)
             _check_pattern(pattern, self.allowed)
             found |= self._of_pattern(pattern, known) if is_pattern(pattern) else self._of_path(pattern, known)
-        return found
+        once = spelled_once(found, self.patterns, known)
+        return {path: entry for path, entry in found.items() if path in once} if len(once) < len(found) else found
 
     def _of_path(self, path: str, known: Mapping[str, Entry]) -> dict[str, Entry]:
         found = {match: inode_at(match) for match in _of_path(path, known)}

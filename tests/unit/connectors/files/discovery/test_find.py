@@ -257,3 +257,39 @@ def test_a_url_is_refused_with_what_to_do(url: str, advice: str) -> None:
 def test_a_url_of_a_file_is_refused_with_its_path(url: str) -> None:
     [error] = errors_in(FileSourceConnector(), {"files": url, "format": "text", "topic": "t"})["files"]
     assert error.endswith("Write the path alone: /data/in coming/*.csv")
+
+
+@pytest.mark.parametrize(
+    "other",
+    ["{0}/in/./*.csv", "{0}//in/*.csv", "{0}/out/../in/*.csv", "in/*.csv", "./in/a.csv", "{0}/link/../in/a.csv"],
+)
+def test_a_file_is_found_once_however_it_is_spelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("in", "out"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.csv").write_text("1\n", "utf-8")
+    (tmp_path / "link").symlink_to(tmp_path / "out")
+    first, second = f"{tmp_path}/in/*.csv", other.format(tmp_path)
+    assert Discovery((first, second), ANYWHERE).find() == [str(tmp_path / "in" / "a.csv")]
+    alone = Discovery((second,), ANYWHERE).scan()
+    assert Discovery((first, second), ANYWHERE).scan(alone) == alone, "a known name stays"
+
+
+def test_files_of_a_linked_directory_are_files_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("1\n", "utf-8")
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+    found = Discovery((f"{tmp_path}/in/./a.csv", f"{tmp_path}/link/*.csv"), ANYWHERE).find()
+    assert found == [f"{tmp_path}/in/./a.csv", f"{tmp_path}/link/a.csv"]
+
+
+def test_a_dot_dot_behind_a_link_leads_to_another_file(tmp_path: Path) -> None:
+    for name in ("in", "other/in", "other/sub"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("in", "other/in"):
+        (tmp_path / name / "a.csv").write_text("1\n", "utf-8")
+    (tmp_path / "link").symlink_to(tmp_path / "other" / "sub")
+    patterns = (f"{tmp_path}/in/*.csv", f"{tmp_path}/link/../in/*.csv")
+    assert len(Discovery(patterns, ANYWHERE).find()) == 2

@@ -1,0 +1,81 @@
+"""Reads single values of JSON with a JSON Schema, for people and checks."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from fencepost.api.foreign_json import parse_json
+from fencepost.converters.jsonschema.schema import LOGICAL, without_null
+from fencepost.converters.registry.reading import Reader
+from fencepost.converters.registry.schemas import RegistrySchema
+
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def json_reader(schema: RegistrySchema, for_people: bool, referred: Mapping[str, RegistrySchema]) -> Reader:
+    """Return the reader of a schema, as MakeReader. Types of Connect in `referred` schemas are left as JSON has them."""
+    del referred
+    try:
+        parsed = json.loads(schema.text)
+    except ValueError as error:
+        raise ValueError(f"a schema that is not JSON: {error}") from error
+
+    def read(data: bytes) -> Any:
+        try:
+            found = parse_json(data.decode(), parse_float=Decimal)
+        except ValueError as error:
+            raise ValueError("bytes that are not JSON") from error
+        return _value(parsed, found, for_people)
+
+    return read
+
+
+def _value(schema: Any, value: Any, for_people: bool) -> Any:
+    """The value with the logical types of its schema resolved: decimals always, dates and times for people."""
+    found = without_null(schema)
+    if value is None or not isinstance(found, Mapping):
+        return value
+    match value:
+        case dict():
+            fields, others = _mapping(found.get("properties")), found.get("additionalProperties")
+            return {name: _value(fields.get(name, others), part, for_people) for name, part in value.items()}
+        case list():
+            return [_value(found.get("items"), part, for_people) for part in value]
+    return _logical(found, value, for_people)
+
+
+def _logical(schema: Mapping[str, Any], value: Any, for_people: bool) -> Any:
+    title = str(schema.get("title", ""))
+    try:
+        if title == f"{LOGICAL}Decimal":
+            return _decimal(schema, value)
+        if for_people and title in _TIMES:
+            return _TIMES[title](value)
+    except (ValueError, TypeError, OverflowError, KeyError):
+        # Data of another program that does not do as its schema says is shown as it is.
+        return value
+    return value
+
+
+def _mapping(found: Any) -> Mapping[str, Any]:
+    return found if isinstance(found, Mapping) else {}
+
+
+def _decimal(schema: Mapping[str, Any], value: Any) -> Any:
+    """A decimal: the bytes of its unscaled value in base64 (decimal.format=BASE64), or a number."""
+    if not isinstance(value, str):
+        return value
+    unscaled = int.from_bytes(base64.b64decode(value, validate=True), "big", signed=True)
+    return Decimal(unscaled).scaleb(-int(schema["connect.parameters"]["scale"]))
+
+
+_TIMES: Final[Mapping[str, Callable[[int], str]]] = {
+    f"{LOGICAL}Date": lambda days: (_EPOCH.date() + dt.timedelta(days=days)).isoformat(),
+    f"{LOGICAL}Time": lambda millis: (_EPOCH + dt.timedelta(milliseconds=millis)).time().isoformat(),
+    f"{LOGICAL}Timestamp": lambda millis: (_EPOCH + dt.timedelta(milliseconds=millis)).isoformat(),
+}

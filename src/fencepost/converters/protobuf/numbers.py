@@ -1,0 +1,66 @@
+"""Numbers of fields that follow the names of earlier versions of a schema.
+
+By position, a column that is dropped or inserted moves the numbers of those after it, and data that was written before is
+read wrongly. Here a name keeps the number that any version of the subject gave it, and a new name gets one that no version
+has had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from fencepost.converters.protobuf.parser import ParsedFile, ParsedMessage
+from fencepost.converters.protobuf.schema import ProtoField, ProtoFile, ProtoMessage
+
+_OF_PROTOBUF: Final = range(19_000, 20_000)
+"""Numbers that Protobuf keeps for itself."""
+
+_Path = tuple[str, ...]
+
+
+@dataclass
+class EarlierNumbers:
+    """The numbers of fields in all versions of a subject, by the path of their message's name."""
+
+    numbers: dict[_Path, dict[str, int]] = field(default_factory=dict)
+    highest: dict[_Path, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, newest_first: Iterable[ParsedFile]) -> EarlierNumbers:
+        """Return the numbers of versions, of which the newest that has a name counts."""
+        found = cls()
+        for file in newest_first:
+            for message in file.messages:
+                found._add((file.package, message.name), message)
+        return found
+
+    def applied(self, file: ProtoFile) -> ProtoFile:
+        """Return a file with these numbers, and new ones for new names."""
+        messages = (self._message((file.package, message.name), message) for message in file.messages)
+        return replace(file, messages=tuple(messages))
+
+    def _add(self, path: _Path, message: ParsedMessage) -> None:
+        known = self.numbers.setdefault(path, {})
+        for part in message.fields:
+            known.setdefault(part.name, part.number)
+        used = (*(part.number for part in message.fields), *message.reserved)
+        self.highest[path] = max(self.highest.get(path, 0), *used, 0)
+        for inner in message.nested:
+            self._add((*path, inner.name), inner)
+
+    def _message(self, path: _Path, message: ProtoMessage) -> ProtoMessage:
+        known, highest = self.numbers.get(path, {}), self.highest.get(path, 0)
+        fields: list[ProtoField] = []
+        for part in message.fields:
+            number = known.get(part.name)
+            if number is None:
+                highest = number = _next(highest)
+            inner = part.message and self._message((*path, part.message.name), part.message)
+            fields.append(replace(part, number=number, message=inner))
+        return replace(message, fields=tuple(fields))
+
+
+def _next(number: int) -> int:
+    return _OF_PROTOBUF.stop if number + 1 in _OF_PROTOBUF else number + 1

@@ -1,0 +1,139 @@
+"""Small batches of readers through Spark's optimizer: the worker makes of them what a Spark job does, without a job."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from fencepost.api.errors import DataError
+from fencepost.api.plugin import Transformation
+from fencepost.api.record import SourceBatch
+from fencepost.config.error_handling import ErrorHandling, Tolerance
+from fencepost.engine.engine import SparkEngine
+from fencepost.engine.errors import RecordRefusedError
+from fencepost.transforms.chain import Step
+from fencepost.transforms.fields import ExtractField, HoistField, InsertField
+from fencepost.transforms.records import InsertHeader, RegexRouter, ValueToKey
+from fencepost.transforms.sql import Sql
+from tests.broker.engine.spark.test_engine_functions import halves
+from tests.broker.engine.spark.test_engine_transforms import jobs_run
+from tests.support.checker import read_topic
+from tests.support.engine import json_converter, pipeline, producer, write
+from tests.support.topics import Topics
+
+_WRITTEN = dt.datetime(2025, 1, 1, tzinfo=dt.UTC).timestamp() * 1000
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
+
+
+class AllColumns:
+    """Reads rows with every column, some of them null."""
+
+    schema = (
+        "value STRUCT<id: BIGINT, price: DECIMAL(10, 2), at: TIMESTAMP, items: ARRAY<STRING>>, key STRING, topic STRING, "
+        "partition INT, timestamp TIMESTAMP_NTZ, headers ARRAY<STRUCT<key: STRING, value: STRING>>"
+    )
+
+    def read(self, split: range) -> Iterator[pa.RecordBatch]:
+        at = dt.datetime(2024, 2, 3, 4, 5, 6, 7000, tzinfo=dt.UTC)
+        kind = pa.struct(
+            [
+                ("id", pa.int64()),
+                ("price", pa.decimal128(10, 2)),
+                ("at", pa.timestamp("us", "UTC")),
+                ("items", pa.list_(pa.string())),
+            ]
+        )
+        rows = [{"id": n, "price": n, "at": at, "items": ["a", str(n)][: n % 3]} if n % 4 else None for n in split]
+        columns = {
+            "value": pa.array(rows, kind),
+            "key": pa.array([str(n) if n % 2 else None for n in split]),
+            "topic": pa.nulls(len(split), pa.string()),
+            "partition": pa.array([0 if n % 2 else None for n in split], pa.int32()),
+            "timestamp": pa.array([at.replace(tzinfo=None)] * len(split), pa.timestamp("us")),
+            "headers": pa.array([[("h", "x")] if n % 3 else None for n in split], _HEADERS),
+        }
+        yield pa.RecordBatch.from_pydict(columns)
+
+
+class ValuesAlone:
+    """Reads values, and nothing else."""
+
+    schema = "value STRING"
+
+    def read(self, split: range) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"value": pa.array([str(n) if n % 4 else None for n in split])})
+
+
+def step(transform: Transformation, **properties: str) -> Step:
+    transform.configure({name.replace("_", "."): text for name, text in properties.items()})
+    return Step(transform)
+
+
+CHAINS: Mapping[str, tuple[type[Any], list[Step]]] = {
+    "fields": (AllColumns, [step(InsertField(), topic_field="t", timestamp_field="ts"), step(InsertHeader(), header="i", value_literal="j")]),
+    "sql": (AllColumns, [step(Sql(), where="value.id % 5 <> 1", value="struct(value.id, value.price * 2 AS p, value.at)")]),
+    "explode": (AllColumns, [step(Sql(), explode="value.items", value="struct(value.id, item)")]),
+    "nulls": (AllColumns, [step(Sql(), value="NULL", key="concat('k', key)")]),
+    "functions": (AllColumns, [step(Sql(), value="struct(value.id)"), step(halves()), step(Sql(), where="value.half > 2")]),
+    "texts": (ValuesAlone, [step(HoistField(), field="n"), step(RegexRouter(), regex="(.*)", replacement="$1")]),
+    "keys": (ValuesAlone, [step(Sql(), where="value IS NOT NULL", value="struct(CAST(value AS INT) AS n)"), step(ValueToKey(), fields="n"), step(ExtractField(), field="n")]),
+    "none left": (ValuesAlone, [step(Sql(), where="false")]),
+    "not deterministic": (ValuesAlone, [step(Sql(), value="CASE WHEN rand() < 2 THEN value END", allow_nondeterministic="true")]),
+}  # fmt: skip
+
+
+def written(bootstrap_servers: str, topic: str) -> list[tuple[Any, ...]]:
+    records = read_topic(bootstrap_servers, topic)
+    # A record without a timestamp has that of its writing.
+    times = [one.timestamp if one.timestamp < _WRITTEN else None for one in records]
+    return [(one.partition, one.key, one.value, at, one.headers) for one, at in zip(records, times, strict=True)]
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_the_worker_makes_what_a_job_does(engine: SparkEngine, bootstrap_servers: str, topics: Topics, name: str):
+    kind, steps = CHAINS[name]
+    small, large = topics.create(partitions=1), topics.create(partitions=1)
+    with producer(bootstrap_servers) as owner:
+        for topic, size in ((small, 100), (large, None)):
+            batch = SourceBatch(reader=kind(), splits=[range(9), range(14, 30)], bytes=size)
+            for _ in range(3):
+                jobs = jobs_run(engine.session())
+                write(engine, owner, batch, pipeline(topic, value=json_converter(schemas=True), transforms=steps))
+                if size and name not in ("not deterministic", "explode"):
+                    assert jobs_run(engine.session()) == jobs
+    expected = [tuple(str(part).replace(large, small) for part in one) for one in written(bootstrap_servers, large)]
+    assert [tuple(map(str, one)) for one in written(bootstrap_servers, small)] == expected
+    assert expected or name == "none left"
+
+
+@pytest.mark.parametrize("size", [100, None])
+def test_a_refused_row_is_skipped_alone(engine: SparkEngine, bootstrap_servers: str, topics: Topics, size: int | None):
+    topic, dead = topics.create(partitions=1), topics.create(partitions=1)
+    steps = [step(Sql(), value="struct(100 DIV (CAST(value AS INT) - 6) AS n)", where="value IS NOT NULL")]
+    batch = SourceBatch(reader=ValuesAlone(), splits=[range(5, 8)], bytes=size)
+    with producer(bootstrap_servers) as owner:
+        with pytest.raises(RecordRefusedError, match=r"DIVIDE_BY_ZERO"):
+            write(engine, owner, batch, pipeline(topic, value=json_converter(), transforms=steps))
+        errors = ErrorHandling(Tolerance.ALL, dead_letter_topic=dead)
+        result = write(engine, owner, batch, pipeline(topic, value=json_converter(), transforms=steps, errors=errors))
+    assert [one[2] for one in written(bootstrap_servers, topic)] == [b'{"n":-100}', b'{"n":100}']
+    assert [one[2] for one in written(bootstrap_servers, dead)] == [b"6"]
+    assert result.errors.skipped == 1
+
+
+def test_a_row_without_a_topic_is_refused(engine: SparkEngine, bootstrap_servers: str):
+    batch = SourceBatch(reader=ValuesAlone(), splits=[range(1, 2)], bytes=100)
+    with producer(bootstrap_servers) as owner, pytest.raises(DataError, match="have no topic"):
+        write(engine, owner, batch, pipeline(None, transforms=[step(HoistField(), field="n")]))
+
+
+def test_an_empty_batch_starts_no_spark(bootstrap_servers: str, topics: Topics):
+    engine = SparkEngine({})
+    batch = SourceBatch(reader=ValuesAlone(), splits=[], bytes=0)
+    with producer(bootstrap_servers) as owner:
+        write(engine, owner, batch, pipeline(topics.create(), transforms=[step(HoistField(), field="n")]))
+    assert not engine.started
