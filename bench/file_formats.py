@@ -9,7 +9,7 @@ columns of the demo's file, 92 bytes a row, and the same with all of them as str
 
 A resume of a compressed file is a start from the offset before its last batch. Its time is given as it is, as a part of that
 of reading the whole file, and for a GB of content: as it is if there is a restart point, else in proportion. Each codec is
-there as its usual program writes it (gzip, zstd and lz4: one member or frame; xz: one block; bzip2: blocks of 900 kB), and in
+there as its usual program writes it (gzip, zstd and lz4: one member or frame; xz: one stream; bzip2: blocks of 900 kB), and in
 parts of 8 MB, one after the other.
 """
 

@@ -3,9 +3,10 @@
     bulk       a table (bigint, timestamptz, text of 100 bytes, numeric(12,2)) to Kafka as JSON in one transaction, and in
                turn Spark's JDBC alone, which reads the same rows to noop; the rates, and the CPU of each part
     latency    from the commit of a row in PostgreSQL to that of its transaction in Kafka, polled every 5 ms
+    copies     the large table to Arrow in one process, in COPY's binary format and in CSV in turn
     writers    six writers with slow and failing transactions: rows that each mode loses or doubles
 
-Server, broker and Spark share the machine. Run: .venv/bin/python bench/jdbc.py [bulk] [latency] [writers] --rows 2000000
+Server, broker and Spark share the machine. Run: .venv/bin/python bench/jdbc.py [bulk] [latency] [writers] [copies] --rows 2000000
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,6 +33,7 @@ from fencepost.api.record import SourceBatch
 from fencepost.connectors.jdbc.connection import PostgresAddress
 from fencepost.connectors.jdbc.postgres.column_reader import ColumnReader
 from fencepost.connectors.jdbc.postgres.reader import LargeRows, QuerySource
+from fencepost.connectors.jdbc.postgres.row_shape import RowShape
 from fencepost.connectors.jdbc.postgres.server import OpenServer
 from fencepost.connectors.jdbc.postgres.snapshot_reader import SnapshotReader
 from fencepost.connectors.jdbc.postgres.task import TASK_TABLES, PostgresTableTask
@@ -136,8 +139,10 @@ def cpu_seconds() -> dict[str, float]:
     return spent
 
 
-def bulk(server: EmbeddedPostgres, broker: EmbeddedBroker, folder: Path, rows: int, rounds: int) -> None:
+def large_table(server: EmbeddedPostgres, rows: int) -> None:
+    """Make the large table."""
     with psycopg.connect(server.conninfo(), autocommit=True) as connection:
+        connection.execute("drop table if exists big")
         connection.execute(
             "create table big(id bigint primary key, ts timestamptz not null, txt text not null, amount numeric(12,2))"
         )
@@ -148,6 +153,41 @@ def bulk(server: EmbeddedPostgres, broker: EmbeddedBroker, folder: Path, rows: i
             (rows,),
         )
         connection.execute("vacuum analyze big")
+
+
+class CsvShape(RowShape):
+    """Columns that are transferred as CSV, whatever their types."""
+
+    forms = None
+
+
+def copies(server: EmbeddedPostgres, rows: int, rounds: int) -> None:
+    """Read the large table to Arrow in one process, in COPY's binary format and in CSV in turn."""
+    config = JdbcConfig.parse(properties(server, {"mode": "bulk"}))
+    source = QuerySource(TableId("public", "big"), config, PostgresAddress.of(config.values, ANYWHERE))
+    figures: dict[str, list[float]] = {"binary": [], "CSV": []}
+    for number in range(WARM_UP + rounds):
+        for name, times in figures.items():
+            found = source.read_in_ranges("true", {"bulk": 0})
+            reader, shape = found.reader, found.reader.shape
+            if name == "CSV":
+                reader = replace(reader, shape=CsvShape(shape.title, shape.columns, shape.record))
+            before = sum(psutil.Process().cpu_times()[:2])
+            assert sum(part.num_rows for select in found.selects for part in reader.read(select)) == rows
+            spent = sum(psutil.Process().cpu_times()[:2]) - before
+            found.export.close()
+            if number >= WARM_UP:
+                times.append(spent / rows * 1e6)
+    for name, times in figures.items():
+        print(
+            f"{name:8} {statistics.median(times):.3f} ({min(times):.3f}-{max(times):.3f}) us of the reader's CPU a row"
+        )
+    ratios = [csv / binary for binary, csv in zip(*figures.values(), strict=True)]
+    print(f"{'ratio':8} {statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})")
+
+
+def bulk(server: EmbeddedPostgres, broker: EmbeddedBroker, folder: Path, rows: int, rounds: int) -> None:
+    large_table(server, rows)
     jar = next(path for path in class_path(find_java(), DRIVER) if path.name.startswith("postgresql"))
     engine = SparkEngine({"spark.jars": str(jar), "spark.driver.memory": "1g"})
     session = engine.session()
@@ -297,13 +337,16 @@ def writers(server: EmbeddedPostgres, rows: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", help="bulk, latency, writers; all by default")
+    parser.add_argument("parts", nargs="*", help="bulk, latency, writers, all three by default; copies")
     parser.add_argument("--rows", type=int, default=2_000_000, help="of the large table")
     parser.add_argument("--written", type=int, default=1_000_000, help="rows that the six writers insert")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     parts = arguments.parts or ["latency", "bulk", "writers"]
     with EmbeddedPostgres() as server, tempfile.TemporaryDirectory() as folder:
+        if "copies" in parts:
+            large_table(server, arguments.rows)
+            copies(server, arguments.rows, arguments.rounds)
         if "writers" in parts:
             writers(server, arguments.written)
         if {"latency", "bulk"} & set(parts):

@@ -54,7 +54,7 @@ EXCEPTIONS: dict[str, str] = {
         ],
         _COMMANDS,
     ),
-    **dict.fromkeys(["config/java_regex.py"], _IN_TRANSFORMS),
+    **dict.fromkeys(["config/java_regex.py", "config/spark_patterns.py"], _IN_TRANSFORMS),
     **dict.fromkeys(
         [
             "connectors/jdbc/postgres/column_reader.py",

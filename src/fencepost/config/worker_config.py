@@ -14,11 +14,17 @@ from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
 from fencepost.api.secrets import SECRETS
-from fencepost.api.topic_names import topic_name
 from fencepost.config import client_overrides, config_transformer, rest_config
 from fencepost.config.client_overrides import ClientKind, OverridePolicy, is_client_property, overrides
 from fencepost.config.file_limits import own_files, paths_of, working_directory
 from fencepost.config.group_config import group_config_def
+from fencepost.config.internal_topics import (
+    STANDALONE_GROUP,
+    STORES,
+    InternalTopic,
+    define_internal_topics,
+    internal_topic,
+)
 from fencepost.config.java_settings import define_java
 from fencepost.config.plugin_sources import ALLOWED_MODULES, PluginSources, check_modules
 from fencepost.config.restart_config import define_restarts
@@ -28,7 +34,6 @@ from fencepost.config.validators import (
     no_control_characters,
     not_blank,
     one_of,
-    replication_factor,
 )
 
 _log = logging.getLogger(__name__)
@@ -39,17 +44,10 @@ _T = ConfigDef.Type
 _I = ConfigDef.Importance
 _REQUIRED: Final = ConfigDef.NO_DEFAULT
 _CONVERTERS: Final = ("key.converter", "value.converter", "header.converter")
-_STANDALONE_GROUP: Final = "connect-standalone"
-# The suffixes of a standalone worker's topics, after the group: offsets and task counts are stored by connector name
-# only, so two groups must not share these topics by accident.
-_STORES: Final = {"offset": "offsets", "config": "configs", "status": "status"}
-AUTOMATIC_CREATION: Final = "internal.topics.automatic.creation.enable"
-"""The property of KIP-1209."""
-_STORE_PROPERTIES: Final = ("topic", "partitions", "replication.factor")
 _PREFIXES: Final = (
     "producer.", "consumer.", "admin.", "spark.", config_transformer.PREFIX,
     *(f"{converter}." for converter in _CONVERTERS),
-    *(f"{store}.storage." for store in _STORES), *rest_config.PREFIXES,
+    *(f"{store}.storage." for store in STORES), *rest_config.PREFIXES,
 )  # fmt: skip
 
 
@@ -77,7 +75,7 @@ def worker_config_def(mode: WorkerMode) -> ConfigDef:
     alone = mode is WorkerMode.STANDALONE
     definitions = ConfigDef()
     _define_cluster(definitions, alone=alone)
-    _define_stores(definitions, alone=alone)
+    define_internal_topics(definitions, alone=alone)
     _define_connectors(definitions)
     _define_topics(definitions)
     _define_tasks(definitions)
@@ -100,7 +98,7 @@ def _define_cluster(definitions: ConfigDef, *, alone: bool) -> None:
     definitions.define(
         "group.id",
         _T.STRING,
-        _STANDALONE_GROUP if alone else _REQUIRED,
+        STANDALONE_GROUP if alone else _REQUIRED,
         _I.HIGH,
         "The name of the group of workers. The transactional ids of all tasks begin with it: two groups on one Kafka "
         "cluster need different names, and so do two standalone workers with connectors of the same name.",
@@ -110,41 +108,6 @@ def _define_cluster(definitions: ConfigDef, *, alone: bool) -> None:
         "exactly.once.source.support", _T.STRING, "enabled" if alone else "disabled", _I.HIGH,
         "Whether source connectors deliver exactly once: disabled, preparing (a step of a rolling upgrade) or enabled.",
         validator=one_of([str(support) for support in ExactlyOnceSourceSupport]),
-    )  # fmt: skip
-
-
-def _define_stores(definitions: ConfigDef, *, alone: bool) -> None:
-    partitions = {"offset": 25, "config": 1, "status": 5}
-    purpose = {"offset": "source offsets", "config": "configurations", "status": "states"}
-    for store, ending in _STORES.items():
-        definitions.define(
-            f"{store}.storage.topic",
-            _T.STRING,
-            f"{_STANDALONE_GROUP}-{ending}" if alone else _REQUIRED,
-            _I.HIGH,
-            f"The compacted topic that holds the {purpose[store]} of connectors and tasks. It is created if missing. Two "
-            f"groups need different topics; unset, that of a standalone worker is its group.id with `-{ending}`.",
-            validator=not_blank,
-        )
-        definitions.define(
-            f"{store}.storage.replication.factor",
-            _T.SHORT,
-            None,
-            _I.LOW,
-            f"The number of replicas with which the topic of {purpose[store]} is created, -1 for the broker's "
-            "default. Unset: 3, or 1 in a cluster with a single broker.",
-            validator=replication_factor,
-        )
-        if store != "config":
-            definitions.define(
-                f"{store}.storage.partitions", _T.INT, partitions[store], _I.LOW,
-                f"The number of partitions with which the topic of {purpose[store]} is created.",
-                validator=at_least(1),
-            )  # fmt: skip
-    definitions.define(
-        AUTOMATIC_CREATION, _T.BOOLEAN, True, _I.LOW,
-        "Whether workers create these topics, and offsets topics of connectors, if they are missing. Otherwise a worker "
-        "does not start without its topics, nor a connector: `fencepost topics create` creates them.",
     )  # fmt: skip
 
 
@@ -270,19 +233,6 @@ def _define_token_urls(definitions: ConfigDef, *, alone: bool) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class InternalTopic:
-    """One of the worker's own topics. `replication_factor` None means 3, or 1 in a cluster of one broker."""
-
-    name: str
-    partitions: int
-    replication_factor: int | None
-    settings: Mapping[str, str]
-    """Topic settings, always with `cleanup.policy=compact`."""
-    created: bool = True
-    """Whether workers create it if it is missing."""
-
-
-@dataclass(frozen=True, slots=True)
 class WorkerConfig:
     """A worker's configuration, checked. Times are in milliseconds."""
 
@@ -329,7 +279,7 @@ class WorkerConfig:
             values = definitions.parse(properties)
             support = _exactly_once_source_support(values, mode)
             policy = OverridePolicy.of(values[client_overrides.POLICY], values[client_overrides.ALLOWLIST])
-            offset_topic, config_topic, status_topic = (_internal_topic(store, values, properties) for store in _STORES)
+            offset_topic, config_topic, status_topic = (internal_topic(store, values, properties) for store in STORES)
         except ConfigError as error:
             raise ConfigError(f"{where}: {error}", name=error.name) from None
         _warn_of_unknown(properties, definitions, mode, where)
@@ -414,36 +364,6 @@ def _require_valid(definitions: ConfigDef, properties: Mapping[str, str], where:
     if wrong:
         # Further errors of one property follow from the first.
         raise ConfigError(f"{where}: {'; '.join(value.errors[0] for value in wrong)}", name=wrong[0].name)
-
-
-def _internal_topic(store: str, values: Mapping[str, Any], properties: Mapping[str, str]) -> InternalTopic:
-    prefix = f"{store}.storage."
-    known = {prefix + name for name in _STORE_PROPERTIES}
-    settings = {
-        name.removeprefix(prefix): value
-        for name, value in properties.items()
-        if name.startswith(prefix) and name not in known
-    }
-    if settings.get("cleanup.policy", "compact") != "compact":
-        _log.warning("The property %scleanup.policy is ignored: the topic must be compacted", prefix)
-    return InternalTopic(
-        values[f"{prefix}topic"] if f"{prefix}topic" in properties else _standalone_topic(store, values["group.id"]),
-        values.get(f"{prefix}partitions", 1),
-        values[f"{prefix}replication.factor"],
-        MappingProxyType(settings | {"cleanup.policy": "compact"}),
-        values[AUTOMATIC_CREATION],
-    )
-
-
-def _standalone_topic(store: str, group_id: str) -> str:
-    name = f"{group_id.strip()}-{_STORES[store]}"
-    try:
-        topic_name(f"{store}.storage.topic", name)
-    except ConfigError as error:
-        raise ConfigError(
-            f"{store}.storage.topic is unset, and group.id={group_id} makes no name for it: {error}", name=error.name
-        ) from None
-    return name
 
 
 def _warn_of_unknown(properties: Mapping[str, str], definitions: ConfigDef, mode: WorkerMode, where: str) -> None:

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fencepost.api.errors import DataError
-from fencepost.engine.conversion import COLUMNS, ROW
+from fencepost.engine.column_types import COLUMNS
+from fencepost.engine.conversion import ROW
 
 _TEXT_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
 _TICKS_PER_MS = {"us": 1_000, "ns": 1_000_000}

@@ -1,7 +1,6 @@
 """Converts columns of Connect data to Kafka records, on Arrow arrays.
 
-The columns of a batch are the same as in Spark's own Kafka sink: `value`, and optionally `key`, `topic`, `partition`,
-`timestamp` and `headers`. https://spark.apache.org/docs/latest/streaming/structured-streaming-kafka-integration.html
+Which columns there are: see `column_types`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from pyspark.sql import types as t
 from fencepost.api.errors import DataError
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.plugin_calls import call_plugin, kind_of
-from fencepost.api.schema_name import JSON_METADATA, NULLS_METADATA, named
+from fencepost.engine.column_types import ColumnTypes
 from fencepost.engine.dead_letters import contents_of
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import ConverterContractError
@@ -28,7 +27,6 @@ from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.refused_records import Stage
 from fencepost.kafka.records.columns import HEADERS, Records, concat_binary, normalize
 
-COLUMNS: Final = ("topic", "partition", "key", "value", "timestamp", "headers")
 NO_TIMESTAMP: Final = -1
 """Kafka's number for a record without a timestamp."""
 ROW: Final = "__fencepost_row"
@@ -38,36 +36,6 @@ FOLLOWED: Final = "__fencepost_followed"
 
 _HIGHEST_PARTITION: Final = 2**31 - 1
 _PLAIN: Final = (pa.binary(), pa.large_binary())
-_WHOLE: Final = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnTypes:
-    """The Spark types of a batch's columns.
-
-    `value` and `key` are None for schemaless data. `has_key` and the like: whether the column exists at all;
-    `raw_headers`: the headers' values are already converted; `batch`: the rows are of a SourceBatch, where a null
-    key or value is Kafka's null, as in Spark's own Kafka sink. In a polled record it is data if it has a schema, unless
-    `null_values` says that null values have none. With `json_values` the values are texts of JSON.
-    """
-
-    value: t.DataType | None
-    key: t.DataType | None = None
-    header: t.DataType | None = None
-    has_key: bool = False
-    has_topic: bool = False
-    has_partition: bool = False
-    has_timestamp: bool = False
-    has_headers: bool = False
-    raw_headers: bool = False
-    batch: bool = False
-    null_values: bool = False
-    json_values: bool = False
-
-    @property
-    def targeted(self) -> bool:
-        """Whether a row's data may determine its topic partition."""
-        return self.has_key or self.has_topic or self.has_partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,81 +120,6 @@ def with_followed(batch: pa.RecordBatch) -> pa.RecordBatch:
     rows = batch[ROW].to_numpy()
     same = rows[1:] == rows[:-1]
     return batch.append_column(FOLLOWED, pa.array(np.append(same, False))) if same.any() else batch
-
-
-def column_types(schema: t.StructType, *, where: str, batch: bool = True) -> ColumnTypes:
-    """Check the columns of rows, by default against a SourceBatch's.
-
-    Raises DataError that names an invalid column.
-    """
-    fields = {field.name: named(field) for field in schema.fields}
-    if "value" not in fields:
-        raise DataError(f"{where} has the columns {', '.join(fields)} but no column 'value': name one of them so")
-    present = {name: kind for name, kind in fields.items() if not isinstance(kind, t.NullType)}
-    _require(present, "topic", (t.StringType,), "a STRING", where)
-    _require(present, "partition", _WHOLE, "an INT", where)
-    _require(present, "timestamp", (*_WHOLE, t.TimestampType, t.TimestampNTZType), "a TIMESTAMP or BIGINT", where)
-    json_values = bool((schema["value"].metadata or {}).get(JSON_METADATA))
-    return ColumnTypes(
-        value=None if json_values else fields["value"],
-        key=present.get("key"),
-        header=_header_type(present["headers"], where) if "headers" in present else None,
-        has_key="key" in present,
-        has_topic="topic" in present,
-        has_partition="partition" in present,
-        has_timestamp="timestamp" in present,
-        has_headers="headers" in present,
-        batch=batch,
-        null_values=bool((schema["value"].metadata or {}).get(NULLS_METADATA)),
-        json_values=json_values,
-    )
-
-
-_RAW: Final = {
-    "value": pa.binary(), "key": pa.binary(), "topic": pa.string(), "partition": pa.int32(), "timestamp": pa.int64(),
-    "headers": HEADERS,
-}  # fmt: skip
-
-
-def raw_types(schema: pa.Schema) -> ColumnTypes:
-    """Check the columns of SourceBatch.of_columns. Raises DataError that names an invalid one."""
-    for field in schema:
-        if _RAW.get(field.name) != field.type:
-            wanted = ", ".join(f"{name} ({kind})" for name, kind in _RAW.items())
-            raise DataError(f"SourceBatch.of_columns has a column {field.name} ({field.type}): it takes {wanted}")
-    if "value" not in schema.names:
-        raise DataError(f"SourceBatch.of_columns has the columns {', '.join(schema.names)} but no column value: add it")
-    names = set(schema.names)
-    return ColumnTypes(
-        value=t.BinaryType(),
-        key=t.BinaryType() if "key" in names else None,
-        header=t.BinaryType() if "headers" in names else None,
-        has_key="key" in names,
-        has_topic="topic" in names,
-        has_partition="partition" in names,
-        has_timestamp="timestamp" in names,
-        has_headers="headers" in names,
-        raw_headers=True,
-        batch=True,
-    )
-
-
-def _require(
-    fields: dict[str, t.DataType], name: str, kinds: tuple[type[t.DataType], ...], wanted: str, where: str
-) -> None:
-    if name in fields and not isinstance(fields[name], kinds):
-        found = fields[name].simpleString()
-        raise DataError(f"The column '{name}' of {where} is {found}, but must be {wanted}: cast or rename it")
-
-
-def _header_type(kind: t.DataType, where: str) -> t.DataType:
-    if isinstance(kind, t.ArrayType) and isinstance(kind.elementType, t.StructType):
-        fields = kind.elementType.fields
-        if [field.name for field in fields] == ["key", "value"] and isinstance(fields[0].dataType, t.StringType):
-            return fields[1].dataType
-    raise DataError(
-        f"The column 'headers' of {where} is {kind.simpleString()}, but must be ARRAY<STRUCT<key: STRING, value: any>>"
-    )
 
 
 def convert(

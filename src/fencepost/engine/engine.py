@@ -30,16 +30,8 @@ from pyspark.sql import SparkSession
 
 from fencepost.api.record import ArrowReader, RecordMetadata, SourceBatch, SourceRecord
 from fencepost.engine.batch_columns import completed
-from fencepost.engine.conversion import (
-    ROW,
-    ColumnTypes,
-    Converted,
-    convert,
-    in_record_order,
-    raw_types,
-    require_topic,
-    with_followed,
-)
+from fencepost.engine.column_types import ColumnTypes, raw_types
+from fencepost.engine.conversion import ROW, Converted, convert, in_record_order, require_topic, with_followed
 from fencepost.engine.dead_letters import contents_of
 from fencepost.engine.error_counts import ErrorCounts
 from fencepost.engine.error_handler import ErrorHandler, StageRows

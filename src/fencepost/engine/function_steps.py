@@ -10,7 +10,8 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from fencepost.engine.batch_columns import completed
-from fencepost.engine.conversion import COLUMNS, ROW, ColumnTypes
+from fencepost.engine.column_types import COLUMNS, ColumnTypes
+from fencepost.engine.conversion import ROW
 from fencepost.engine.dead_letters import contents_of
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.grouping import RecordGroup, json_text

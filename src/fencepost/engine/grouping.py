@@ -27,7 +27,8 @@ from fencepost.api.errors import DataError
 from fencepost.api.plain_values import why_no_json
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.record import RefusedRow, SourceRecord, without_topic
-from fencepost.engine.conversion import ROW, ColumnTypes, header_converted_by, list_of_headers
+from fencepost.engine.column_types import ColumnTypes
+from fencepost.engine.conversion import ROW, header_converted_by, list_of_headers
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import AllRowsRefusedError
 from fencepost.engine.pipeline import Pipeline

@@ -16,7 +16,7 @@ from pyspark.sql import types as t
 from fencepost.api.errors import RetriableError
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.plugin_calls import call_plugin
-from fencepost.engine.conversion import ColumnTypes
+from fencepost.engine.column_types import ColumnTypes
 from fencepost.engine.errors import PreparationWaitsError
 from fencepost.engine.pipeline import Pipeline
 

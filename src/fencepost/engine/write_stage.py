@@ -22,7 +22,8 @@ from fencepost.api.plugin_calls import call_plugin, iterate_plugin, kind_of, ref
 from fencepost.api.record import ArrowReader, RefusedRow
 from fencepost.config.error_handling import Tolerance
 from fencepost.engine.attempts import of_first_attempt, task_context
-from fencepost.engine.conversion import ColumnTypes, Converted, column_types, convert
+from fencepost.engine.column_types import ColumnTypes, column_types
+from fencepost.engine.conversion import Converted, convert
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.read_ahead import read_ahead

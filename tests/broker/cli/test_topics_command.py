@@ -12,7 +12,7 @@ import pytest
 from fencepost.api.errors import ConfigError
 from fencepost.cli import main
 from fencepost.cli.common.exit_codes import ExitCode
-from fencepost.config.worker_config import AUTOMATIC_CREATION
+from fencepost.config.internal_topics import AUTOMATIC_CREATION
 from fencepost.kafka.admin.admin import Admin, NewTopic
 from tests.support.task_runner import TaskRunner
 from tests.support.topics import Topics, unique

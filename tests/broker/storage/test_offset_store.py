@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 
 from fencepost.api.errors import ConfigError, DataError
-from fencepost.config.worker_config import InternalTopic
+from fencepost.config.internal_topics import InternalTopic
 from fencepost.kafka import ClientConfig
 from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.config.client_config import ProducerConfig

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from fencepost.api.errors import ConfigError, IllegalStateError
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.config.worker_config import InternalTopic
+from fencepost.config.internal_topics import InternalTopic
 from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
 from fencepost.storage.statuses.codec import ActiveTopic, Status, TopicStatus, encode

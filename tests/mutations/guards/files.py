@@ -12,13 +12,6 @@ _MARK = "files/formats/test_csv_files.py::test_a_byte_order_mark_is_left_out_bef
 
 GUARDS = (
     Guard(
-        "the rows in a chunk of xz that is cut off",
-        "connectors/files/content/codecs/xz_blocks.py",
-        "            data = self._bytes.take(of_data)\n",
-        "            data = self._bytes.take_all(of_data)\n",
-        f"{_TESTS}files/content/test_compressed_files.py::test_as_much_of_a_truncated_file_is_read_as_can_be_decompressed[4-xz]",
-    ),
-    Guard(
         "the last row of a file that ends by a return",
         "connectors/files/content/growing.py",
         '    return plan(cast("FileIO", _Followed(file, size)), part, size + 1)\n',

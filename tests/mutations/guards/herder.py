@@ -50,8 +50,8 @@ GUARDS = (
     Guard(
         "the limits of what requests configure in a standalone worker",
         "herder/standalone/standalone_parts.py",
-        "self.requested = self.worker.limited()",
-        "self.requested = self.worker",
+        "self.requested = worker.limited()",
+        "self.requested = worker",
         "tests/broker/rest/test_standalone_rest.py::test_requests_are_under_limits_that_files_are_not",
     ),
     Guard(

@@ -13,15 +13,8 @@ from fencepost.api.ddl import parse_columns
 from fencepost.api.errors import DataError
 from fencepost.config.error_handling import ErrorHandling, Tolerance
 from fencepost.converters import StringConverter
-from fencepost.engine.conversion import (
-    ColumnTypes,
-    Converted,
-    column_types,
-    convert,
-    converted_by,
-    header_converted_by,
-    in_record_order,
-)
+from fencepost.engine.column_types import ColumnTypes, column_types
+from fencepost.engine.conversion import Converted, convert, converted_by, header_converted_by, in_record_order
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.pipeline import Pipeline
 from fencepost.kafka.records.columns import Records

@@ -13,7 +13,8 @@ from fencepost import ConfigError
 from fencepost.config.error_handling import ErrorHandling, Tolerance
 from fencepost.converters.simple_header_converter import SimpleHeaderConverter
 from fencepost.converters.string_converter import StringConverter
-from fencepost.engine.conversion import column_types, convert
+from fencepost.engine.column_types import column_types
+from fencepost.engine.conversion import convert
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.pipeline import Pipeline
 

@@ -17,7 +17,8 @@ from fencepost.api.errors import ConfigError, DataError, PluginError, RetriableE
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.record import SourceRecord
 from fencepost.config.error_handling import ErrorHandling, Tolerance
-from fencepost.engine.conversion import Converted, column_types, convert
+from fencepost.engine.column_types import column_types
+from fencepost.engine.conversion import Converted, convert
 from fencepost.engine.engine import tell
 from fencepost.engine.error_counts import ErrorCounts
 from fencepost.engine.error_handler import LISTED, ErrorHandler, Passed, Refused, Retries, isolate

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from fencepost import ConfigError, DataError
 from fencepost.api.schema_name import NamedStruct
 from fencepost.converters.json_schema import schema_text
-from fencepost.engine.conversion import column_types
+from fencepost.engine.column_types import column_types
 from fencepost.transforms.chain import Step, apply_chain
 from tests.unit.transforms.support import Records, applied, predicate, step
 

@@ -9,28 +9,20 @@ from __future__ import annotations
 import bisect
 import json
 import random
-import signal
-import subprocess
-import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Final
 
 import click
 from rich.console import Console
 
-from fencepost.api.errors import ConfigError, FencepostError
-from fencepost.api.extras import how_to_install
+from fencepost.api.errors import FencepostError
 from fencepost.cli.common.tables import print_figures
-from fencepost.cli.demo.workers import DemoWorker
-from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.embedded.postgres import EmbeddedPostgres
+from fencepost.cli.demo.workers import KILLS, DemoServers
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.fetch_decoder import TransactionMarker
 from fencepost.kafka.consumer.transaction_markers import read_transaction_markers
@@ -39,11 +31,8 @@ ORDERS, CUSTOMERS = "outbox.event.order", "outbox.event.customer"
 SERVERS: Final = 3
 """The number of threads of the orders service."""
 
-KILLS: Final = 2
 COMMITS: Final = 3, 8
 """About how many commits in Kafka precede a kill of the worker: a random number between these."""
-
-_STOP_SECONDS: Final = 30.0
 
 _TABLES: Final = b"""
 CREATE TABLE public.orders (id bigserial PRIMARY KEY, customer int NOT NULL, total int NOT NULL);
@@ -61,11 +50,6 @@ SELECT 'customer', customer::text, 'Charged', jsonb_build_object('order', id, 'a
 """
 _CONNECTOR: Final = """\
 name=outbox
-connector.class=PostgresSource
-database.hostname=127.0.0.1
-database.port={port}
-database.user=postgres
-database.dbname=postgres
 topic.prefix=shop
 slot.name=outbox
 table.include.list=public\\\\.outbox
@@ -73,9 +57,6 @@ transforms=outbox
 transforms.outbox.type=io.debezium.transforms.outbox.EventRouter
 transforms.outbox.table.expand.json.payload=true
 transforms.outbox.table.fields.additional.placement=type:header:eventType
-exactly.once.support=required
-topic.creation.default.partitions=2
-topic.creation.default.replication.factor=1
 """
 
 
@@ -105,39 +86,26 @@ class OutboxFindings:
 def demo_outbox() -> None:
     """Send an outbox's events from PostgreSQL to Kafka exactly once, killing the worker twice."""
     console = Console()
-    for package, extra in (("psycopg", "postgres"), ("confluent_kafka", "demo")):
-        if find_spec(package) is None:
-            raise ConfigError(f"The demo needs the package {package}: run: {how_to_install(extra)}")
-    with tempfile.TemporaryDirectory(prefix="fencepost-demo-") as folder, EmbeddedPostgres() as postgres:
-        console.print("Starting PostgreSQL and a Kafka broker (the first time its jars are fetched) ...")
-        with EmbeddedBroker(Path(folder) / "broker") as broker:
-            findings = _run(console, Path(folder), postgres, broker.bootstrap_servers)
+    with DemoServers.running(console) as servers:
+        findings = _run(console, servers)
     _print_findings(console, findings)
     if not findings.exactly_once:
         raise FencepostError("The demo found lost, doubled or torn events: this must never happen, please report it")
 
 
-def _run(console: Console, folder: Path, postgres: EmbeddedPostgres, bootstrap: str) -> OutboxFindings:
-    worker = DemoWorker.lay_out(folder, bootstrap, _CONNECTOR.format(port=postgres.port))
-    service = _OrdersService(postgres.conninfo())
+def _run(console: Console, servers: DemoServers) -> OutboxFindings:
+    worker = servers.worker(_CONNECTOR)
+    service = _OrdersService(servers.postgres.conninfo())
     service.open()
     console.print("An orders service writes orders, and two events of each into its outbox, in one transaction.")
     started = time.monotonic()
     with service.serving() as placed:
-        for _ in range(KILLS):
-            with worker.running() as process:
-                worker.wait_for_commits(process, service.slot_position, COMMITS)
-            console.print(f"Worker {process.pid} killed (SIGKILL) after {placed():,} orders; restarting.")
-        with worker.running() as process:
-            worker.wait_for_commits(process, service.slot_position, COMMITS)
-            process.send_signal(signal.SIGTERM)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(_STOP_SECONDS)
+        worker.run_with_kills(console, service.slot_position, COMMITS, lambda: f"{placed():,} orders")
     console.print("The service is done; the worker reads the rest.")
     worker.drain()
     seconds = time.monotonic() - started
     console.print("Comparing the topics with the orders, with an independent client ...")
-    return _check(bootstrap, service, seconds)
+    return _check(servers.bootstrap, service, seconds)
 
 
 class _OrdersService:

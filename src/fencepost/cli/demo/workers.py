@@ -1,21 +1,44 @@
-"""The worker of a demo with a database: its files, and how it is run, killed, and run to the end."""
+"""The servers and the worker of a demo with a database: how they are run, killed, and run to the end."""
 
 from __future__ import annotations
 
 import random
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from fencepost.api.errors import FencepostError
+from rich.console import Console
+
+from fencepost.api.errors import ConfigError, FencepostError
+from fencepost.api.extras import how_to_install
+from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.embedded.postgres import EmbeddedPostgres
+
+KILLS: Final = 2
+"""How often a demo kills its worker."""
 
 _STALL_SECONDS: Final = 240.0
 _DRAIN_SECONDS: Final = 240.0
+_STOP_SECONDS: Final = 30.0
+
+_DATABASE: Final = """\
+connector.class=PostgresSource
+database.hostname=127.0.0.1
+database.port={port}
+database.user=postgres
+database.dbname=postgres
+exactly.once.support=required
+topic.creation.default.partitions=2
+topic.creation.default.replication.factor=1
+"""
 
 _WORKER: Final = """\
 bootstrap.servers={bootstrap}
@@ -27,6 +50,31 @@ key.converter.schemas.enable=false
 value.converter=org.apache.kafka.connect.json.JsonConverter
 value.converter.schemas.enable=false
 """
+
+
+@dataclass(frozen=True, slots=True)
+class DemoServers:
+    """The servers of a demo, and a folder for its files."""
+
+    folder: Path
+    postgres: EmbeddedPostgres
+    bootstrap: str
+
+    @classmethod
+    @contextmanager
+    def running(cls, console: Console) -> Iterator[DemoServers]:
+        """Run the servers within the block. Raises ConfigError for a missing package."""
+        for package, extra in (("psycopg", "postgres"), ("confluent_kafka", "demo")):
+            if find_spec(package) is None:
+                raise ConfigError(f"The demo needs the package {package}: run: {how_to_install(extra)}")
+        with tempfile.TemporaryDirectory(prefix="fencepost-demo-") as folder, EmbeddedPostgres() as postgres:
+            console.print("Starting PostgreSQL and a Kafka broker (the first time its jars are fetched) ...")
+            with EmbeddedBroker(Path(folder) / "broker") as broker:
+                yield cls(Path(folder), postgres, broker.bootstrap_servers)
+
+    def worker(self, connector: str) -> DemoWorker:
+        """Return a worker with a PostgresSource. `connector` are the properties beside the database's."""
+        return DemoWorker.lay_out(self.folder, self.bootstrap, connector + _DATABASE.format(port=self.postgres.port))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +117,27 @@ class DemoWorker:
                 raise FencepostError(f"The worker does not go on; the end of its log:\n{self._tail()}")
             positions.add(position())
             time.sleep(0.01)
+
+    def run_with_kills(
+        self,
+        console: Console,
+        position: Callable[[], str | None],
+        between: tuple[int, int],
+        progress: Callable[[], str],
+    ) -> None:
+        """Run the worker and kill it KILLS times, each after some commits, and stop it after some more.
+
+        `position` and `between` are those of `wait_for_commits`; `progress` says what the database has.
+        """
+        for _ in range(KILLS):
+            with self.running() as worker:
+                self.wait_for_commits(worker, position, between)
+            console.print(f"Worker {worker.pid} killed (SIGKILL) after {progress()}; restarting.")
+        with self.running() as worker:
+            self.wait_for_commits(worker, position, between)
+            worker.send_signal(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                worker.wait(_STOP_SECONDS)
 
     def drain(self) -> None:
         """Run the worker to the end of PostgreSQL's log."""

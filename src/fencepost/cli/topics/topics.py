@@ -14,7 +14,8 @@ from fencepost.cli.common.exit_codes import exit_codes
 from fencepost.cli.common.tables import output_option, print_json, print_table
 
 if TYPE_CHECKING:
-    from fencepost.config.worker_config import InternalTopic, WorkerConfig
+    from fencepost.config.internal_topics import InternalTopic
+    from fencepost.config.worker_config import WorkerConfig
     from fencepost.kafka.config.client_config import ClientConfig
 
 _FILE = click.Path(path_type=Path)

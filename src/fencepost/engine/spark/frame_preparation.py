@@ -9,7 +9,8 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 
 from fencepost.api.record import SourceBatch
-from fencepost.engine.conversion import ColumnTypes, column_types, require_topic
+from fencepost.engine.column_types import ColumnTypes, column_types
+from fencepost.engine.conversion import require_topic
 from fencepost.engine.errors import AllRowsRefusedError, RetriableJobError, SparkDataError
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.preparation import has_decisions, prepare_topics

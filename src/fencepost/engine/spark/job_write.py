@@ -12,7 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's 
 
 from fencepost.api.record import SourceBatch
 from fencepost.engine.attempts import with_attempt
-from fencepost.engine.conversion import ColumnTypes, column_types, require_topic
+from fencepost.engine.column_types import ColumnTypes, column_types
+from fencepost.engine.conversion import require_topic
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import AllRowsRefusedError, RetriableJobError, SparkDataError
 from fencepost.engine.function_steps import FunctionSource, is_function

@@ -21,7 +21,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from fencepost.api.errors import ConfigError, DataError, FencepostError, PluginError, RetriableError
 from fencepost.api.schema_name import NamedStruct
 from fencepost.config.error_handling import ErrorHandling
-from fencepost.engine.conversion import COLUMNS, ROW, ColumnTypes, column_types
+from fencepost.engine.column_types import COLUMNS, ColumnTypes, column_types
+from fencepost.engine.conversion import ROW
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.errors import AllRowsRefusedError, RetriableJobError
 from fencepost.engine.function_steps import apply_functions, finished, segments

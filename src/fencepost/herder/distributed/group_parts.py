@@ -7,53 +7,34 @@ group, the client for other workers. Only functions that are called on threads m
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, ParamSpec, TypeVar
 
 from fencepost.api.traces import format_trace
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.config.log_context import in_context
-from fencepost.config.worker_config import WorkerConfig
-from fencepost.herder.core.calls import Calls, in_turn
 from fencepost.herder.distributed.config_topic import ConfigTopic
 from fencepost.herder.distributed.group_metrics import GroupMetrics
 from fencepost.herder.distributed.group_view import GroupView
 from fencepost.herder.distributed.readiness import Readiness
 from fencepost.herder.work.parts import delivers_at_least_once
-from fencepost.runtime.turns import Turns
+from fencepost.herder.work.worker_parts import WorkerParts
 from fencepost.runtime.worker import Worker
 from fencepost.storage.configs.state import ClusterConfigState
 from fencepost.storage.configs.topic import ConfigBackingStore
 from fencepost.storage.statuses.codec import Status
 from fencepost.storage.statuses.topic import StatusBackingStore
 
-P = ParamSpec("P")
-T = TypeVar("T")
 
-_CALLS_AT_ONCE: Final = 32
-
-
-class GroupParts:
+class GroupParts(WorkerParts):
     """The parts of a worker of a group. To be created on its event loop."""
 
     def __init__(
         self, worker: Worker, view: GroupView, config_topic: ConfigTopic, statuses: StatusBackingStore
     ) -> None:
-        self.worker = worker
+        super().__init__(worker, asyncio.get_running_loop())
         self.view = view
         self.config_topic = config_topic
         self.statuses = statuses
-        self.loop = asyncio.get_running_loop()
         self.readiness = Readiness(worker.config.group_id)
         self.metrics = GroupMetrics()
-        self._calls = Calls(self.loop, Turns(_CALLS_AT_ONCE))
-        self._turns = Turns()
-
-    @property
-    def config(self) -> WorkerConfig:
-        """The worker's configuration."""
-        return self.worker.config
 
     @property
     def configs(self) -> ConfigBackingStore:
@@ -69,23 +50,6 @@ class GroupParts:
     def worker_id(self) -> str:
         """This worker's name in statuses, as host:port."""
         return self.view.worker_id
-
-    def all_configs(self) -> list[Mapping[str, str | None]]:
-        """Return the properties of the worker and of all connectors."""
-        entries = self.state.entries.values()
-        return [self.config.properties, *(entry.config for entry in entries if entry.config is not None)]
-
-    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a blocking function on a thread, and wait for it."""
-        return await self._calls.run(in_context(lambda: function(*args, **kwargs)))
-
-    def turn(self) -> AbstractAsyncContextManager[None]:
-        """Wait until a connector or a task may start or stop, and let others wait meanwhile."""
-        return in_turn(self._turns)
-
-    def on_loop(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine on the event loop and wait for it on another thread. Raises its errors."""
-        asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
 
     async def read_config_topic(self) -> None:
         """Read everything that was committed to the config topic before this call. Raises as `ConfigTopic.read`."""

@@ -12,7 +12,7 @@ from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
 from kafka.protocol.metadata import ApiVersionsRequest
 
 from fencepost.api.errors import ConfigError
-from fencepost.config.worker_config import AUTOMATIC_CREATION
+from fencepost.config.internal_topics import AUTOMATIC_CREATION
 from fencepost.kafka.admin import fencing
 from fencepost.kafka.admin.fencing import FenceProducersResult
 from fencepost.kafka.admin.hanging_transactions import abort_hanging

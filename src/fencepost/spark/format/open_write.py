@@ -18,7 +18,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from fencepost.api.errors import ConfigError, FencepostError
-from fencepost.engine.conversion import column_types, require_topic
+from fencepost.engine.column_types import column_types
+from fencepost.engine.conversion import require_topic
 from fencepost.engine.preparation import has_decisions, prepare_topics
 from fencepost.engine.reports import new_mark
 from fencepost.engine.routing import agreed

@@ -20,7 +20,8 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from fencepost.api.errors import FencepostError, describe_error
-from fencepost.engine.conversion import Converted, column_types, convert
+from fencepost.engine.column_types import column_types
+from fencepost.engine.conversion import Converted, convert
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.routing import Ownership, PartitionCounts, Routed, Router

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from fencepost.api.record import SourceBatch
-from fencepost.engine.conversion import column_types
+from fencepost.engine.column_types import column_types
 from fencepost.engine.engine import WriteResult, tell
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.errors import RecordRefusedError

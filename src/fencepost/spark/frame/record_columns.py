@@ -18,7 +18,7 @@ from pyspark.sql import types as t
 
 from fencepost.api.errors import ConfigError
 from fencepost.api.spark_names import backticked
-from fencepost.engine.conversion import COLUMNS
+from fencepost.engine.column_types import COLUMNS
 from fencepost.spark.config.sink_config import SinkConfig
 
 

@@ -16,7 +16,7 @@ from fencepost.config.plugin_sources import ANY_MODULE
 from fencepost.config.plugins import PluginKind
 from fencepost.config.unknown_properties import unknown_properties
 from fencepost.converters import ByteArrayConverter, SimpleHeaderConverter, StringConverter
-from fencepost.engine.conversion import ColumnTypes, column_types
+from fencepost.engine.column_types import ColumnTypes, column_types
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.plugin_builder import PluginBuilder
 from fencepost.engine.spark.transform import check_user_types

@@ -12,7 +12,7 @@ import weakref
 from types import TracebackType
 from typing import Final, Self
 
-from fencepost.config.worker_config import InternalTopic
+from fencepost.config.internal_topics import InternalTopic
 from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.read_to_end import DEFAULT_TIMEOUT_MS

@@ -31,7 +31,7 @@ from typing import Final
 
 from fencepost.api.errors import FencepostError, IllegalStateError, RetriableError
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.config.worker_config import InternalTopic
+from fencepost.config.internal_topics import InternalTopic
 from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
 from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord

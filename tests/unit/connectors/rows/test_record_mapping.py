@@ -10,7 +10,7 @@ import pytest
 
 from fencepost import DataError, SourceBatch
 from fencepost.api.ddl import parse_columns
-from fencepost.engine.conversion import column_types
+from fencepost.engine.column_types import column_types
 from tests.unit.connectors.files.test_bad_rows import read_tolerant
 from tests.unit.connectors.files.test_file_source import config, errors_of, tasks
 

@@ -21,7 +21,8 @@ known = set(sys.modules)
 import pyarrow as pa
 
 from fencepost.converters import StringConverter
-from fencepost.engine.conversion import column_types, convert
+from fencepost.engine.conversion import convert
+from fencepost.engine.column_types import column_types
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.reports import Report, report_text

@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import DataError
 from fencepost.connectors.files.content.codecs.compressed_parts import Place
-from fencepost.connectors.files.content.codecs.compression import ContentStream, Form
+from fencepost.connectors.files.content.codecs.compression import Codec, ContentStream, Form
 from fencepost.connectors.files.content.codecs.foreign_content import UTF_8
 from fencepost.connectors.files.content.growing import position_of
 from fencepost.connectors.files.content.held import HeldRange
@@ -121,7 +121,9 @@ def check_content_offset(path: str, offset: Mapping[str, Any]) -> None:
 def usable(point: RestartPoint | None, position: int, form: Form) -> RestartPoint | None:
     """Return the point if a file of this form can be read from it on up to a position."""
     compressed = form.codec is not None and form.encoding == UTF_8
-    return point if point is not None and compressed and point.position <= position else None
+    # Offsets of earlier versions may have a block of xz.
+    begins_here = point is not None and (form.codec is not Codec.XZ or not point.place.header)
+    return point if point is not None and begins_here and compressed and point.position <= position else None
 
 
 def opened(path: str, form: Form, allowed: AllowedPaths, point: RestartPoint | None) -> ContentStream:

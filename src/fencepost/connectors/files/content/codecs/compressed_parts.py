@@ -1,16 +1,17 @@
 """The independently decompressible parts of a compressed file: where they begin, and their content in order.
 
-A part is a member (gzip), a block (bzip2, xz) or a frame (zstd, lz4). A reader that knows where a part begins can start
-there, without the preceding bytes. The content of a file is the content of all its parts.
+A part is a member (gzip), a stream (xz), a block (bzip2) or a frame (zstd, lz4). A reader that knows where a part begins
+can start there, without what is before. The content of a file is that of all its parts.
 """
 
 from __future__ import annotations
 
+import lzma
 import zlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from io import FileIO
-from typing import Final
+from typing import Any, Final
 
 READ_BYTES: Final = 1 << 16
 
@@ -21,8 +22,8 @@ _GZIP_WINDOW_BITS: Final = 16 + zlib.MAX_WBITS
 class Place:
     """The beginning of a part: a bit of a byte of the file, where bit 0 is the highest.
 
-    Blocks need two preceding values: `header`, the header of their stream in hexadecimal, and `check`, which the end of
-    the stream is compared with: the checksum of the previous blocks (bzip2), or their number (xz).
+    Blocks need two values from before them: `header`, the header of their stream in hexadecimal, and `check`, the checksum of
+    the stream's blocks so far, with which its end is compared.
     """
 
     byte: int
@@ -99,36 +100,65 @@ class FileBytes:
         return bool(self._data)
 
 
-class GzipMembers(Parts):
-    """The members of a gzip file (RFC 1952), with zeros between and after them."""
+class _Members(Parts):
+    """Members one after the other, with zeros between and after them."""
 
     def __init__(self, file: FileIO, begin: Place) -> None:
         super().__init__(begin)
         self._bytes = FileBytes(file, begin.byte)
-        self._pending = b""
-        self._new()
+        self._decompressor = self._new()
+
+    @abstractmethod
+    def _new(self) -> Any:
+        """Return a decompressor of one member."""
+
+    @abstractmethod
+    def _decompress(self, size: int) -> bytes:
+        """Return at most `size` bytes, none if more input is needed first."""
 
     def read1(self, size: int) -> bytes:
         """Return the next bytes of a member. Its checksum is compared at its end."""
         while not self._decompressor.eof or self._begins_next():
-            data = self._decompressor.decompress(self._pending, size)
-            self._pending = self._decompressor.unconsumed_tail
-            if data:
+            if data := self._decompress(size):
                 return data
-            if not self._pending and not self._decompressor.eof:
-                self._pending = self._bytes.take(READ_BYTES)
-                if not self._pending:
-                    raise EOFError
         return b""
+
+    def _input(self) -> bytes:
+        data = self._bytes.take(READ_BYTES)
+        if not data:
+            raise EOFError
+        return data
 
     def _begins_next(self) -> bool:
         self._bytes.give_back(self._decompressor.unused_data)
         if not self._bytes.skip_zeros():
             return False
         self.begin = Place(self._bytes.position)
-        self._new()
+        self._decompressor = self._new()
         return True
 
-    def _new(self) -> None:
-        self._decompressor = zlib.decompressobj(_GZIP_WINDOW_BITS)
+
+class GzipMembers(_Members):
+    """The members of a gzip file (RFC 1952)."""
+
+    def _new(self) -> Any:
         self._pending = b""
+        return zlib.decompressobj(_GZIP_WINDOW_BITS)
+
+    def _decompress(self, size: int) -> bytes:
+        data: bytes = self._decompressor.decompress(self._pending, size)
+        self._pending = self._decompressor.unconsumed_tail
+        if not data and not self._pending and not self._decompressor.eof:
+            self._pending = self._input()
+        return data
+
+
+class XzStreams(_Members):
+    """The streams of an xz file (https://tukaani.org/xz/xz-file-format.txt). `lzma` reads on over damage between them."""
+
+    def _new(self) -> Any:
+        return lzma.LZMADecompressor(lzma.FORMAT_XZ)
+
+    def _decompress(self, size: int) -> bytes:
+        data: bytes = self._decompressor.decompress(self._input() if self._decompressor.needs_input else b"", size)
+        return data

@@ -22,7 +22,14 @@ from typing import Final, Self
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import DataError
 from fencepost.connectors.files.content.codecs.bzip2_blocks import Bzip2Blocks
-from fencepost.connectors.files.content.codecs.compressed_parts import BEGIN, READ_BYTES, GzipMembers, Parts, Place
+from fencepost.connectors.files.content.codecs.compressed_parts import (
+    BEGIN,
+    READ_BYTES,
+    GzipMembers,
+    Parts,
+    Place,
+    XzStreams,
+)
 from fencepost.connectors.files.content.codecs.compression_frames import (
     SKIPPABLE_HEAD,
     Frames,
@@ -30,7 +37,6 @@ from fencepost.connectors.files.content.codecs.compression_frames import (
     skippable_size,
 )
 from fencepost.connectors.files.content.codecs.foreign_content import HEAD_BYTES, UTF_8, check_text, may_become_foreign
-from fencepost.connectors.files.content.codecs.xz_blocks import XzBlocks
 from fencepost.connectors.files.content.ranges import open_file, unreadable
 from fencepost.connectors.files.stores.objects import read_at
 
@@ -65,7 +71,7 @@ may be a word.
 _PARTS: Final[dict[Codec, Callable[[FileIO, Place], Parts]]] = {
     Codec.GZIP: GzipMembers,
     Codec.BZ2: Bzip2Blocks,
-    Codec.XZ: XzBlocks,
+    Codec.XZ: XzStreams,
     Codec.ZSTD: lambda file, begin: Frames(file, begin, Codec.ZSTD.value),
     Codec.LZ4: lambda file, begin: Frames(file, begin, Codec.LZ4.value),
 }

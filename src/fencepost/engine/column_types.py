@@ -1,0 +1,120 @@
+"""The columns of a batch and their types, checked before any row is read.
+
+The columns are those of Spark's own Kafka sink: `value`, and optionally `key`, `topic`, `partition`, `timestamp` and
+`headers`. https://spark.apache.org/docs/latest/streaming/structured-streaming-kafka-integration.html
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import types as t
+
+from fencepost.api.errors import DataError
+from fencepost.api.schema_name import JSON_METADATA, NULLS_METADATA, named
+from fencepost.kafka.records.columns import HEADERS
+
+COLUMNS: Final = ("topic", "partition", "key", "value", "timestamp", "headers")
+
+_RAW: Final = {
+    "value": pa.binary(), "key": pa.binary(), "topic": pa.string(), "partition": pa.int32(), "timestamp": pa.int64(),
+    "headers": HEADERS,
+}  # fmt: skip
+_WHOLE: Final = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnTypes:
+    """The Spark types of a batch's columns.
+
+    `value` and `key` are None for schemaless data. `has_key` and the like: whether the column exists at all;
+    `raw_headers`: the headers' values are already converted; `batch`: the rows are of a SourceBatch, where a null
+    key or value is Kafka's null, as in Spark's own Kafka sink. In a polled record it is data if it has a schema, unless
+    `null_values` says that null values have none. With `json_values` the values are texts of JSON.
+    """
+
+    value: t.DataType | None
+    key: t.DataType | None = None
+    header: t.DataType | None = None
+    has_key: bool = False
+    has_topic: bool = False
+    has_partition: bool = False
+    has_timestamp: bool = False
+    has_headers: bool = False
+    raw_headers: bool = False
+    batch: bool = False
+    null_values: bool = False
+    json_values: bool = False
+
+    @property
+    def targeted(self) -> bool:
+        """Whether a row's data may determine its topic partition."""
+        return self.has_key or self.has_topic or self.has_partition
+
+
+def column_types(schema: t.StructType, *, where: str, batch: bool = True) -> ColumnTypes:
+    """Check the columns of rows, by default those of a SourceBatch. Raises DataError that names an invalid column."""
+    fields = {field.name: named(field) for field in schema.fields}
+    if "value" not in fields:
+        raise DataError(f"{where} has the columns {', '.join(fields)} but no column 'value': name one of them so")
+    present = {name: kind for name, kind in fields.items() if not isinstance(kind, t.NullType)}
+    _require(present, "topic", (t.StringType,), "a STRING", where)
+    _require(present, "partition", _WHOLE, "an INT", where)
+    _require(present, "timestamp", (*_WHOLE, t.TimestampType, t.TimestampNTZType), "a TIMESTAMP or BIGINT", where)
+    json_values = bool((schema["value"].metadata or {}).get(JSON_METADATA))
+    return ColumnTypes(
+        value=None if json_values else fields["value"],
+        key=present.get("key"),
+        header=_header_type(present["headers"], where) if "headers" in present else None,
+        has_key="key" in present,
+        has_topic="topic" in present,
+        has_partition="partition" in present,
+        has_timestamp="timestamp" in present,
+        has_headers="headers" in present,
+        batch=batch,
+        null_values=bool((schema["value"].metadata or {}).get(NULLS_METADATA)),
+        json_values=json_values,
+    )
+
+
+def raw_types(schema: pa.Schema) -> ColumnTypes:
+    """Check the columns of SourceBatch.of_columns. Raises DataError that names an invalid one."""
+    for field in schema:
+        if _RAW.get(field.name) != field.type:
+            wanted = ", ".join(f"{name} ({kind})" for name, kind in _RAW.items())
+            raise DataError(f"SourceBatch.of_columns has a column {field.name} ({field.type}): it takes {wanted}")
+    if "value" not in schema.names:
+        raise DataError(f"SourceBatch.of_columns has the columns {', '.join(schema.names)} but no column value: add it")
+    names = set(schema.names)
+    return ColumnTypes(
+        value=t.BinaryType(),
+        key=t.BinaryType() if "key" in names else None,
+        header=t.BinaryType() if "headers" in names else None,
+        has_key="key" in names,
+        has_topic="topic" in names,
+        has_partition="partition" in names,
+        has_timestamp="timestamp" in names,
+        has_headers="headers" in names,
+        raw_headers=True,
+        batch=True,
+    )
+
+
+def _require(
+    fields: dict[str, t.DataType], name: str, kinds: tuple[type[t.DataType], ...], wanted: str, where: str
+) -> None:
+    if name in fields and not isinstance(fields[name], kinds):
+        found = fields[name].simpleString()
+        raise DataError(f"The column '{name}' of {where} is {found}, but must be {wanted}: cast or rename it")
+
+
+def _header_type(kind: t.DataType, where: str) -> t.DataType:
+    if isinstance(kind, t.ArrayType) and isinstance(kind.elementType, t.StructType):
+        fields = kind.elementType.fields
+        if [field.name for field in fields] == ["key", "value"] and isinstance(fields[0].dataType, t.StringType):
+            return fields[1].dataType
+    raise DataError(
+        f"The column 'headers' of {where} is {kind.simpleString()}, but must be ARRAY<STRUCT<key: STRING, value: any>>"
+    )
