@@ -24,6 +24,7 @@ _WHOLE_WORKERS = "is tested through whole workers, in tests/cluster, tests/broke
 _CONFORMANCE = "is tested by tests/conformance, whose faulty connectors each rule must find"
 _COMMANDS = "is tested by the commands that use it, in their process"
 _THROUGH_THE_TASK = "is tested through the task of its connector, on real files or a real PostgreSQL"
+_REAL_CONNECTORS = "is tested by real Java connectors on whole workers (cluster/test_java_connectors)"
 _THROUGH_THE_QUERY = "is tested through queries of real Spark sessions"
 
 _IN_TRANSFORMS = "is tested beside the transforms, which share a Java with Spark (unit/transforms/test_java_regex)"
@@ -47,12 +48,24 @@ EXCEPTIONS: dict[str, str] = {
             "cli/demo/cdc.py",
             "cli/demo/outbox.py",
             "cli/demo/workers.py",
-            "converters/avro/reading.py",
-            "converters/registry/reading.py",
             "embedded/registry.py",
             "kafka/consumer/transaction_markers.py",
         ],
         _COMMANDS,
+    ),
+    **dict.fromkeys(
+        [
+            "java/channel.py",
+            "java/connector.py",
+            "java/definitions.py",
+            "java/errors.py",
+            "java/host_jar.py",
+            "java/jvm.py",
+            "java/pipeline.py",
+            "java/session.py",
+            "java/task.py",
+        ],
+        _REAL_CONNECTORS,
     ),
     **dict.fromkeys(["config/java_regex.py", "config/spark_patterns.py"], _IN_TRANSFORMS),
     **dict.fromkeys(

@@ -30,7 +30,7 @@ _JAR: Final = ".jar"
 
 _MAGIC: Final = 0xCAFEBABE
 _ABSTRACT: Final = 0x0600
-"""The flags of interfaces and abstract classes, which are no plugins."""
+"""The flags of interfaces and abstract classes, which cannot be plugins."""
 _UTF8: Final = 1
 _CLASS: Final = 7
 _TWO_ENTRIES: Final = (5, 6)
@@ -57,7 +57,7 @@ _SIZES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class JavaPlugin:
-    """A Java class that a configuration may name. `jars` are those of its plugin, which `location` is the place of."""
+    """A Java class that a configuration may name. `jars` are its plugin's, which lies at `location`."""
 
     java_class: str
     location: Path

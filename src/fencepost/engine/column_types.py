@@ -1,6 +1,6 @@
 """The columns of a batch and their types, checked before any row is read.
 
-The columns are those of Spark's own Kafka sink: `value`, and optionally `key`, `topic`, `partition`, `timestamp` and
+Spark's own Kafka sink has the same columns: `value`, and optionally `key`, `topic`, `partition`, `timestamp` and
 `headers`. https://spark.apache.org/docs/latest/streaming/structured-streaming-kafka-integration.html
 """
 
@@ -55,7 +55,7 @@ class ColumnTypes:
 
 
 def column_types(schema: t.StructType, *, where: str, batch: bool = True) -> ColumnTypes:
-    """Check the columns of rows, by default those of a SourceBatch. Raises DataError that names an invalid column."""
+    """Check the columns of rows, by default the columns of a SourceBatch. Raises DataError that names an invalid column."""
     fields = {field.name: named(field) for field in schema.fields}
     if "value" not in fields:
         raise DataError(f"{where} has the columns {', '.join(fields)} but no column 'value': name one of them so")

@@ -1,4 +1,4 @@
-"""The class path of the host in the JVM: its own classes, and those of Connect that a plugin expects of its worker.
+"""The class path of the host in the JVM: its own classes, and the classes of Connect that a plugin expects of its worker.
 
 The host's sources are part of this package. They are compiled once for each user and version of them, like the broker's
 jars are fetched once: by Eclipse's compiler, which is a jar itself, because most machines have Java without a compiler.
@@ -27,7 +27,7 @@ CONNECT: Final = JarSet(
         ("org.apache.kafka", "connect-transforms", KAFKA_VERSION),
         LOGGING_BACKEND,
     ),
-    # Connect's converters for numbers and bytes: its other dependencies are those of a worker.
+    # Connect's converters for numbers and bytes: its other dependencies serve a worker.
     alone=(("org.apache.kafka", "connect-runtime", KAFKA_VERSION),),
 )
 COMPILER: Final = JarSet("ecj-3.37.0", "Eclipse's compiler for Java", (("org.eclipse.jdt", "ecj", "3.37.0"),))

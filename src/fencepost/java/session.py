@@ -22,7 +22,7 @@ from fencepost.java.jvm import JVMS
 _log: Final = logging.getLogger(__name__)
 
 
-class _EventsEnded(Exception):  # noqa: N818 - it is no failure
+class _EventsEnded(Exception):  # noqa: N818 - not a failure
     """The connection for events has ended."""
 
 
@@ -136,12 +136,12 @@ class JavaSession:
                     return {"offsets": [None if one is None else json.dumps(one) for one in found]}
                 case other:
                     self.on_event(other, event)
-        except Exception as error:  # noqa: BLE001 - the Java code that asked is told
+        except Exception as error:  # noqa: BLE001 - the Java code that asked gets the error
             return {"error": describe_error(error)}
         return {}
 
     def on_event(self, kind: str, event: Mapping[str, Any]) -> None:
-        """Do what else the Java code asks for. Raises what fails, which the Java code is told."""
+        """Do what else the Java code asks for. Raises the failure, which the Java code gets."""
         raise NotImplementedError(f"{kind} of {self._label} ({dict(event)})")
 
     def _on_end(self, error: JvmEndedError) -> None:

@@ -127,7 +127,7 @@ class DemoWorker:
     ) -> None:
         """Run the worker and kill it KILLS times, each after some commits, and stop it after some more.
 
-        `position` and `between` are those of `wait_for_commits`; `progress` says what the database has.
+        `position` and `between` are passed on to `wait_for_commits`; `progress` says what the database has.
         """
         for _ in range(KILLS):
             with self.running() as worker:

@@ -1,7 +1,7 @@
 """The independently decompressible parts of a compressed file: where they begin, and their content in order.
 
 A part is a member (gzip), a stream (xz), a block (bzip2) or a frame (zstd, lz4). A reader that knows where a part begins
-can start there, without what is before. The content of a file is that of all its parts.
+can start there, without what is before. The content of a file is the content of all its parts in order.
 """
 
 from __future__ import annotations
