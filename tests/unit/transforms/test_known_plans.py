@@ -69,7 +69,7 @@ def pipe(*chain: Step) -> Any:
 def transformed(spark: SparkSession, records: Sequence[SourceRecord], steps: Any, plans: GroupPlans) -> list[Any]:
     """What becomes of polled records: Arrow batches, and the types of their columns."""
     groups = group_records(records, steps, ErrorHandler(steps.errors), structured=True)
-    return [transform_group(lambda: spark, group, steps, plans) for group in groups]
+    return [transform_group(spark, group, steps, plans) for group in groups]
 
 
 def rules_run(spark: SparkSession) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -72,11 +72,11 @@ GroupPlans = KnownPlans[tuple[LocalPlan, _Selection]]
 
 
 def transform_group(
-    session: Callable[[], SparkSession], group: RecordGroup, pipeline: Pipeline, plans: GroupPlans
+    session: SparkSession | None, group: RecordGroup, pipeline: Pipeline, plans: GroupPlans
 ) -> tuple[list[pa.RecordBatch], ColumnTypes]:
     """Apply the transforms to polled records: Arrow to Catalyst and back. Rows that are missing were dropped.
 
-    Python functions are called here; a chain of them needs no `session`. Raises AllRowsRefusedError if the transforms
+    Python functions are called here; only a chain of them has no `session`. Raises AllRowsRefusedError if the transforms
     refuse the columns regardless of the rows, and the errors of Spark and functions for a row.
     """
     parts = list(segments(pipeline.transforms))
@@ -86,7 +86,9 @@ def transform_group(
             group = apply_functions(group, steps)
             continue
         final = number == len(parts) - 1
-        batches, types = _by_catalyst(session(), group, steps, plans, final=final)
+        if session is None:
+            raise ValueError("Only a chain of Python functions has no session")
+        batches, types = _by_catalyst(session, group, steps, plans, final=final)
         if final:
             return batches, types
         if not batches:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from fencepost.api.errors import RetriableError
-from fencepost.connectors.postgres.changes import streaming
+from fencepost.connectors.postgres.changes import commit_points
 from fencepost.connectors.postgres.changes.stream import stream
 from fencepost.connectors.postgres.changes.task import PostgresSourceTask
 from fencepost.connectors.postgres.server.lsn import parse_lsn
@@ -80,7 +80,7 @@ def test_an_instance_that_was_overtaken_by_a_third_leaves_its_slot(topics: Topic
 def test_a_broken_connection_advances_the_slot_only_to_committed_changes(
     topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streaming, "_ADVANCE_S", 3600.0)
+    monkeypatch.setattr(commit_points, "_ADVANCE_S", 3600.0)
     monkeypatch.setattr(stream, "_REPLY_S", 0.05)
     database = topics.database
     reader = "select active_pid from pg_replication_slots where slot_name = %s and active"

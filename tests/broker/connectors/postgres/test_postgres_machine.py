@@ -173,7 +173,7 @@ def test_changes_and_heartbeats_continue_wherever_the_worker_sets_its_clock(
 def test_a_slot_is_warned_of_before_it_is_given_up_and_refused_after(
     topics: Topics, database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streaming, "_STATUS_S", 0.1)
+    monkeypatch.setattr(streaming, "_LOOK_S", 0.1)
     database.execute("create table t(id int primary key)")
     database.execute("alter system set max_slot_wal_keep_size = '128MB'")
     database.execute("select pg_reload_conf()")
