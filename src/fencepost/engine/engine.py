@@ -433,7 +433,7 @@ class _BatchWrite:
     ) -> list[Transformed]:
         """Transform the rows of a group, of which each part is `complete` before. Refused ones are left out, if tolerated."""
         pipeline = self.pipeline
-        # Before any row is tried: a Spark that cannot start is no fault of a record, which could be skipped.
+        # Before any row is tried: a Spark that cannot start is not the fault of a record, which could be skipped.
         session = None if self._only_functions else self.session()
 
         def transform(start: int, stop: int) -> Transformed:
