@@ -113,7 +113,7 @@ def test_the_worker_makes_what_a_job_does(engine: SparkEngine, bootstrap_servers
 
 @pytest.mark.parametrize("size", [100, None])
 def test_a_refused_row_is_skipped_alone(engine: SparkEngine, bootstrap_servers: str, topics: Topics, size: int | None):
-    topic, dead = (topics.create(config={"retention.ms": "-1"}) for _ in range(2))
+    topic, dead = topics.create(partitions=1), topics.create(partitions=1)
     steps = [step(Sql(), value="struct(100 DIV (CAST(value AS INT) - 6) AS n)", where="value IS NOT NULL")]
     batch = SourceBatch(reader=ValuesAlone(), splits=[range(5, 8)], bytes=size)
     with producer(bootstrap_servers) as owner:
