@@ -222,4 +222,13 @@ GUARDS = (
         "changed.alias",
         "tests/unit/transforms/test_event_sides.py::test_the_schema_stays_with_its_names",
     ),
+    Guard(
+        "a Spark that cannot start, which must not count against a record",
+        "engine/engine.py",
+        "session = None if self._only_functions else self.session()\n\n"
+        "        def transform(start: int, stop: int) -> Transformed:\n",
+        "def transform(start: int, stop: int) -> Transformed:\n"
+        "            session = None if self._only_functions else self.session()\n",
+        "tests/broker/engine/spark/test_small_batches.py::test_a_spark_that_cannot_start_refuses_no_record",
+    ),
 )

@@ -13,6 +13,7 @@ from fencepost.api.errors import DataError
 from fencepost.api.plugin import Transformation
 from fencepost.api.record import SourceBatch
 from fencepost.config.error_handling import ErrorHandling, Tolerance
+from fencepost.embedded.errors import JavaNotFoundError
 from fencepost.engine.engine import SparkEngine
 from fencepost.engine.errors import RecordRefusedError
 from fencepost.transforms.chain import Step
@@ -130,6 +131,20 @@ def test_a_row_without_a_topic_is_refused(engine: SparkEngine, bootstrap_servers
     batch = SourceBatch(reader=ValuesAlone(), splits=[range(1, 2)], bytes=100)
     with producer(bootstrap_servers) as owner, pytest.raises(DataError, match="have no topic"):
         write(engine, owner, batch, pipeline(None, transforms=[step(HoistField(), field="n")]))
+
+
+def test_a_spark_that_cannot_start_refuses_no_record(
+    bootstrap_servers: str, topics: Topics, monkeypatch: pytest.MonkeyPatch
+):
+    def missing() -> None:
+        raise JavaNotFoundError("no Java 17 or later")
+
+    engine = SparkEngine({})
+    monkeypatch.setattr(engine, "session", missing)
+    batch = SourceBatch(reader=ValuesAlone(), splits=[range(5, 8)], bytes=100)
+    steps, errors = [step(HoistField(), field="n")], ErrorHandling(Tolerance.ALL)
+    with producer(bootstrap_servers) as owner, pytest.raises(JavaNotFoundError):
+        write(engine, owner, batch, pipeline(topics.create(), transforms=steps, errors=errors))
 
 
 def test_an_empty_batch_starts_no_spark(bootstrap_servers: str, topics: Topics):
