@@ -1,9 +1,8 @@
-"""Java connectors for tests: Kafka's own for files, and one of ours that misbehaves."""
+"""Java connectors for tests: Kafka's own, Debezium's, and one of ours that misbehaves."""
 
 from __future__ import annotations
 
 import hashlib
-import shutil
 import subprocess
 import tempfile
 import zipfile
@@ -16,6 +15,9 @@ from fencepost.java.host_jar import COMPILER, CONNECT
 
 FILE_STREAM: Final = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 HOSTILE: Final = "hostile.HostileConnector"
+MIRROR: Final = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
+DEBEZIUM_POSTGRES: Final = "io.debezium.connector.postgresql.PostgresConnector"
+DEBEZIUM_VERSION: Final = "3.7.0.Final"
 _SERVICE: Final = "META-INF/services/org.apache.kafka.connect.source.SourceConnector"
 _FILE: Final = JarSet(
     f"connect-file-{KAFKA_VERSION}",
@@ -23,16 +25,27 @@ _FILE: Final = JarSet(
     (),
     alone=(("org.apache.kafka", "connect-file", KAFKA_VERSION),),
 )
+_MIRROR: Final = JarSet(
+    f"connect-mirror-{KAFKA_VERSION}",
+    "Kafka's connector for topics",
+    (("org.apache.kafka", "connect-mirror", KAFKA_VERSION),),
+)
+_DEBEZIUM: Final = JarSet(
+    "debezium-postgres-3.7.0",
+    "Debezium's connector for PostgreSQL",
+    (("io.debezium", "debezium-connector-postgres", DEBEZIUM_VERSION),),
+)
+_JARS: Final = {"file": _FILE, "mirror": _MIRROR, "debezium": _DEBEZIUM}
 _SOURCES: Final = Path(__file__).parent / "java" / "hostile"
 
 
-def plugin_path(folder: Path) -> Path:
-    """Make a directory for plugin.path, with both connectors in folders of their own."""
-    for name, jars in (("file", class_path(find_java(), _FILE)), ("hostile", [_hostile_jar()])):
+def plugin_path(folder: Path, *names: str) -> Path:
+    """Make a directory for plugin.path, with a folder for each plugin: `file`, `hostile`, `mirror`, `debezium`."""
+    for name in names or ("file", "hostile"):
         plugin = folder / "plugins" / name
         plugin.mkdir(parents=True)
-        for jar in jars:
-            shutil.copy(jar, plugin)
+        for jar in [_hostile_jar()] if name == "hostile" else class_path(find_java(), _JARS[name]):
+            (plugin / jar.name).symlink_to(jar)
     return folder / "plugins"
 
 
