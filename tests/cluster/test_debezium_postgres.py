@@ -30,7 +30,7 @@ class Changes:
         self._connection.execute("create table items (id bigint primary key, name text, price numeric(10,2))")
         self._connection.execute("alter table items replica identity full")
         self._connection.execute(
-            f"insert into items select n, 'item ' || n, n / 100.0 from generate_series(0, {BEFORE - 1}) n".encode()
+            "insert into items select n, 'item ' || n, n / 100.0 from generate_series(0, %s) n", [BEFORE - 1]
         )
         self.made: list[tuple[str, int, str | None]] = []
         """The operation, the row and its name afterwards, in the order of the commits."""

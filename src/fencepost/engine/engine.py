@@ -25,10 +25,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from fencepost.api.record import ArrowReader, RecordMetadata, SourceBatch, SourceRecord
+from fencepost.api.record import ArrowReader, SourceBatch, SourceRecord
 from fencepost.engine.batch_columns import completed
 from fencepost.engine.column_types import ColumnTypes, has_required_fields, raw_types
 from fencepost.engine.conversion import ROW, Converted, convert, in_record_order, require_topic, with_followed
@@ -86,12 +87,12 @@ class WriteResult:
     """The result of a batch, without its dead letters. `bytes` is the size of its record batches as sent.
 
     `metadata` has an entry for each polled record, None for one that a transform dropped, or that was skipped because
-    of an error; it is None for a SourceBatch. `topics` includes the topic of the dead letters.
+    of an error. Of a SourceBatch it is None, unless it has columns and their places were asked for. `topics` includes the topic of the dead letters.
     """
 
     written: int
     bytes: int
-    metadata: Sequence[RecordMetadata | None] | None
+    metadata: PolledMetadata | None
     topics: frozenset[str]
     errors: ErrorCounts
 
@@ -99,7 +100,7 @@ class WriteResult:
     def of(
         cls,
         acks: Sequence[Ack],
-        metadata: Sequence[RecordMetadata | None] | None,
+        metadata: PolledMetadata | None,
         errors: ErrorCounts,
         *,
         dead: Sequence[Ack] = (),
@@ -160,11 +161,12 @@ class SparkEngine:
         cancelled: Cancelled,
         topic_gate: TopicGate,
         begin: Callable[[], None] = lambda: None,
+        places: bool = False,
     ) -> WriteResult:
         """Write a batch, into `producer`'s open transaction if it has any, and return when it is acknowledged.
 
         `task` names the task in Spark's pools and in messages. `begin` is called once all is prepared that can be, to
-        begin a transaction. The `topic_gate` checks each topic of the records, after the transforms and before the
+        begin a transaction. `places`: the places of the rows of columns are wanted. The `topic_gate` checks each topic of the records, after the transforms and before the
         first of them is sent. Records that a transform or converter refuses are handled by `pipeline.errors`. The
         transaction stays open. Raises a FencepostError (errors of the gate and of a converter's `prepare`,
         PreparationWaitsError, RecordRefusedError, DataError, KafkaError, SparkJobError), after which the transaction
@@ -180,7 +182,7 @@ class SparkEngine:
             pipeline = pipeline.of_bytes()
         errors = ErrorHandler(pipeline.errors, records=polled, wait=partial(wait_unless_cancelled, task, cancelled))
         writing = self._new_write(producer, pipeline, errors, task, cancelled)
-        metadata: Sequence[RecordMetadata | None] | None = None
+        metadata: PolledMetadata | None = None
         converted: Sequence[Converted] = ()
         transformed: Sequence[Transformed] | None = None
         try:
@@ -200,6 +202,8 @@ class SparkEngine:
             )
             if transformed is not None:
                 acks = writing.rows(transformed, spec)
+            elif isinstance(batch, SourceBatch) and batch.columns is not None and places:
+                acks, metadata = writing.columns(batch.columns, spec)
             elif isinstance(batch, SourceBatch):
                 acks = writing.source_batch(batch, spec)
             else:
@@ -255,9 +259,7 @@ class _BatchWrite:
     errors: ErrorHandler
     pipeline: Pipeline
 
-    def records(
-        self, converted: Sequence[Converted], spec: WriteSpec, polled: int
-    ) -> tuple[list[Ack], Sequence[RecordMetadata | None]]:
+    def records(self, converted: Sequence[Converted], spec: WriteSpec, polled: int) -> tuple[list[Ack], PolledMetadata]:
         """Write `polled` records from the worker, in the order of the poll within each topic partition."""
         metadata = PolledMetadata(polled)
         topics = {part.topic for part in converted}
@@ -343,6 +345,12 @@ class _BatchWrite:
             return self._by_spark(batch, spec)
         with self.own_writes.one():
             return self._by_worker(batch.reader, batch.splits, spec, ahead=True)
+
+    def columns(self, columns: pa.RecordBatch, spec: WriteSpec) -> tuple[list[Ack], PolledMetadata]:
+        """Write columns, and keep the place of each row."""
+        numbered = columns.append_column(ROW, pa.array(np.arange(columns.num_rows)))
+        converted = convert(numbered, raw_types(columns.schema), self.pipeline, self.errors)
+        return self.records(in_record_order(converted), spec, columns.num_rows)
 
     def _columns(self, columns: pa.RecordBatch, spec: WriteSpec) -> list[Ack]:
         stage = WriteStage(spec, GivenRows(), raw_types(columns.schema))

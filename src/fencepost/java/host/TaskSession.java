@@ -15,6 +15,7 @@ import java.util.concurrent.Future;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.stream.IntStream;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.metrics.PluginMetrics;
@@ -145,13 +146,13 @@ final class TaskSession implements Session, SourceTaskContext {
         return pipeline.columns(records, transactions);
     }
 
-    /** `written` has the topic, partition, offset and timestamp of each written record, if the worker was to keep them. */
+    /** `written` has the places of the written records, if the worker was to keep them. */
     private void commit(long batch, JsonNode written) {
-        Iterator<JsonNode> places = written.iterator();
+        Iterator<RecordMetadata> places = places(written);
         try {
             for (RecordColumns records = committed(batch); records != null; records = committed(batch))
                 for (int i = 0; i < records.polled.size(); i++)
-                    task.commitRecord(records.polled.get(i), records.written.get(i) && places.hasNext() ? metadata(places.next()) : null);
+                    task.commitRecord(records.polled.get(i), records.written.get(i) && places.hasNext() ? places.next() : null);
         } catch (Exception error) {
             LOG.error("commitRecord() of the task failed; its records are committed nevertheless", error);
         }
@@ -168,9 +169,14 @@ final class TaskSession implements Session, SourceTaskContext {
         }
     }
 
-    private static RecordMetadata metadata(JsonNode place) {
-        TopicPartition partition = new TopicPartition(place.get(0).asText(), place.get(1).asInt());
-        return new RecordMetadata(partition, place.get(2).asLong(), 0, place.get(3).asLong(), -1, -1);
+    private static Iterator<RecordMetadata> places(JsonNode written) {
+        JsonNode topics = written.path("topics");
+        JsonNode offsets = written.path("offset");
+        return IntStream.range(0, offsets.size()).mapToObj(row -> {
+            String topic = topics.get(written.get("topic").get(row).asInt()).asText();
+            TopicPartition partition = new TopicPartition(topic, written.get("partition").get(row).asInt());
+            return new RecordMetadata(partition, offsets.get(row).asLong(), 0, written.get("timestamp").get(row).asLong(), -1, -1);
+        }).iterator();
     }
 
     @Override
