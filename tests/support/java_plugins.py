@@ -17,7 +17,7 @@ FILE_STREAM: Final = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 HOSTILE: Final = "hostile.HostileConnector"
 MIRROR: Final = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
 DEBEZIUM_POSTGRES: Final = "io.debezium.connector.postgresql.PostgresConnector"
-DEBEZIUM_VERSION: Final = "3.7.0.Final"
+DEBEZIUM_MYSQL: Final = "io.debezium.connector.mysql.MySqlConnector"
 _SERVICE: Final = "META-INF/services/org.apache.kafka.connect.source.SourceConnector"
 _FILE: Final = JarSet(
     f"connect-file-{KAFKA_VERSION}",
@@ -30,17 +30,28 @@ _MIRROR: Final = JarSet(
     "Kafka's connector for topics",
     (("org.apache.kafka", "connect-mirror", KAFKA_VERSION),),
 )
-_DEBEZIUM: Final = JarSet(
+_DEBEZIUM_POSTGRES: Final = JarSet(
     "debezium-postgres-3.7.0",
     "Debezium's connector for PostgreSQL",
-    (("io.debezium", "debezium-connector-postgres", DEBEZIUM_VERSION),),
+    (("io.debezium", "debezium-connector-postgres", "3.7.0.Final"),),
 )
-_JARS: Final = {"file": _FILE, "mirror": _MIRROR, "debezium": _DEBEZIUM}
+# Maven Central has no later one, and none for MariaDB.
+_DEBEZIUM_MYSQL: Final = JarSet(
+    "debezium-mysql-3.6.1",
+    "Debezium's connector for MySQL",
+    (("io.debezium", "debezium-connector-mysql", "3.6.1.Final"),),
+)
+_JARS: Final = {
+    "file": _FILE,
+    "mirror": _MIRROR,
+    "debezium-postgres": _DEBEZIUM_POSTGRES,
+    "debezium-mysql": _DEBEZIUM_MYSQL,
+}
 _SOURCES: Final = Path(__file__).parent / "java" / "hostile"
 
 
 def plugin_path(folder: Path, *names: str) -> Path:
-    """Make a directory for plugin.path, with a folder for each plugin: `file`, `hostile`, `mirror`, `debezium`."""
+    """Make a directory for plugin.path, with a folder for each plugin: `hostile` and those of `_JARS`."""
     for name in names or ("file", "hostile"):
         plugin = folder / "plugins" / name
         plugin.mkdir(parents=True)
