@@ -77,7 +77,7 @@ class JavaConnector(SourceConnector):
         name = self.context.configs()["name"]
         session = ConnectorSession(
             name, self.settings, f"connector {name}", self.context, self.plugin,
-            kind="connector", **{"class": self._name},
+            kind="connector", name=name, **{"class": self._name},
         )  # fmt: skip
         try:
             session.call("start", config=self._given(config))
