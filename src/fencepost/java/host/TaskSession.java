@@ -32,7 +32,8 @@ import org.slf4j.MDC;
  * A task between its start and its stop. All its methods are called on its own thread, except `stop`.
  *
  * <p>The worker waits for a poll for a limited time and asks again for the same one, so that it can commit meanwhile. The
- * next poll begins only when the worker has asked for it: after the commit of the one before, if there was one.
+ * next poll of a task that looks at commits begins only when the worker has asked for it: after the commit of the one
+ * before, if there was one. Of any other task it begins at once, beside the worker's writes.
  */
 final class TaskSession implements Session, SourceTaskContext {
     private static final Logger LOG = LoggerFactory.getLogger(TaskSession.class);
@@ -47,6 +48,7 @@ final class TaskSession implements Session, SourceTaskContext {
     private final RecordPipeline pipeline;
     private final Transactions transactions;
     private final boolean keeps;
+    private final boolean pollsAhead;
     private final ExecutorService thread;
     private final Deque<RecordColumns> ready = new ArrayDeque<>();
     private final Deque<RecordColumns> uncommitted = new ArrayDeque<>();
@@ -72,6 +74,12 @@ final class TaskSession implements Session, SourceTaskContext {
         transactions = request.get("boundaries").asBoolean() ? new Transactions() : null;
         keeps = Questions.overrides(task.getClass(), SourceRecord.class, RecordMetadata.class)
             || Questions.overrides(task.getClass(), SourceRecord.class);
+        pollsAhead = (!keeps && !Questions.overridesCommit(task.getClass())) || knowsWhatIsCommitted(task.getClass());
+    }
+
+    /** Whether `commit` of a task means the records that `commitRecord` was called for, and not all that it returned. */
+    private static boolean knowsWhatIsCommitted(Class<?> task) {
+        return task.getName().startsWith("io.debezium.") || task.getName().startsWith("org.apache.kafka.connect.mirror.");
     }
 
     @Override
@@ -133,6 +141,7 @@ final class TaskSession implements Session, SourceTaskContext {
         }
         RecordColumns records = ready.poll();
         if (records == null) return null;
+        if (pollsAhead && ready.isEmpty()) poll = thread.submit(this::polled);
         records.number = ++batches;
         if (keeps) synchronized (uncommitted) {
             uncommitted.add(records);
