@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
+from fencepost.cli.demo.java import DEBEZIUM_MYSQL as DEBEZIUM_MYSQL_JARS
 from fencepost.embedded.jars import KAFKA_VERSION, JarSet, cache_folder, class_path
 from fencepost.embedded.java import find_java
 from fencepost.java.host_jar import COMPILER, CONNECT
@@ -35,17 +36,11 @@ _DEBEZIUM_POSTGRES: Final = JarSet(
     "Debezium's connector for PostgreSQL",
     (("io.debezium", "debezium-connector-postgres", "3.7.0.Final"),),
 )
-# Maven Central has no later one, and none for MariaDB.
-_DEBEZIUM_MYSQL: Final = JarSet(
-    "debezium-mysql-3.6.1",
-    "Debezium's connector for MySQL",
-    (("io.debezium", "debezium-connector-mysql", "3.6.1.Final"),),
-)
 _JARS: Final = {
     "file": _FILE,
     "mirror": _MIRROR,
     "debezium-postgres": _DEBEZIUM_POSTGRES,
-    "debezium-mysql": _DEBEZIUM_MYSQL,
+    "debezium-mysql": DEBEZIUM_MYSQL_JARS,
 }
 _SOURCES: Final = Path(__file__).parent / "java" / "hostile"
 
