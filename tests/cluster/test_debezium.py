@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.embedded.mariadb import EmbeddedMariaDb
+from fencepost.embedded.mariadb import AS_MYSQL, EmbeddedMariaDb
 from tests.support.checker import Record, assert_exactly_once, read_offsets, read_topic
 from tests.support.java_plugins import DEBEZIUM_MYSQL, DEBEZIUM_POSTGRES
 from tests.support.java_runs import JavaRuns, kill_jvms
@@ -61,7 +61,7 @@ def postgres_source(request: pytest.FixtureRequest) -> Iterator[Source]:
 
 @pytest.fixture(scope="module")
 def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedMariaDb]:
-    with EmbeddedMariaDb(tmp_path_factory.mktemp("mariadb")) as mariadb:
+    with EmbeddedMariaDb(tmp_path_factory.mktemp("mariadb"), shown_version=AS_MYSQL) as mariadb:
         yield mariadb
 
 

@@ -30,6 +30,8 @@ from fencepost.embedded.process import kill, launch, terminate
 
 VERSION: Final = "11.4.5"
 USER: Final = "root"
+AS_MYSQL: Final = "8.0.36-MariaDB"
+"""A version that Debezium's connector for MySQL can talk to."""
 _JAR: Final = JarSet(
     folder=f"mariadb-jar-{VERSION}",
     title=f"MariaDB {VERSION}",
@@ -58,9 +60,13 @@ logger = logging.getLogger(__name__)
 
 
 class EmbeddedMariaDb:
-    """A server with its data in `folder`, on a free port."""
+    """A server with its data in `folder`, on a free port. `shown_version` is what it says that it is, if given.
 
-    def __init__(self, folder: Path) -> None:
+    Clients of MySQL ask for its newer statements if they see the version of MariaDB.
+    """
+
+    def __init__(self, folder: Path, *, shown_version: str | None = None) -> None:
+        self._shown = () if shown_version is None else (f"--version={shown_version}",)
         self._folder = folder.absolute()
         self._data = self._folder / "data"
         self._process: subprocess.Popen[bytes] | None = None
@@ -79,7 +85,14 @@ class EmbeddedMariaDb:
         if not self._data.exists():
             self._initialise()
         self._process = launch(
-            [*self._command(), f"--bind-address={HOST}", f"--port={self.port}", f"--socket={self._socket}", *_SETTINGS],
+            [
+                *self._command(),
+                f"--bind-address={HOST}",
+                f"--port={self.port}",
+                f"--socket={self._socket}",
+                *_SETTINGS,
+                *self._shown,
+            ],
             self.log_file,
         )
         deadline = time.monotonic() + START_TIMEOUT_SECONDS
@@ -136,7 +149,15 @@ class EmbeddedMariaDb:
 
     def _client(self) -> list[str]:
         where = ("--protocol=tcp", f"--host={HOST}", f"--port={self.port}", f"--user={USER}")
-        return [str(_programs() / _CLIENT), "--no-defaults", *where, "--batch", "--skip-column-names", "--unbuffered"]
+        return [
+            str(_programs() / _CLIENT),
+            "--no-defaults",
+            *where,
+            "--batch",
+            "--skip-column-names",
+            "--unbuffered",
+            "--skip-ssl",
+        ]
 
     def _run(self, statements: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(self._client(), input=statements, capture_output=True, text=True, check=False)

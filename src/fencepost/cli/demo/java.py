@@ -28,7 +28,7 @@ from fencepost.cli.demo.workers import KILLS, DemoWorker, require_packages
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.jars import JarSet, class_path
 from fencepost.embedded.java import find_java
-from fencepost.embedded.mariadb import USER, EmbeddedMariaDb
+from fencepost.embedded.mariadb import AS_MYSQL, USER, EmbeddedMariaDb
 from fencepost.kafka.config.client_config import ClientConfig
 
 DEBEZIUM_MYSQL: Final = JarSet(
@@ -105,26 +105,36 @@ def demo_java() -> None:
 def _run(console: Console, folder: Path) -> ShopFindings:
     console.print("Starting MariaDB and a Kafka broker (the first time their jars are fetched) ...")
     _install(folder / "plugins" / "debezium")
-    with EmbeddedMariaDb(folder / "mariadb") as mariadb, EmbeddedBroker(folder / "broker") as broker:
+    with (
+        EmbeddedMariaDb(folder / "mariadb", shown_version=AS_MYSQL) as mariadb,
+        EmbeddedBroker(folder / "broker") as broker,
+    ):
         bootstrap = broker.bootstrap_servers
         connector = _CONNECTOR.format(port=mariadb.port, user=USER, bootstrap=bootstrap)
         worker = DemoWorker.lay_out(folder, bootstrap, connector, f"plugin.path={folder / 'plugins'}\n")
         shop, topics = _Shop(mariadb), _Topics(bootstrap)
+        # Debezium begins a snapshot anew after a kill, and what was changed before it has no event.
+        _run_until(worker, lambda: topics.position() is not None)
         console.print("A shop writes each order and takes a piece from the stock, in one transaction.")
         started = time.monotonic()
         with shop.selling() as sold:
             worker.run_with_kills(console, topics.position, COMMITS, lambda: f"{sold():,} orders")
         console.print("The shop is closed; the worker reads the rest.")
         changes = shop.changes()
-        with worker.running() as process:
-            deadline = time.monotonic() + _DRAIN_SECONDS
-            while topics.count() < len(changes) and time.monotonic() < deadline:
-                time.sleep(_LOOK_SECONDS)
-            process.send_signal(signal.SIGTERM)
-            process.wait(_DRAIN_SECONDS)
+        _run_until(worker, lambda: topics.count() >= len(changes))
         seconds = time.monotonic() - started
         console.print("Comparing the topics with the database, with an independent client ...")
         return _check(Counter(topics.changes()), changes, shop, seconds)
+
+
+def _run_until(worker: DemoWorker, done: Callable[[], bool]) -> None:
+    """Run the worker until it is done, or takes too long."""
+    with worker.running() as process:
+        deadline = time.monotonic() + _DRAIN_SECONDS
+        while not done() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
+        process.send_signal(signal.SIGTERM)
+        process.wait(_DRAIN_SECONDS)
 
 
 def _install(plugin: Path) -> None:
@@ -213,7 +223,7 @@ class _Topics:
             return 0
 
     def position(self) -> str | None:
-        """The end of the topic of the stock; None until the snapshot is there: Debezium begins one anew after a kill."""
+        """The end of the topic of the stock; None until the snapshot is there."""
         from fencepost.cli.common.independent_client import MissingTopicError, ends_of  # noqa: PLC0415 - as above
 
         try:
