@@ -170,7 +170,7 @@ class Jvm:
             logging.getLogger(_LOGGERS + logger).log(level, "%s", text)
 
     def _subject(self, label: str) -> ConnectorTaskId | str | None:
-        """What a line of the log is about. The host labels those of tasks `name-number`, those of connectors `name|`."""
+        """What a line of the log is about. The host labels tasks `name-number`, and connectors `name|`."""
         if label.endswith("|"):
             return label[:-1]
         connector, _, number = label.rpartition("-")

@@ -123,18 +123,13 @@ class TaskInstance:
 
         Its errors are logged.
         """
-        what = self._what("commit_record")
         place: Any
         for record, place in records:
+            method = "commit_batch" if isinstance(record, SourceBatch) else "commit_record"
             try:
-                if isinstance(record, SourceBatch):
-                    call_plugin(self._what("commit_batch"), self._task.commit_batch, record, place)
-                else:
-                    call_plugin(what, self._task.commit_record, record, place)
+                call_plugin(self._what(method), getattr(self._task, method), record, place)
             except Exception:  # noqa: BLE001 - a connector may raise anything
-                _log.exception(
-                    "commit_record() or commit_batch() of task %s failed; the record is committed nevertheless", self.id
-                )
+                _log.exception("%s() of task %s failed; the record is committed nevertheless", method, self.id)
 
     def committed(self) -> None:
         """Call the task's commit, after its settled records. Its errors are logged."""
