@@ -185,6 +185,8 @@ class SparkEngine:
         transformed: Sequence[Transformed] | None = None
         try:
             if isinstance(batch, SourceBatch):
+                if batch.pipeline is not None:
+                    errors.take_over(batch.pipeline)
                 transformed = writing.transformed_rows(batch)
                 if transformed is None:
                     writing.prepare(batch)
