@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -249,9 +248,8 @@ def test_an_error_is_never_tolerated(connector: Connectors, topics: Topics, boot
 
 def metrics(worker: Worker, name: str) -> dict[str, float]:
     """The figures of a connector's task, without the prefix of their group."""
-    text = urllib.request.urlopen(f"{worker.url}/metrics").read().decode()
     found = {}
-    for line in text.splitlines():
+    for line in worker.text("/metrics").splitlines():
         if f'connector="{name}"' in line:
             metric, _, value = line.rpartition(" ")
             found[metric.partition("{")[0].removeprefix("kafka_connect_")] = float(value)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from fencepost.api.errors import ConfigError
 from fencepost.config.connector_config import ConnectorConfig, PluginSpec, TransformSpec
 from fencepost.config.error_handling import Tolerance
-from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.plugin_sources import PluginSources
 from fencepost.config.plugins import PluginKind, find_plugin, sources_of
 from fencepost.java.plugins import JavaPart
@@ -21,14 +20,6 @@ _ROLES: Final = {
     "header.converter": PluginKind.HEADER_CONVERTER,
 }
 _TYPE: Final = "converter.type"
-
-
-@dataclass(frozen=True, slots=True)
-class JavaTaskSetting:
-    """What a Java task needs besides its configuration: its number, and its pipeline as the host in the JVM takes it."""
-
-    task: ConnectorTaskId
-    pipeline: Mapping[str, Any] = field(repr=False)
 
 
 def java_pipeline(connector: ConnectorConfig, defaults: Mapping[str, str], sources: PluginSources) -> dict[str, Any]:

@@ -5,21 +5,30 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from fencepost.api.errors import IllegalStateError
 from fencepost.api.own_pipeline import OwnPipeline, RefusedByPipeline
 from fencepost.api.record import SourceBatch
 from fencepost.api.source import Config, SourceTask
+from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.java_plugins import JavaPlugin
 from fencepost.config.java_settings import JavaSettings
 from fencepost.java.columns import record_columns
 from fencepost.java.errors import java_error
-from fencepost.java.pipeline import JavaTaskSetting
 from fencepost.java.session import JavaSession
 
 _WAIT_MS: Final = 100
 """The time to wait for a Java poll, which may take longer: the worker commits meanwhile, and asks again."""
+
+
+@dataclass(frozen=True, slots=True)
+class JavaTaskSetting:
+    """What a Java task needs besides its configuration: its number, and its pipeline as the host in the JVM takes it."""
+
+    task: ConnectorTaskId
+    pipeline: Mapping[str, Any] = field(repr=False)
 
 
 class JavaTask(SourceTask):

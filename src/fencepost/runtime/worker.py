@@ -28,8 +28,8 @@ from fencepost.config.restart_config import RestartConfig
 from fencepost.config.worker_config import ExactlyOnceSourceSupport, WorkerConfig
 from fencepost.engine.engine import SparkEngine
 from fencepost.engine.plugin_builder import NewPluginMetrics
-from fencepost.java.pipeline import JavaTaskSetting, java_pipeline
-from fencepost.java.task import JavaTask
+from fencepost.java.pipeline import java_pipeline
+from fencepost.java.task import JavaTask, JavaTaskSetting
 from fencepost.kafka.admin.topic_creator import TopicCreator
 from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.producer.transactional import TransactionalProducer
