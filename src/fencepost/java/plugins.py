@@ -27,12 +27,16 @@ from fencepost.java.connector import java_connector_class
 from fencepost.java.definitions import definitions, findings
 from fencepost.java.questions import ask, keys, version
 
+_TYPE: Final = "converter.type"
+
 
 class JavaPart(JavaClass):
     """A part of a pipeline. Subclasses, which `java_plugin_class` makes, have its plugin and the settings of JVMs."""
 
     plugin: ClassVar[JavaPlugin]
     settings: ClassVar[JavaSettings]
+    set_by_worker: ClassVar[Mapping[str, str]] = {}
+    """Properties that it defines and no user sets, with a value for validation."""
 
     @classmethod
     def java_version(cls) -> str:
@@ -42,11 +46,13 @@ class JavaPart(JavaClass):
     @classmethod
     def java_findings(cls, config: Mapping[str, str]) -> list[ConfigValue]:
         """Let the class's own ConfigDef check its properties. Raises as `ask`."""
-        return findings(ask(cls.plugin, cls.settings, "validate", config=dict(config))["values"])
+        given = {**cls.set_by_worker, **config}
+        found = findings(ask(cls.plugin, cls.settings, "validate", config=given)["values"])
+        return [value for value in found if value.name not in cls.set_by_worker]
 
     def config(self) -> ConfigDef:
         """Return the definitions of its ConfigDef. Raises as `ask`."""
-        return definitions(keys(self.plugin, self.settings))
+        return definitions(key for key in keys(self.plugin, self.settings) if key["name"] not in self.set_by_worker)
 
     def configure(self, *_: Any, **__: Any) -> NoReturn:
         """Raises IllegalStateError: objects that do something are in JVMs."""
@@ -75,6 +81,8 @@ class JavaPredicate(JavaPart, Predicate):
 class JavaConverter(JavaPart, Converter):
     """A converter in Java."""
 
+    set_by_worker = {_TYPE: "value"}  # noqa: RUF012 - as the class above declares it
+
     def from_connect_data(self, *_: Any, **__: Any) -> NoReturn:
         """Raises IllegalStateError."""
         self._elsewhere()
@@ -82,6 +90,8 @@ class JavaConverter(JavaPart, Converter):
 
 class JavaHeaderConverter(JavaPart, HeaderConverter):
     """A header converter in Java."""
+
+    set_by_worker = {_TYPE: "header"}  # noqa: RUF012 - as the class above declares it
 
     def from_connect_header(self, *_: Any, **__: Any) -> NoReturn:
         """Raises IllegalStateError."""
