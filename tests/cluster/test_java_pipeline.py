@@ -246,6 +246,17 @@ def test_an_error_is_never_tolerated(connector: Connectors, topics: Topics, boot
     assert numbers(bootstrap_servers, topic) == [1]
 
 
+def test_plugins_of_jars_are_listed_with_their_properties(worker: Worker):
+    listed = {
+        (one["class"], one["type"]): one["version"] for one in worker.get("/connector-plugins?connectorsOnly=false")
+    }
+    assert listed[ODD, "transformation"] == "1.2.3"
+    assert (ODD, "source") not in listed
+    keys = {key["name"]: key for key in worker.get(f"/connector-plugins/{ODD}/config")}
+    assert (keys["every"]["default_value"], keys["password"]["type"]) == ("2", "PASSWORD")
+    assert ODD not in {one["class"] for one in worker.get("/connector-plugins")}
+
+
 def metrics(worker: Worker, name: str) -> dict[str, float]:
     """The figures of a connector's task, without the prefix of their group."""
     found = {}

@@ -144,11 +144,13 @@ class ErrorHandler:
                 refused.plugin,
                 refused.topic,
                 f"{refused.exception}: {refused.message}".removesuffix("."),
-                _source(refused.source_partition, refused.source_offset),
+                f" It has {_source(refused.source_partition, refused.source_offset)}",
                 refused.content if self._handling.log_include_messages else None,
             )
             if not self.tolerates:
-                raise self._fatal(described, refused.error) from refused.error
+                failure = self._fatal(described, refused.error)
+                failure.add_note(refused.trace)
+                raise failure
             listed = (described,) if self._handling.log_enable and len(self._tally.listed) < LISTED else ()
             self._tally = self._tally.plus(ErrorCounts(failures=1, skipped=1, errors_logged=len(listed)), *listed)
             if self._handling.dead_letter_topic is not None:
@@ -260,11 +262,11 @@ class ErrorHandler:
         if row is None or not self._records:
             return ""
         record = self._records[row]
-        return f" It is number {row} of its batch.{_source(record.source_partition, record.source_offset)}"
+        return f" It is number {row} of its batch, with {_source(record.source_partition, record.source_offset)}"
 
 
 def _source(partition: Mapping[str, object], offset: Mapping[str, object]) -> str:
-    return f" Its source partition is {dict(partition)}, its source offset {dict(offset)}."
+    return f"the source partition {dict(partition)} and the source offset {dict(offset)}."
 
 
 def _place(row: RefusedRow) -> str:

@@ -37,6 +37,7 @@ final class RecordColumns {
     /** How often stages were tried again. */
     int retries;
     long number;
+    private int count;
 
     RecordColumns() {
         headerEnds.room(4).putInt(0);
@@ -87,6 +88,7 @@ final class RecordColumns {
     void keep(SourceRecord record, boolean isWritten) {
         written.set(polled.size(), isWritten);
         polled.add(record);
+        count++;
         offsets.put(record.sourcePartition(), record.sourceOffset());
     }
 
@@ -100,7 +102,7 @@ final class RecordColumns {
         answer.put("batch", number).put("rows", values.count()).put("boundary", boundary);
         answer.set("topics", Wire.JSON.valueToTree(topics.keySet()));
         answer.set("offsets", encoded);
-        answer.put("polled", polled.size()).put("retries", retries).set("refused", refused);
+        answer.put("polled", count).put("retries", retries).set("refused", refused);
         ArrayNode names = answer.putArray("buffers");
         if (topics.size() > 1) append("topic", topic.filled(), names, parts);
         if (hasPartitions) append("partition", partition.filled(), names, parts);
