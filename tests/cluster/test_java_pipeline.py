@@ -8,12 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
 
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.java import find_java
+from fencepost.embedded.registry import EmbeddedRegistry
 from tests.support.checker import read_topic, values
 from tests.support.java_connectors import Connectors
-from tests.support.java_plugins import FILE_STREAM, HOSTILE, ODD, plugin_path
+from tests.support.java_plugins import APICURIO_AVRO, FILE_STREAM, HOSTILE, ODD, install_avro, plugin_path
 from tests.support.processes import wait_for
 from tests.support.topics import Topics
 from tests.support.workers import Group, Worker
@@ -27,10 +30,12 @@ DEAD = "errors.deadletterqueue.topic.name"
 @pytest.fixture(scope="module")
 def group(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker) -> Group:
     folder = tmp_path_factory.mktemp("java")
+    plugins = plugin_path(folder)
+    install_avro(plugins)
     return Group(
         folder,
         broker.bootstrap_servers,
-        plugin_path=str(plugin_path(folder)),
+        plugin_path=str(plugins),
         value_converter="io.confluent.connect.avro.AvroConverter",
         value_converter_schema_registry_url="http://127.0.0.1:1",
     )
@@ -99,7 +104,7 @@ def test_a_chain_of_connects_own_transforms_runs_in_the_jvm(
     assert read_topic(bootstrap_servers, topic) == []
 
 
-def test_a_transform_of_another_folder_drops_records_and_their_offsets_are_committed(
+def test_records_that_a_transform_of_another_folder_drops_have_offsets(
     connector: Connectors, topics: Topics, group: Group, bootstrap_servers: str
 ):
     topic = topics.create()
@@ -246,6 +251,36 @@ def test_an_error_is_never_tolerated(connector: Connectors, topics: Topics, boot
     assert numbers(bootstrap_servers, topic) == [1]
 
 
+def test_a_converter_of_a_jar_writes_avro_with_a_registry(
+    connector: Connectors,
+    topics: Topics,
+    tmp_path: Path,
+    bootstrap_servers: str,
+    schema_registry: EmbeddedRegistry,
+):
+    topic, file = topics.create(), tmp_path / "in.txt"
+    file.write_text("one\ntwo\n")
+    avro = {
+        "apicurio.registry.url": schema_registry.url.replace("/ccompat/v7", "/registry/v2"),
+        "apicurio.registry.auto-register": "true",
+        "apicurio.registry.headers.enabled": "false",
+        "apicurio.registry.as-confluent": "true",
+        "apicurio.registry.use-id": "contentId",
+    }
+    roles = dict.fromkeys(("key.converter", "value.converter"), APICURIO_AVRO)
+    roles |= {f"{role}.{name}": value for role in list(roles) for name, value in avro.items()}
+    chain = transforms("HoistField$Value", "ValueToKey", a_field="line", b_fields="line")
+    connector.start({"connector.class": FILE_STREAM, "file": str(file), "topic": topic, **roles, **chain})
+    wait_for(lambda: len(read_topic(bootstrap_servers, topic)) == 2, what="both lines")
+    with SchemaRegistryClient({"url": schema_registry.url}) as client:
+        deserialize = AvroDeserializer(client)
+        found = [
+            (deserialize(record.key, None), deserialize(record.value, None))
+            for record in read_topic(bootstrap_servers, topic)
+        ]
+    assert found == [({"line": text}, {"line": text}) for text in ("one", "two")]
+
+
 def test_plugins_of_jars_are_listed_with_their_properties(worker: Worker):
     listed = {
         (one["class"], one["type"]): one["version"] for one in worker.get("/connector-plugins?connectorsOnly=false")
@@ -254,6 +289,7 @@ def test_plugins_of_jars_are_listed_with_their_properties(worker: Worker):
     assert (ODD, "source") not in listed
     keys = {key["name"]: key for key in worker.get(f"/connector-plugins/{ODD}/config")}
     assert (keys["every"]["default_value"], keys["password"]["type"]) == ("2", "PASSWORD")
+    assert (APICURIO_AVRO, "converter") in listed
     assert ODD not in {one["class"] for one in worker.get("/connector-plugins")}
 
 

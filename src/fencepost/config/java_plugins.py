@@ -2,7 +2,8 @@
 
 Each folder below a directory of `plugin.path` that has jars, at any depth, is a plugin, and so is each jar beside such
 folders. The classes of a plugin are those that its jars' service files list (KIP-898). A plugin whose jars have no such
-file is scanned: a class counts if what it extends and implements, in the same plugin, leads to one of BASES.
+file is scanned: a class counts if what it extends and implements, in the same plugin, leads to one of BASES. Connect's
+own converters and transforms do not count, which come with its API: each JVM has them.
 
 A worker reads `plugin.path` once, when it starts.
 """
@@ -13,7 +14,8 @@ import logging
 import os
 import struct
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -35,6 +37,7 @@ BASES: Final = (SOURCE_CONNECTOR, TRANSFORMATION, PREDICATE, CONVERTER, HEADER_C
 OF_CONNECT: Final = Path("Kafka Connect")
 """The location of the plugins that Kafka Connect has itself, which each JVM has."""
 
+_OF_API: Final = tuple(f"{_CONNECT}{package}." for package in ("storage", "converters", "json", "transforms"))
 _SERVICES: Final = "META-INF/services/"
 _CONNECT_SERVICES: Final = _SERVICES + _CONNECT
 _JAR: Final = ".jar"
@@ -119,9 +122,15 @@ def find_java_connector(directories: Sequence[Path], name: str) -> JavaPlugin | 
 def find_in_folder_of(connector: JavaPlugin, base: str, directories: Sequence[Path], name: str) -> JavaPlugin | None:
     """Return the plugin of that base, class or alias for the pipeline of a connector, None if there is none.
 
-    One in the connector's own folder wins. Raises ConfigError if several other folders have it.
+    One in the connector's own folder wins. A class that no service file lists is found as well, by its full name. Raises
+    ConfigError if several other folders have it.
     """
     found = [plugin for plugin in java_plugins(tuple(directories)) if plugin.base == base and name in plugin.names]
+    found = found or [
+        JavaPlugin(name, location, jars, base)
+        for location, jars in _folders(tuple(directories))
+        if "." in name and _have(jars, f"{name.replace('.', '/')}.class")
+    ]
     own = [plugin for plugin in found if plugin.location == connector.location]
     found = own or found
     if len(found) < 2:
@@ -143,13 +152,34 @@ def java_plugins(directories: tuple[Path, ...]) -> tuple[JavaPlugin, ...]:
     """Return the plugins of all kinds in directories, by class. A jar that cannot be read is logged."""
     found = [
         JavaPlugin(name, location, jars, base)
-        for directory in directories
-        for location, jars in _plugins(directory)
+        for location, jars in _folders(directories)
         for base, name in _classes(jars)
     ]
     for plugin in found:
         _log.info("The Java class %s is in %s", plugin.java_class, plugin.location)
     return tuple(sorted(found, key=lambda plugin: (plugin.java_class, plugin.location)))
+
+
+@lru_cache(maxsize=16)
+def _folders(directories: tuple[Path, ...]) -> tuple[tuple[Path, tuple[Path, ...]], ...]:
+    """The location of each plugin, and its jars."""
+    return tuple(plugin for directory in directories for plugin in _plugins(directory))
+
+
+@lru_cache(maxsize=1024)
+def _have(jars: tuple[Path, ...], name: str) -> bool:
+    """Whether a file is in any of some jars. Those that cannot be read were logged."""
+    for jar in jars:
+        with suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(jar) as archive:
+            if name in archive.namelist():
+                return True
+    return False
+
+
+def forget_plugins() -> None:
+    """Read the directories again."""
+    for cached in (java_plugins, _folders, _have):
+        cached.cache_clear()
 
 
 def _plugins(directory: Path) -> Iterator[tuple[Path, tuple[Path, ...]]]:
@@ -172,10 +202,13 @@ def _classes(jars: Sequence[Path]) -> list[tuple[str, str]]:
         try:
             with zipfile.ZipFile(jar) as archive:
                 names = archive.namelist()
-                has_services = has_services or any(name.startswith(_CONNECT_SERVICES) for name in names)
-                for base in BASES:
-                    if _SERVICES + base in names:
-                        listed |= dict.fromkeys((base, name) for name in _service(archive.read(_SERVICES + base)))
+                for service in names:
+                    if service.startswith(_CONNECT_SERVICES):
+                        base = service.removeprefix(_SERVICES)
+                        own = _not_of_api((base, name) for name in _service(archive.read(service)))
+                        # Connect's API has service files of its own, and often lies beside a plugin.
+                        has_services = has_services or bool(own)
+                        listed |= dict.fromkeys(found for found in own if base in BASES)
         except (OSError, zipfile.BadZipFile) as error:
             _log.error("The jar %s of plugin.path cannot be read: %s", jar, error)
     return list(listed) if has_services else _scanned(jars)
@@ -201,7 +234,11 @@ def _scanned(jars: Sequence[Path]) -> list[tuple[str, str]]:
         except (OSError, zipfile.BadZipFile, ValueError, struct.error, KeyError) as error:
             _log.error("The jar %s of plugin.path cannot be scanned for plugins: %s", jar, error)
     concrete = sorted(name for name, one in classes.items() if not one.is_abstract)
-    return [(base, name) for name in concrete for base in _above(classes, name).intersection(BASES)]
+    return _not_of_api((base, name) for name in concrete for base in _above(classes, name).intersection(BASES))
+
+
+def _not_of_api(found: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(base, name) for base, name in found if not name.startswith(_OF_API)]
 
 
 def _above(classes: Mapping[str, _ClassFile], name: str) -> set[str]:

@@ -13,8 +13,7 @@ A name is one of three things, tried in this order:
 is imported.
 
 Transforms, predicates and converters of a Java connector run in its JVM (see `sources_of`): their names stand for classes
-in jars of `plugin.path`, the connector's own folder first, then for Kafka Connect's own. There, a name of the other two
-kinds is a transform that runs after the JVM's.
+of Kafka Connect's own, or in jars of `plugin.path`, the connector's own folder first.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ from fencepost.config.java_plugins import (
     JavaPlugin,
     find_in_folder_of,
     find_java_connector,
+    forget_plugins,
     java_connectors,
-    java_plugins,
 )
 from fencepost.config.plugin_scan import scan
 from fencepost.config.plugin_sources import ALLOWED_MODULES, PluginSources, forget_sources
@@ -151,7 +150,7 @@ def use_plugin_path(plugin_path: str) -> list[Path]:
     sys.path += [str(directory) for directory in directories if str(directory) not in sys.path]
     importlib.invalidate_caches()
     _registered.cache_clear()
-    java_plugins.cache_clear()
+    forget_plugins()
     forget_sources()
     return directories
 
@@ -192,10 +191,10 @@ def _in_jvm(
     if not forced and kind.java_base is not None:
         plain = name.removeprefix(_JAVA)
         try:
-            found = find_in_folder_of(connector, kind.java_base, sources.directories, plain)
+            found = _of_connect(kind, plain)
+            found = found or find_in_folder_of(connector, kind.java_base, sources.directories, plain)
         except ConfigError as error:
             raise ConfigError(str(error), name=property_name) from error
-        found = found or _of_connect(kind, plain)
         if found is not None:
             return found
         if name.startswith(_JAVA):

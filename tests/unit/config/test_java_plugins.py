@@ -19,6 +19,7 @@ from fencepost.config.java_plugins import (
     TRANSFORMATION,
     find_in_folder_of,
     find_java_connector,
+    forget_plugins,
     java_connectors,
     java_plugins,
 )
@@ -28,9 +29,9 @@ SERVICE = f"META-INF/services/{SOURCE_CONNECTOR}"
 
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
-    java_plugins.cache_clear()
+    forget_plugins()
     yield
-    java_plugins.cache_clear()
+    forget_plugins()
 
 
 def jar(path: Path, **files: bytes | str) -> Path:
@@ -107,6 +108,24 @@ def test_a_jar_with_the_api_of_connect_in_it_has_its_connectors(tmp_path: Path):
     }
     jar(tmp_path / "a.jar", **classes)
     assert list(found(tmp_path)) == ["acme.Source"]
+
+
+def test_the_api_of_connect_beside_a_plugin_has_no_plugins(tmp_path: Path):
+    text = "org.apache.kafka.connect.storage.StringConverter"
+    jar(tmp_path / "acme" / "connect-api.jar", **{f"META-INF/services/{CONVERTER}": text})
+    jar(tmp_path / "acme" / "a.jar", **{"acme/Avro.class": class_file("acme.Avro", "java.lang.Object", CONVERTER)})
+    assert [one.java_class for one in java_plugins((tmp_path,))] == ["acme.Avro"]
+
+
+def test_a_class_that_no_service_file_lists_is_found_by_its_name(tmp_path: Path):
+    jar(tmp_path / "one" / "a.jar", **{SERVICE: "acme.Source"})
+    jar(tmp_path / "one" / "b.jar", **{"acme/Avro.class": b""})
+    connector = find_java_connector([tmp_path], "Source")
+    assert connector is not None
+    plugin = find_in_folder_of(connector, CONVERTER, [tmp_path], "acme.Avro")
+    assert plugin is not None
+    assert (plugin.base, plugin.location.name) == (CONVERTER, "one")
+    assert find_in_folder_of(connector, CONVERTER, [tmp_path], "Avro") is None
 
 
 def test_the_transform_in_the_folder_of_the_connector_wins(tmp_path: Path):

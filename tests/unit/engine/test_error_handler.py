@@ -344,7 +344,7 @@ def test_what_a_connectors_own_pipeline_refused_fails_the_task(kind: type[Except
     assert caught.value.tally.counts == ErrorCounts(failures=4, errors=1, retries=3)
 
 
-def test_what_a_connectors_own_pipeline_refused_is_skipped_counted_and_a_dead_letter():
+def test_what_a_connectors_own_pipeline_refused_becomes_a_dead_letter():
     errors = ErrorHandler(replace(LOGGED, dead_letter_topic="dead"))
     errors.take_over(refused_by_pipeline(DataError("bad")))
     assert errors.tally.counts == ErrorCounts(failures=4, skipped=1, retries=3, errors_logged=1)
