@@ -8,12 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.schema_registry import SchemaRegistryClient
-from confluent_kafka.schema_registry.avro import AvroDeserializer
 
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.java import find_java
-from fencepost.embedded.registry import EmbeddedRegistry
 from tests.support.checker import read_topic, values
 from tests.support.java_connectors import Connectors
 from tests.support.java_plugins import APICURIO_AVRO, FILE_STREAM, HOSTILE, ODD, install_avro, plugin_path
@@ -249,36 +246,6 @@ def test_an_error_is_never_tolerated(connector: Connectors, topics: Topics, boot
     connector.worker.wait_for_states(name, "RUNNING", "FAILED")
     assert "java.lang.StackOverflowError: too deep" in connector.trace(name)
     assert numbers(bootstrap_servers, topic) == [1]
-
-
-def test_a_converter_of_a_jar_writes_avro_with_a_registry(
-    connector: Connectors,
-    topics: Topics,
-    tmp_path: Path,
-    bootstrap_servers: str,
-    schema_registry: EmbeddedRegistry,
-):
-    topic, file = topics.create(), tmp_path / "in.txt"
-    file.write_text("one\ntwo\n")
-    avro = {
-        "apicurio.registry.url": schema_registry.url.replace("/ccompat/v7", "/registry/v2"),
-        "apicurio.registry.auto-register": "true",
-        "apicurio.registry.headers.enabled": "false",
-        "apicurio.registry.as-confluent": "true",
-        "apicurio.registry.use-id": "contentId",
-    }
-    roles = dict.fromkeys(("key.converter", "value.converter"), APICURIO_AVRO)
-    roles |= {f"{role}.{name}": value for role in list(roles) for name, value in avro.items()}
-    chain = transforms("HoistField$Value", "ValueToKey", a_field="line", b_fields="line")
-    connector.start({"connector.class": FILE_STREAM, "file": str(file), "topic": topic, **roles, **chain})
-    wait_for(lambda: len(read_topic(bootstrap_servers, topic)) == 2, what="both lines")
-    with SchemaRegistryClient({"url": schema_registry.url}) as client:
-        deserialize = AvroDeserializer(client)
-        found = [
-            (deserialize(record.key, None), deserialize(record.value, None))
-            for record in read_topic(bootstrap_servers, topic)
-        ]
-    assert found == [({"line": text}, {"line": text}) for text in ("one", "two")]
 
 
 def test_plugins_of_jars_are_listed_with_their_properties(worker: Worker):
