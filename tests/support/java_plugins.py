@@ -1,4 +1,4 @@
-"""Java connectors for tests: Kafka's own, Debezium's, and one of ours that misbehaves."""
+"""Java plugins for tests: connectors of Kafka and Debezium, and one of ours that misbehaves; transforms and converters."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import hashlib
 import subprocess
 import tempfile
 import zipfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from fencepost.cli.demo.java import DEBEZIUM_MYSQL as DEBEZIUM_MYSQL_JARS
-from fencepost.embedded.jars import KAFKA_VERSION, JarSet, cache_folder, class_path
+from fencepost.config.java_plugins import SOURCE_CONNECTOR, TRANSFORMATION
+from fencepost.embedded.jars import KAFKA_VERSION, REGISTRY_VERSION, JarSet, cache_folder, class_path
 from fencepost.embedded.java import find_java
 from fencepost.java.host_jar import COMPILER, CONNECT
 
@@ -19,12 +21,18 @@ HOSTILE: Final = "hostile.HostileConnector"
 MIRROR: Final = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
 DEBEZIUM_POSTGRES: Final = "io.debezium.connector.postgresql.PostgresConnector"
 DEBEZIUM_MYSQL: Final = "io.debezium.connector.mysql.MySqlConnector"
-_SERVICE: Final = "META-INF/services/org.apache.kafka.connect.source.SourceConnector"
+ODD: Final = "transforms.Odd"
+APICURIO_AVRO: Final = "io.apicurio.registry.utils.converter.AvroConverter"
 _FILE: Final = JarSet(
     f"connect-file-{KAFKA_VERSION}",
     "Kafka's connector for files",
     (),
     alone=(("org.apache.kafka", "connect-file", KAFKA_VERSION),),
+)
+_AVRO: Final = JarSet(
+    f"converter-apicurio-{REGISTRY_VERSION}",
+    "Apicurio's converter for Avro",
+    (("io.apicurio", "apicurio-registry-utils-converter", REGISTRY_VERSION),),
 )
 _MIRROR: Final = JarSet(
     f"connect-mirror-{KAFKA_VERSION}",
@@ -36,30 +44,40 @@ _DEBEZIUM_POSTGRES: Final = JarSet(
     "Debezium's connector for PostgreSQL",
     (("io.debezium", "debezium-connector-postgres", "3.7.0.Final"),),
 )
-_JARS: Final = {
+_FETCHED: Final = {
     "file": _FILE,
     "mirror": _MIRROR,
     "debezium-postgres": _DEBEZIUM_POSTGRES,
     "debezium-mysql": DEBEZIUM_MYSQL_JARS,
 }
-_SOURCES: Final = Path(__file__).parent / "java" / "hostile"
+_OWN: Final = {"hostile": {SOURCE_CONNECTOR: HOSTILE}, "transforms": {TRANSFORMATION: ODD}}
+_SOURCES: Final = Path(__file__).parent / "java"
 
 
 def plugin_path(folder: Path, *names: str) -> Path:
-    """Make a directory for plugin.path, with a folder for each plugin: `hostile` and those of `_JARS`."""
-    for name in names or ("file", "hostile"):
-        plugin = folder / "plugins" / name
-        plugin.mkdir(parents=True)
-        for jar in [_hostile_jar()] if name == "hostile" else class_path(find_java(), _JARS[name]):
-            (plugin / jar.name).symlink_to(jar)
+    """Make a directory for plugin.path, with each plugin in a folder of its own: by default `file` and those of ours."""
+    for name in names or ("file", *_OWN):
+        jars = [_own_jar(name, _OWN[name])] if name in _OWN else class_path(find_java(), _FETCHED[name])
+        _install(folder / "plugins" / name, jars)
     return folder / "plugins"
 
 
-def _hostile_jar() -> Path:
-    """The jar, compiled once for each version of its sources."""
-    sources = sorted(_SOURCES.glob("*.java"))
+def install_avro(plugins: Path) -> None:
+    """Put Apicurio's converter into a directory of plugin.path. Its jars have no service file."""
+    _install(plugins / "avro", class_path(find_java(), _AVRO))
+
+
+def _install(plugin: Path, jars: Iterable[Path]) -> None:
+    plugin.mkdir(parents=True)
+    for jar in jars:
+        (plugin / jar.name).symlink_to(jar)
+
+
+def _own_jar(name: str, services: Mapping[str, str]) -> Path:
+    """The jar of a folder of sources, compiled once for each version of them, with its service files."""
+    sources = sorted((_SOURCES / name).glob("*.java"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
-    jar = cache_folder() / f"hostile-{digest}.jar"
+    jar = cache_folder() / f"{name}-{digest}.jar"
     if not jar.exists():
         java = find_java()
         compiler, connect = (":".join(map(str, class_path(java, jars))) for jars in (COMPILER, CONNECT))
@@ -69,7 +87,8 @@ def _hostile_jar() -> Path:
             command += ["--release", "17", "-cp", connect, "-d", str(classes), *map(str, sources)]
             subprocess.run(command, check=True)
             with zipfile.ZipFile(made, "w") as archive:
-                archive.writestr(_SERVICE, f"{HOSTILE}\n")
+                for base, listed in services.items():
+                    archive.writestr(f"META-INF/services/{base}", f"{listed}\n")
                 for path in classes.rglob("*.class"):
                     archive.write(path, path.relative_to(classes))
             made.rename(jar)
