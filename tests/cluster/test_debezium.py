@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from fencepost.embedded.mariadb import AS_MYSQL, EmbeddedMariaDb
+from fencepost.failpoint import FailPoint, of_task
 from tests.support.checker import Record, assert_exactly_once, read_offsets, read_topic
 from tests.support.java_plugins import DEBEZIUM_MYSQL, DEBEZIUM_POSTGRES
 from tests.support.java_runs import JavaRuns, kill_jvms
@@ -111,6 +113,22 @@ def source(request: pytest.FixtureRequest, topics: Topics) -> Source:
 @pytest.fixture
 def runs(tmp_path: Path, bootstrap_servers: str, source: Source) -> JavaRuns:
     return JavaRuns(tmp_path, bootstrap_servers, [source.plugin], source.config)
+
+
+@pytest.mark.parametrize("source", ["postgres"], indirect=True)
+def test_a_snapshot_is_one_transaction_if_asked(source: Source, runs: JavaRuns, bootstrap_servers: str):
+    changes = RowChanges(source.execute, 2_000)
+    runs.config |= {"transaction.boundary": "snapshot", "max.batch.size": "256", "max.queue.size": "512"}
+    with runs.running(of_task(FailPoint.MID_SEND, 4)) as worker:
+        assert worker.wait() == -signal.SIGKILL, worker.output
+    assert read_topic(bootstrap_servers, source.topic, isolation="read_uncommitted")
+    assert not read_topic(bootstrap_servers, source.topic)
+    with runs.running():
+        wait_for(lambda: len(read_topic(bootstrap_servers, source.topic)) >= len(changes.expected), what="the snapshot")
+        source.execute("insert into items values (7000, 'after', 1.5)")
+        wait_for(lambda: len(read_topic(bootstrap_servers, source.topic)) > len(changes.expected), what="a change")
+    events = [json.loads(record.value or b"{}") for record in read_topic(bootstrap_servers, source.topic)]
+    assert_exactly_once(map(change, events), [*changes.expected, ("c", 7_000, "after")])
 
 
 def change(event: Any) -> Change:
