@@ -32,7 +32,7 @@ def test_the_poll_boundary_commits_after_every_poll_and_at_the_end():
 
 
 @pytest.mark.parametrize("done", ["last_snapshot_record", "snapshot_completed"])
-def test_the_snapshot_boundary_commits_at_the_end_of_a_snapshot_and_then_after_every_poll(done: str):
+def test_the_snapshot_boundary_commits_when_a_snapshot_ends_and_after_later_polls(done: str):
     manager = boundary_manager(TransactionBoundary.SNAPSHOT, 1.0, 0.0)
 
     def poll(offset: dict[str, object], *, as_batch: bool) -> BoundaryDecision:
