@@ -67,7 +67,6 @@ def runs(tmp_path: Path, bootstrap_servers: str, source: str) -> JavaRuns:
             "consumer.isolation.level": "read_committed",
             "replication.factor": "1",
             "offset-syncs.topic.replication.factor": "1",
-            "offset.lag.max": "0",
             "sync.topic.acls.enabled": "false",
             **{f"{part}.converter": BYTES for part in ("key", "value", "header")},
         },
