@@ -33,7 +33,7 @@ from tests.support.spark_queries import FileQuery, numbered, texts, users_sessio
 from tests.support.spark_sink_app import WAIT, Waiting
 from tests.support.topics import Topics, unique
 
-pytestmark = pytest.mark.timeout(3 * PATIENCE)
+pytestmark = [pytest.mark.timeout(3 * PATIENCE), pytest.mark.usefixtures("repetition")]
 
 _SIZES = (3, 700, 2_500)
 """Rows of batches: the driver writes the few of a batch after a small one, executors all others."""

@@ -35,13 +35,6 @@ def topics(database: Database) -> Iterator[Topics]:
     topics.drop_slot()
 
 
-@pytest.fixture
-def chance() -> random.Random:
-    seed = random.randrange(1_000_000)
-    print(f"seed {seed}")  # noqa: T201 - pytest shows it when the test fails
-    return random.Random(seed)
-
-
 def test_rows_are_read_exactly_as_they_are_at_their_place(topics: Topics, database: Database, chance: random.Random):
     open_bank(database)
     crashes = signals = 0
