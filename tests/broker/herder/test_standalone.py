@@ -24,7 +24,14 @@ from tests.support.confluent import transactional_producer
 from tests.support.overlapping_source import OverlappingConnector
 from tests.support.processes import wait_for
 from tests.support.sequence_source import SEEN, SequenceConnector, properties, seqs
-from tests.support.standalone import URL, ConnectorsFailed, FencingProcess, StandaloneWorker, running
+from tests.support.standalone import (
+    URL,
+    ConnectorsFailed,
+    FencingProcess,
+    StandaloneWorker,
+    running,
+    standalone_properties,
+)
 from tests.support.topics import Topics, unique
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
@@ -51,18 +58,7 @@ def group() -> str:
 
 @pytest.fixture
 def config(bootstrap_servers: str, group: str) -> WorkerConfig:
-    return WorkerConfig.from_properties(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": group,
-            "key.converter": STRING,
-            "value.converter": STRING,
-            "offset.storage.topic": f"{group}-offsets",
-            "offset.storage.partitions": "1",
-            "config.storage.topic": f"{group}-configs",
-        },
-        where="test worker",
-    )
+    return WorkerConfig.from_properties(standalone_properties(bootstrap_servers, group), where="test worker")
 
 
 def task_counts(config: WorkerConfig) -> list[tuple[bytes | None, bytes | None]]:

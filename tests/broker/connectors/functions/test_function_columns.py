@@ -6,10 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import pytest
-
 from fencepost import source
-from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.runtime.state import State
 from tests.broker.engine.test_dead_letters import told
 from tests.support.checker import Record, read_topic
@@ -19,16 +16,6 @@ from tests.support.topics import Topics, unique
 ROWS = 60
 BAD = (7, 8, 30, 59)
 REGIONS = ("eu", "us", "größe")
-
-
-@pytest.fixture(scope="module")
-def runner(broker: EmbeddedBroker) -> Iterator[TaskRunner]:
-    values = {
-        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
-        "value.converter.schemas.enable": "false",
-    }
-    with TaskRunner(broker.bootstrap_servers, values) as runner:
-        yield runner
 
 
 def row(number: int) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -30,27 +29,10 @@ from fencepost.connectors.files.formats.tables.table_reader import open_table
 from fencepost.connectors.files.task import FileSourceTask
 from tests.support.table_files import WRITE, avro_file
 from tests.unit.connectors.files.test_file_source import config, errors_of
-from tests.unit.connectors.support import errors_in, read, read_to_end, start, start_connector
+from tests.unit.connectors.support import WholeOffsets, errors_in, read, read_to_end, start, start_connector
 
 ROWS = [{"n": number, "t": f"text {number * 7919 % 10007}"} for number in range(5_000)]
 formats = pytest.mark.parametrize("form", WRITE)
-
-
-class Offsets:
-    """The source offsets of files that were committed."""
-
-    def __init__(self, committed: Mapping[str, Any] | None = None) -> None:
-        self.committed = dict(committed or {})
-
-    def offsets(self, partitions: Iterable[Mapping[str, Any]]) -> list[Any]:
-        return [self.committed.get(partition["filename"]) for partition in partitions]
-
-    def items(self) -> list[tuple[dict[str, str], Any]]:
-        return [({"filename": path}, offset) for path, offset in self.committed.items()]
-
-    def commit(self, batch: SourceBatch) -> None:
-        for partition, offset in batch.offsets:
-            self.committed[partition["filename"]] = offset
 
 
 @pytest.fixture
@@ -64,12 +46,12 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(growing_file, "WAIT_SECONDS", 0.1)
 
 
-def task_of(path: Path, form: str, offsets: Offsets | None = None, **properties: str) -> SourceTask:
+def task_of(path: Path, form: str, offsets: WholeOffsets | None = None, **properties: str) -> SourceTask:
     connector, given = FileSourceConnector(), config(path, format=form, **properties)
     assert not errors_in(connector, given)
     start_connector(connector, given)
     [task] = connector.task_configs(1)
-    offset_reader: Any = offsets or Offsets()
+    offset_reader: Any = offsets or WholeOffsets()
     return start(FileSourceTask(), task, offset_reader)
 
 
@@ -81,7 +63,7 @@ def rows_of(path: Path, form: str, **properties: str) -> list[Any]:
 def test_each_row_is_read_once_whatever_the_batches_and_restarts(path: Path, form: str) -> None:
     path.write_bytes(WRITE[form](ROWS))
     for batch_bytes, restart_after in (("3000", 2), ("20000", 1), ("100000000", 1)):
-        offsets, found, batches = Offsets(), [], 0
+        offsets, found, batches = WholeOffsets(), [], 0
         task = task_of(path, form, offsets, batch_bytes=batch_bytes)
         while not task.at_end():
             batch = task.poll()
@@ -103,7 +85,7 @@ def test_each_row_is_read_once_whatever_the_batches_and_restarts(path: Path, for
 @formats
 def test_a_resume_does_not_read_the_groups_before_its_position(path: Path, form: str) -> None:
     path.write_bytes(WRITE[form](ROWS))
-    offsets = Offsets()
+    offsets = WholeOffsets()
     task = task_of(path, form, offsets, batch_bytes="25000")
     read_rows = 0
     while read_rows < 3_000:
@@ -197,7 +179,7 @@ def test_a_file_that_stays_truncated_fails(path: Path, form: str) -> None:
 @pytest.mark.parametrize("restarted", [True, False])
 def test_another_file_in_its_place_is_reported(path: Path, form: str, restarted: bool) -> None:
     path.write_bytes(WRITE[form](ROWS))
-    offsets = Offsets()
+    offsets = WholeOffsets()
     task = task_of(path, form, offsets)
     batch = task.poll()
     assert isinstance(batch, SourceBatch)
@@ -212,7 +194,7 @@ def test_another_file_in_its_place_is_reported(path: Path, form: str, restarted:
 def test_the_same_file_copied_to_its_place_continues(path: Path, form: str) -> None:
     whole = WRITE[form](ROWS)
     path.write_bytes(whole)
-    offsets = Offsets()
+    offsets = WholeOffsets()
     batch = task_of(path, form, offsets, batch_bytes="20000").poll()
     assert isinstance(batch, SourceBatch)
     offsets.commit(batch)
@@ -245,7 +227,7 @@ def test_a_file_without_rows_is_read(path: Path, form: str) -> None:
 @formats
 def test_a_file_is_deleted_after_its_rows_are_committed(path: Path, form: str) -> None:
     path.write_bytes(WRITE[form](ROWS))
-    offsets = Offsets()
+    offsets = WholeOffsets()
     task = task_of(path, form, offsets, files_after_end="delete")
     found = []
     while not task.at_end():
@@ -272,7 +254,7 @@ def test_offsets_are_checked_before_they_are_set(path: Path, form: str) -> None:
         with pytest.raises(DataError, match="is not of the form"):
             connector.alter_offsets(given, [(partition, wrong)])
     with pytest.raises(DataError, match=r"has no group of rows|has no sound block"):
-        task_of(path, form, Offsets({str(path): {"group": 77, "row": 0}})).poll()
+        task_of(path, form, WholeOffsets({str(path): {"group": 77, "row": 0}})).poll()
 
 
 def test_properties_of_texts_are_refused() -> None:
