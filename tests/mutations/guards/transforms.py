@@ -136,7 +136,7 @@ GUARDS = (
         "runtime/connector/validation.py",
         "[*found, *_refused(plugin, prefix, config)], plugin, prefix, own)",
         "found, plugin, prefix, own)",
-        "tests/unit/herder/requests/test_config_infos.py::test_a_feature_of_only_the_java_class_is_an_error_of_its_property",
+        "tests/unit/herder/requests/test_refused_properties.py::test_a_feature_of_only_the_java_class_is_an_error_of_its_property",
     ),
     Guard(
         "the null of a column without a schema",

@@ -14,18 +14,12 @@ import pytest
 from fencepost import ConfigError, DataError, SourceBatch
 from fencepost.connectors.files.config import TASK_SCHEMA
 from fencepost.connectors.files.connector import FileSourceConnector
-from fencepost.connectors.files.content import growing as growing_file
 from fencepost.connectors.files.task import FileSourceTask
 from tests.unit.connectors.files.test_file_source import config
 from tests.unit.connectors.support import ConnectorContext, WholeOffsets, errors_in, read, read_to_end, start
 
 INFER = {"schema": "infer"}
 CSV = {"format": "csv", "header": "true", **INFER}
-
-
-@pytest.fixture(autouse=True)
-def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growing_file, "WAIT_SECONDS", 0.1)
 
 
 @pytest.fixture
