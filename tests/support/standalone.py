@@ -34,7 +34,7 @@ def standalone_properties(bootstrap_servers: str, group: str) -> dict[str, str]:
     }
 
 
-class ConnectorsFailed(Exception):  # noqa: N818 - it says what happened, and is no error of the test
+class ConnectorsFailed(Exception):  # noqa: N818 - it says what happened, and is not an error of the test
     """What a run ended with."""
 
 

@@ -110,7 +110,7 @@ class EventRouter(DroppingTransformation):
         .define("route.by.field", _Type.STRING, "aggregatetype", _Importance.HIGH, "The column that says the topic.", validator=not_blank)
         .define(
             "route.topic.regex", _Type.STRING, "(?<routedByValue>.*)", _Importance.LOW,
-            "A regular expression (Java's) for the whole content of that column. What does not match is the topic.",
+            "A regular expression (Java's) for the whole content of that column. A content that does not match is the topic.",
             validator=java_pattern,
         )
         .define(

@@ -211,7 +211,7 @@ def test_an_unknown_starting_place_is_wrong_usage(tail: Tail, where: str) -> Non
     code, _, err = tail("--from", where)
 
     assert code == 2
-    assert "is no place to begin: give beginning, end, -N" in err
+    assert "is not a place to begin: give beginning, end, -N" in err
 
 
 def test_a_topic_that_does_not_exist_is_one_line(bootstrap_servers: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,7 +83,7 @@ GUARDS = (
         "tests/unit/spark/query/test_writers.py::test_a_second_function_in_one_query_is_refused",
     ),
     Guard(
-        "the look at the topic's id before a Spark sink commits",
+        "the check of the topic's id before a Spark sink commits",
         "spark/sink/sink.py",
         "        self._check_topic()\n        if not",
         "        if not",

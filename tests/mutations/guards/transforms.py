@@ -111,7 +111,7 @@ GUARDS = (
         "tests/unit/transforms/test_new_record_state.py::test_fields_that_a_header_lists_are_not_published",
     ),
     Guard(
-        "the refusal of a header that is no list of fields to drop",
+        "the refusal of a header that is not a list of fields to drop",
         "transforms/new_record_state.py",
         "listed = F.when(value.isNull() | parsed.isNotNull(), parsed).otherwise(malformed)",
         "listed = F.when(value.isNull() | parsed.isNotNull(), parsed) if malformed is not None else parsed",

@@ -62,7 +62,7 @@ def test_every_registered_converter_can_be_loaded():
 def test_a_header_converter_is_registered_with_the_converters_but_is_none():
     name = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
     assert find(name, PluginKind.HEADER_CONVERTER) is SimpleHeaderConverter
-    with pytest.raises(ConfigError, match=r"value\.converter, is no converter: .*api\.plugin\.Converter"):
+    with pytest.raises(ConfigError, match=r"value\.converter, is not a converter: .*api\.plugin\.Converter"):
         find(name)
 
 

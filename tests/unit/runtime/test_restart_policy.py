@@ -48,7 +48,7 @@ LASTING = [
     ProducerFencedError("id"),
     TransactionExpiredError("id", open_ms=2, timeout_ms=1),
     SparkStartError("no Java"),
-    SparkDataError("a cast of what is no number"),
+    SparkDataError("a cast of what is not a number"),
     RecordRefusedError("a record that is no JSON"),
     RuntimeError("the connector's own"),
 ]

@@ -25,7 +25,7 @@ def row(number: int) -> dict[str, Any]:
 
 @source(key="id")
 def orders(config: Mapping[str, str], cursor: Any) -> Iterator[tuple[Any, Any]]:
-    """Orders of two regions, some of them of one that is no part of a topic's name."""
+    """Orders of two regions, some of them of one that is not a part of a topic's name."""
     del config
     for number in range(0 if cursor is None else cursor + 1, ROWS):
         yield row(number), number
@@ -54,7 +54,7 @@ def test_rows_go_where_their_columns_say_and_bad_ones_are_dead_letters_once(
 
     state, error = run(runner, config)
     assert state is State.FAILED
-    assert f"column region makes '{base}-größe', which is no name of a topic" in error
+    assert f"column region makes '{base}-größe', which is not a name of a topic" in error
     # The batch of the bad row is not there.
     assert sum(len(read_topic(bootstrap_servers, f"{base}-{region}")) for region in REGIONS[:2]) == 5
 
@@ -71,4 +71,4 @@ def test_rows_go_where_their_columns_say_and_bad_ones_are_dead_letters_once(
     assert [json.loads(letter.value or b"") for letter in letters] == [row(number) for number in BAD]
     first = told(letters[0])
     assert (first["stage"], json.loads(first["source.offset"])) == ("TASK_POLL", {"cursor": BAD[0]})
-    assert "which is no name of a topic" in first["exception.message"]
+    assert "which is not a name of a topic" in first["exception.message"]

@@ -150,7 +150,7 @@ def test_an_oid_that_another_type_has_now_is_refused(topics: Topics, database: D
     ]
     topics.committed_offset["types"] = json.dumps({str(oid): [base, modifier + 1, 0]})
     database.execute("insert into t values (1, 1.5)")
-    with pytest.raises(PostgresError, match=f"OID {oid} was that of another type .* remove the field types"):
+    with pytest.raises(PostgresError, match=f"OID {oid} belonged to another type .* remove the field types"):
         topics.run()
 
     del topics.committed_offset["types"]

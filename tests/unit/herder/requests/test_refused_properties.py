@@ -122,7 +122,7 @@ def test_a_transforms_missing_feature_is_an_error_of_its_property(properties: di
 def test_an_invalid_version_is_reported_with_valid_ones(asked: str):
     infos = validated(CONFIG, **{"connector.plugin.version": asked})
     (error,) = info_of(infos, "connector.plugin.version").value.errors
-    assert f"asks for {asked!r}, which is no version" in error
+    assert f"asks for {asked!r}, which is not a version" in error
     assert "latest for any" in error
 
 

@@ -191,7 +191,7 @@ def test_the_same_file_copied_to_its_place_continues(path: Path, form: str) -> N
 @formats
 def test_a_file_of_another_format_is_reported(path: Path, form: str) -> None:
     path.write_text("id,name\n1,a\n")
-    with pytest.raises(DataError, match=rf"is no {form} file: it begins with b'id"):
+    with pytest.raises(DataError, match=rf"is not a {form} file: it begins with b'id"):
         task_of(path, form).poll()
 
 
