@@ -284,7 +284,7 @@ def _expanded(payload: Column, beside: Column | None) -> Column:
 
 
 def _inner(json: Column) -> Column:
-    """The value of the only field, which is named a, of a JSON object."""
+    """Return the JSON of v from the text {"a":v}."""
     return F.substring(json, F.lit(len('{"a":') + 1), F.length(json) - len('{"a":}'))
 
 

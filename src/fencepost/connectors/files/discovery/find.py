@@ -123,7 +123,7 @@ class Discovery:
 
     def _objects(self, pattern: str, known: Mapping[str, Entry]) -> list[str]:
         parts = pattern.split("/")
-        # The scheme, nothing, the bucket.
+        # The first three parts are the scheme, an empty text, and the bucket.
         fixed = max(3, next(i for i, part in enumerate(parts) if glob.has_magic(part)))
         recursive = fixed < len(parts) - 1 or parts[-1] == "**"
         found = objects_below("/".join(parts[:fixed]), recursive=recursive)
