@@ -143,7 +143,7 @@ def runs_to_its_end(query: FileQuery) -> bool:
 
 @_both_ways
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_broker_that_is_killed_and_restarted_again_and_again(
+def test_the_sink_survives_a_broker_that_is_killed_again_and_again(
     spark: SparkSession, tmp_path: Path, chance: random.Random, version: int, by_format: bool
 ):
     arguments = ("--feature", f"transaction.version={version}")

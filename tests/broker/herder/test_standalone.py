@@ -251,7 +251,7 @@ def test_tasks_of_a_process_that_was_overtaken_do_not_start(config: WorkerConfig
     assert len(task_counts(config)) == 2
 
 
-def test_a_round_that_is_overtaken_as_it_writes_begins_again(config: WorkerConfig, topic: str) -> None:
+def test_a_fencing_round_that_another_process_overtakes_starts_again(config: WorkerConfig, topic: str) -> None:
     connector = properties(unique("connector"), topic)
 
     async def scenario() -> None:
@@ -336,7 +336,7 @@ def test_a_source_that_stays_away_ends_a_run_to_the_end(config: WorkerConfig, to
 
 
 @pytest.mark.parametrize("raised", [SystemExit(3), KeyError("url")], ids=repr)
-def test_a_connector_that_cannot_be_made_leaves_the_others_alone(
+def test_a_connector_that_cannot_be_created_does_not_affect_others(
     config: WorkerConfig, topic: str, monkeypatch: pytest.MonkeyPatch, raised: BaseException
 ) -> None:
     broken, sound = unique("broken"), unique("sound")
@@ -412,5 +412,5 @@ async def _forgotten_after_its_deletion(config: WorkerConfig, connector: Mapping
         await herder.stop()
 
 
-def test_what_a_deleted_connector_transferred_is_forgotten(config: WorkerConfig, topic: str):
+def test_figures_of_a_deleted_connector_are_removed(config: WorkerConfig, topic: str):
     asyncio.run(_forgotten_after_its_deletion(config, properties(unique("connector"), topic)))

@@ -182,7 +182,7 @@ GUARDS = (
         "connectors/files/content/restart_point.py",
         " and point.position <= position else None",
         " else None",
-        "tests/unit/connectors/files/content/test_restart_points.py::test_an_offset_that_was_set_back_is_read_from_the_begin",
+        "tests/unit/connectors/files/content/test_restart_points.py::test_an_offset_set_back_is_read_from_the_beginning",
     ),
     Guard(
         "the refusal of a line that is null",

@@ -66,7 +66,7 @@ GUARDS = (
         "connectors/jdbc/postgres/snapshot_reader.py",
         "if self._column is not None:\n            # Before",
         "if False:\n            # Before",
-        "tests/broker/connectors/jdbc/test_jdbc_relations.py::test_a_default_that_a_partition_loses_is_noticed",
+        "tests/broker/connectors/jdbc/test_jdbc_relations.py::test_a_partition_that_loses_its_xid_default_is_noticed",
     ),
     Guard(
         "the form of times that the worker's environment does not change",
@@ -101,7 +101,7 @@ GUARDS = (
         "connectors/jdbc/postgres/server.py",
         "        if parse_lsn(present) < offset.lsn:",
         "        if False:",
-        "tests/broker/connectors/jdbc/test_jdbc_server.py::test_a_server_that_was_restored_from_a_backup_is_refused_and_so_is_another",
+        "tests/broker/connectors/jdbc/test_jdbc_server.py::test_another_server_or_one_restored_from_a_backup_is_refused",
     ),
     Guard(
         "the refusal of a failover that lost what was read",
@@ -284,14 +284,14 @@ GUARDS = (
         "connectors/postgres/changes/streaming.py",
         "table_events(relation, self._state.types)",
         "table_events(relation)",
-        "tests/broker/connectors/postgres/test_postgres_dropped_types.py::test_changes_of_dropped_types_are_as_they_were[of the snapshot]",
+        "tests/broker/connectors/postgres/test_postgres_dropped_types.py::test_changes_of_dropped_types_are_decoded_as_before_the_drop[of the snapshot]",
     ),
     Guard(
         "the commit of types where the position stays the same",
         "connectors/postgres/changes/commit_points.py",
         " or state.types != offered.types\n",
         "\n",
-        "tests/broker/connectors/postgres/test_postgres_dropped_types.py::test_changes_of_dropped_types_are_as_they_were[of a former version]",
+        "tests/broker/connectors/postgres/test_postgres_dropped_types.py::test_changes_of_dropped_types_are_decoded_as_before_the_drop[of a former version]",
     ),
     Guard(
         "the dropped types of changes that are still to be read",

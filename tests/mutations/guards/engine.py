@@ -194,7 +194,7 @@ GUARDS = (
         'normalize(rows["value"], key=rows["key"], timestamp=rows["timestamp"], headers=rows["headers"])\n',
         'normalize(rows["value"], key=rows["key"], timestamp=rows["timestamp"])\n',
         "tests/unit/engine/test_targeted_records.py"
-        "::test_shuffled_records_are_their_rows_whatever_offsets_spark_uses[64-bit offsets]",
+        "::test_shuffled_records_equal_their_rows_with_any_offset_width_of_spark[64-bit offsets]",
     ),
     Guard(
         "the second question for the partitions of topics that rows name",

@@ -150,7 +150,7 @@ GUARDS = (
         "spark/config/sink_config.py",
         "key = SinkKey(sink, name)",
         "key = SinkKey(sink, run)",
-        "tests/unit/spark/config/test_sink_config.py::test_a_run_is_its_text",
+        "tests/unit/spark/config/test_sink_config.py::test_a_runs_key_is_made_of_its_text",
     ),
     Guard(
         "transactional ids of a Spark sink's runs, which no other sink has",

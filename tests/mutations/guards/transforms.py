@@ -24,7 +24,7 @@ GUARDS = (
         "transforms/sql_parser.py",
         "if node.kind in (*_ATTRIBUTES, *_STARS):\n        _check_name",
         "if node.kind in _STARS:\n        _check_name",
-        "tests/unit/transforms/test_sql_refusals.py::test_it_is_refused_wherever_it_stands",
+        "tests/unit/transforms/test_sql_refusals.py::test_forbidden_sql_is_refused_anywhere_in_an_expression",
     ),
     Guard(
         "the functions that an expression may call",
@@ -171,7 +171,7 @@ GUARDS = (
         "engine/source_write.py",
         "replace(types, batch=True)",
         "types",
-        "tests/broker/engine/spark/test_small_batches.py::test_the_worker_makes_what_a_job_does",
+        "tests/broker/engine/spark/test_small_batches.py::test_the_worker_writes_the_same_records_as_a_spark_job",
     ),
     Guard(
         "the rows that a function of Python refuses where they are written",
@@ -192,14 +192,14 @@ GUARDS = (
         "transforms/sql_tokens.py",
         "if name in _refused_names():",
         "if not name:",
-        "tests/unit/transforms/test_sql_tokens.py::test_words_tell_what_is_refused",
+        "tests/unit/transforms/test_sql_tokens.py::test_the_words_of_an_expression_show_what_is_refused",
     ),
     Guard(
         "the length of an expression",
         "transforms/sql_tokens.py",
         "if len(text) > LONGEST:",
         "if not text:",
-        "tests/unit/transforms/test_sql_tokens.py::test_words_tell_what_is_refused",
+        "tests/unit/transforms/test_sql_tokens.py::test_the_words_of_an_expression_show_what_is_refused",
     ),
     Guard(
         "the sign of the hash that chooses a partition",

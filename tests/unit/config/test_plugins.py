@@ -162,7 +162,7 @@ def test_looking_one_plugin_up_imports_no_other():
     assert finished.stdout.strip() == "[]"
 
 
-def test_an_unknown_name_is_answered_with_the_classes_of_plugin_path_too(plugin_directory: Path):
+def test_the_error_for_an_unknown_name_lists_classes_of_plugin_path(plugin_directory: Path):
     module = unique("shown")
     (plugin_directory / f"{module}.py").write_text(
         "from fencepost import Converter, SourceConnector, SourceTask\n"

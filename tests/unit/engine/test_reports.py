@@ -89,7 +89,7 @@ def test_dead_letters_are_cut_by_their_number_and_their_bytes(letters: list[Dead
     assert Report().pieces() == [Report()]
 
 
-def test_dead_letters_that_are_much_alike_take_little_of_the_driver():
+def test_similar_dead_letters_take_little_memory_of_the_driver():
     letters = tuple(_letter(f"{number},x,2026-11-24,not a number".encode(), number) for number in range(LETTERS))
     assert len(report_text(Report(letters=letters))) < sum(letter.size for letter in letters) / 3
 
@@ -163,7 +163,7 @@ def refused(kind: str, message: str = "m", **attributes: object) -> str:
     ],
 )
 def test_an_invalid_report_fails_the_job(text: str):
-    with pytest.raises(SparkJobError, match="sent what is not a report of a writer"):
+    with pytest.raises(SparkJobError, match="sent something that is not a report of a writer"):
         read_reports([text])
 
 

@@ -12,7 +12,7 @@ from fencepost.kafka.records.record_batch import encode
 
 
 @pytest.mark.parametrize("large", [False, True], ids=["32-bit offsets", "64-bit offsets"])
-def test_shuffled_records_are_their_rows_whatever_offsets_spark_uses(*, large: bool):
+def test_shuffled_records_equal_their_rows_with_any_offset_width_of_spark(*, large: bool):
     text, data = (pa.large_string(), pa.large_binary()) if large else (pa.string(), pa.binary())
     pairs = pa.struct([("key", text), ("value", data)])
     batch = pa.record_batch(

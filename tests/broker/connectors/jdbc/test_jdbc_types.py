@@ -164,7 +164,9 @@ def read_in_ranges(reading: TableReading) -> pa.RecordBatch:
 
 
 @pytest.mark.parametrize(("kind", "becomes", "literals"), TYPES, ids=[kind for kind, _, _ in TYPES])
-def test_values_are_those_that_psycopg_reads(types: Database, kind: str, becomes: str, literals: list[str]) -> None:
+def test_values_equal_the_values_that_psycopg_reads(
+    types: Database, kind: str, becomes: str, literals: list[str]
+) -> None:
     types.execute(f"create table t(id int generated always as identity, v {kind})")
     for literal in ["null", *literals]:
         types.execute(f"insert into t(v) values ({literal})")  # noqa: S608

@@ -54,7 +54,7 @@ def retyped_while_no_task_runs(topics: Topics, database: Database, change: str) 
 
 
 @pytest.mark.parametrize("offset", ["of the snapshot", "of a former version"])
-def test_changes_of_dropped_types_are_as_they_were(offset: str, topics: Topics, database: Database):
+def test_changes_of_dropped_types_are_decoded_as_before_the_drop(offset: str, topics: Topics, database: Database):
     database.execute(TYPES)
     database.execute(f"insert into t values (1, {ROW}), (2, {ROW})")  # noqa: S608
     topics.run()

@@ -273,7 +273,9 @@ def test_values_of_config_providers_are_checked_and_not_shown(with_env: Worker):
     assert "letmein" not in repr([*wrong.configs])
 
 
-def test_a_failure_of_a_connectors_code_does_not_show_them_either(with_env: Worker, caplog: pytest.LogCaptureFixture):
+def test_a_failure_of_a_connectors_code_does_not_show_provided_values(
+    with_env: Worker, caplog: pytest.LogCaptureFixture
+):
     with pytest.raises(ConfigError, match=r"RuntimeError: \$\{env:PASSWORD\}") as raised:
         validate_connector_config(with_env, {**AWKWARD, "fail": "${env:PASSWORD}"})
     # What a connector's status and the log show.

@@ -48,7 +48,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @codecs
-def test_the_content_of_all_members_is_read_whatever_the_name(path: Path, codec: str) -> None:
+def test_all_members_of_a_compressed_file_are_read_with_any_file_name(path: Path, codec: str) -> None:
     compress = COMPRESS[codec]
     # The first member ends within a line.
     path.write_bytes(compress(TEXT[:1001]) + compress(TEXT[1001:]))
