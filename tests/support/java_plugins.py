@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -42,16 +43,21 @@ def _hostile_jar() -> Path:
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
     jar = cache_folder() / f"hostile-{digest}.jar"
     if not jar.exists():
-        java = find_java()
-        compiler, connect = (":".join(map(str, class_path(java, jars))) for jars in (COMPILER, CONNECT))
         with tempfile.TemporaryDirectory(dir=jar.parent) as scratch:
             classes, made = Path(scratch) / "classes", Path(scratch) / "made.jar"
-            command = [str(java.executable), "-cp", compiler, "org.eclipse.jdt.internal.compiler.batch.Main", "-nowarn"]
-            command += ["--release", "17", "-cp", connect, "-d", str(classes), *map(str, sources)]
-            subprocess.run(command, check=True)
+            compile_java(sources, CONNECT, classes)
             with zipfile.ZipFile(made, "w") as archive:
                 archive.writestr(_SERVICE, f"{HOSTILE}\n")
                 for path in classes.rglob("*.class"):
                     archive.write(path, path.relative_to(classes))
             made.rename(jar)
     return jar
+
+
+def compile_java(sources: Sequence[Path], needs: JarSet, classes: Path) -> None:
+    """Compile sources that need some jars into a folder."""
+    java = find_java()
+    compiler, others = (":".join(map(str, class_path(java, jars))) for jars in (COMPILER, needs))
+    command = [str(java.executable), "-cp", compiler, "org.eclipse.jdt.internal.compiler.batch.Main", "-nowarn"]
+    command += ["--release", "17", "-cp", others, "-d", str(classes), *map(str, sources)]
+    subprocess.run(command, check=True)

@@ -59,7 +59,7 @@ def plan(
         if not (isinstance(written, dict) and written.get("name") == ANYTHING):
             raise DataError(f"The records have no schema, and are written as {ANYTHING} only: give them a schema")
         return AnythingStep()
-    if _kind(written) == "bytes" and schema["type"] == "bytes":
+    if options.raw_bytes and _kind(written) == "bytes" and schema["type"] == "bytes":
         # The whole value is the bytes, so nothing needs their length.
         return BytesStep(decimal=schema.get("name") == DECIMAL, raw=True)
     return finder.of(schema, written, "")
