@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -27,6 +29,7 @@ from fencepost.converters.registry.config import SCHEMA_NAMES
 from fencepost.converters.registry.registry import CONTENT
 from fencepost.converters.registry.schema_names import with_names
 from fencepost.converters.registry.schemas import RegistrySchema
+from fencepost.converters.render import children, plain
 from fencepost.converters.text import Text, join_columns, wrap_bytes
 
 if TYPE_CHECKING:
@@ -104,6 +107,7 @@ class JsonSchemaConverter(RegistryConverter):
         if steps is not None:
             for field in missing_values(steps, values):
                 raise DataError(f"The field {field} is null, but its schema says that it never is: declare it nullable")
+            check_numbers(values)
         renderer = _Renderer(numeric_decimals=self._options.numeric_decimals)
         text = renderer.render(values)
         return wrap_bytes(text.body, prefix + text.prefix.encode(), text.suffix.encode()).view(pa.binary())
@@ -124,6 +128,36 @@ class JsonSchemaConverter(RegistryConverter):
     @staticmethod
     def _has_no_schema(schema: DataType | None) -> bool:
         return schema is None or schema.typeName() == "void"
+
+
+def check_numbers(values: pa.Array, path: str = "") -> None:
+    """Raise DataError for NaN and the infinities: JSON has only texts for them, and a schema of numbers does not allow any.
+
+    Java writes these texts, and its own converter reads them as zero.
+    """
+    values = plain(values)
+    kind = values.type
+    if pa.types.is_floating(kind):
+        numbers = values.drop_null() if values.null_count else values
+        if not np.isfinite(numbers.to_numpy(zero_copy_only=False)).all():
+            raise DataError(
+                f"{path or 'The value'} is NaN or infinite, and its JSON Schema allows numbers alone, which JSON does not have "
+                "for it: make it null, or a STRING"
+            )
+    elif pa.types.is_struct(kind):
+        parts = values.flatten() if _has_floats(kind) else []
+        for field, part in zip(kind, parts, strict=False):
+            check_numbers(part, f"{path}.{field.name}" if path else field.name)
+    elif pa.types.is_list(kind) and _has_floats(kind):
+        check_numbers(values.flatten(), f"{path}[]")
+    elif pa.types.is_map(kind) and _has_floats(kind):
+        for name, part in (("key", values.keys), ("value", values.items)):
+            check_numbers(children(values, part)[1][0], f"{path}[{name}]")
+
+
+@lru_cache(maxsize=512)
+def _has_floats(kind: pa.DataType) -> bool:
+    return pa.types.is_floating(kind) or any(_has_floats(kind.field(at).type) for at in range(kind.num_fields))
 
 
 def _only_false(name: str, value: Any) -> None:
