@@ -7,13 +7,18 @@ from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import unquote
 
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
 
+from fencepost.api.ddl import parse_columns
 from fencepost.config.config_transformer import TransformedConfig
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.connectors import table_schemas
+from fencepost.converters.avro.converter import AvroConverter
+from fencepost.embedded.registry import EmbeddedRegistry
 from fencepost.runtime.connector.validation import Validation, validate
 from tests.support.fake_registry import FakeRegistry, fake_registry
 from tests.support.postgres import Database
+from tests.support.topics import unique
 
 WORKER = WorkerConfig.from_properties(
     {
@@ -142,3 +147,27 @@ def test_many_tables_do_not_hold_up_the_validation(
     registry.incompatible = "no default"
     assert checked(changes(tables, registry)).errors == []
     assert asked(registry) == {}
+
+
+@pytest.mark.parametrize(
+    ("column", "refused"),
+    [("note text", False), ("note text default 'n'", False), ("code int not null default 7", True)],
+)
+def test_a_column_that_is_never_null_has_no_default_in_the_schema_of_rows(
+    database: Database, schema_registry: EmbeddedRegistry, column: str, refused: bool
+):
+    prefix, properties = unique("jdbc"), {"schema.registry.url": schema_registry.url}
+    with SchemaRegistryClient({"url": schema_registry.url}) as client:
+        client.set_compatibility(f"{prefix}t-value", level="BACKWARD")
+    converter = AvroConverter()
+    converter.configure(properties, is_key=False)
+    converter.prepare(f"{prefix}t", parse_columns("id INT NOT NULL"))
+    database.execute(f"create table t(id int primary key, {column})")
+    found = checked({
+        "name": "c", "connector.class": "JdbcSource", "connection.url": database.jdbc_url, "connection.user": "postgres",
+        "topic.prefix": prefix, "mode": "bulk", "table.whitelist": "t", "value.converter": "AvroConverter",
+        URL: schema_registry.url,
+    })  # fmt: skip
+    assert [f"incompatible with those of subject {prefix}t-value" in error for error in found.errors] == [
+        True
+    ] * refused
