@@ -18,6 +18,7 @@ def avro_reader(schema: RegistrySchema, for_people: bool, referred: Mapping[str,
     """Return the reader of a schema, as MakeReader."""
     try:
         import fastavro  # noqa: PLC0415 - optional
+        from fastavro import _read_py  # noqa: PLC0415 - see _is_recursive
     except ImportError:
         raise needs("fastavro", "registry") from None
     named: dict[str, Any] = {}
@@ -31,17 +32,42 @@ def avro_reader(schema: RegistrySchema, for_people: bool, referred: Mapping[str,
     if given == "bytes" or (isinstance(given, dict) and given.get("type") == "bytes" and "logicalType" not in given):
         return _plain
 
+    schemaless_reader = _read_py.schemaless_reader if _is_recursive(parsed, named) else fastavro.schemaless_reader
+
     def read(data: bytes) -> Any:
         stream = io.BytesIO(data)
         try:
-            found = fastavro.schemaless_reader(stream, parsed, None)
+            found = _plain(schemaless_reader(stream, parsed, None))
         except Exception as error:
             raise ValueError(f"bytes that do not fit their schema: {type(error).__name__}") from error
         if stream.tell() != len(data):
             raise ValueError("bytes that do not fit their schema: more than a value")
-        return _plain(found)
+        return found
 
     return read
+
+
+def _is_recursive(schema: Any, named: Mapping[str, Any]) -> bool:
+    """Whether values of a schema may have any depth.
+
+    fastavro's compiled reader ends the process where such values are deeper than its stack; the one in Python raises.
+    """
+    finite: set[str] = set()
+
+    def found(part: Any, around: tuple[str, ...]) -> bool:
+        if isinstance(part, list):
+            return any(found(branch, around) for branch in part)
+        if isinstance(part, str):
+            return part in around or (part in named and part not in finite and found(named[part], around))
+        kind, name = part["type"], part.get("name")
+        if kind not in ("record", "error"):
+            return found(part.get("items", part.get("values", "null")), around)
+        if name in around or any(found(field["type"], (*around, name)) for field in part["fields"]):
+            return True
+        finite.add(name)
+        return False
+
+    return found(schema, ())
 
 
 def _found(parsed: Any, named: Mapping[str, Any]) -> Any:

@@ -87,7 +87,7 @@ class JsonSchemaConverter(RegistryConverter):
         spark_type, connect = derived.connect
         try:
             parsed = json.loads(written.text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"The registry's schema is not JSON: {error}") from error
         if written.text != derived.schema.text:
             check_kind(connect, parsed)

@@ -22,15 +22,14 @@ def json_reader(schema: RegistrySchema, for_people: bool, referred: Mapping[str,
     del referred
     try:
         parsed = json.loads(schema.text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"a schema that is not JSON: {error}") from error
 
     def read(data: bytes) -> Any:
         try:
-            found = parse_json(data.decode(), parse_float=Decimal)
-        except ValueError as error:
+            return _value(parsed, parse_json(data.decode(), parse_float=Decimal), for_people)
+        except (ValueError, RecursionError) as error:
             raise ValueError("bytes that are not JSON") from error
-        return _value(parsed, found, for_people)
 
     return read
 
