@@ -150,7 +150,7 @@ _SIZES: Final[Mapping[str, int]] = {
     "DoubleConverter": 8,
 }
 
-REGISTRY_CONVERTERS: Final = ("AvroConverter", "ProtobufConverter", "JsonSchemaConverter")
+REGISTRY_CONVERTERS: Final = ("AvroConverter", "ApicurioAvroConverter", "ProtobufConverter", "JsonSchemaConverter")
 """Converters whose records are decoded by a schema registry."""
 
 CONVERTERS: Final = (*_DECODERS, *REGISTRY_CONVERTERS)

@@ -68,7 +68,7 @@ def test_the_third_line_writes_a_content_id_in_four_bytes(registry: FakeRegistry
 
 
 def test_schemas_are_looked_up_by_default(registry: FakeRegistry):
-    with pytest.raises(RegistryMissingError, match=r"set apicurio\.registry\..auto-register=true"):
+    with pytest.raises(RegistryMissingError, match=r"set apicurio\.registry\.auto-register=true"):
         configured(registry).prepare("t", LongType())
     assert registry.add("t-value", '"long"')
     configured(registry).prepare("t", LongType())
