@@ -38,5 +38,6 @@ def read_in_java(registry: str, records: Sequence[tuple[str, bytes]], folder: Pa
     done = subprocess.run(command, input=lines.encode(), stdout=subprocess.PIPE, check=True)
     told = [line for line in done.stdout.decode().split("\n")[:-1] if line.startswith(("{", "!"))]
     assert len(told) == len(records), done.stdout
-    assert not [line for line in told if line.startswith("!")]
+    refused = [line for line in told if line.startswith("!")]
+    assert not refused, refused[0]
     return [json.loads(line) for line in told]

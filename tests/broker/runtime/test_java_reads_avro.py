@@ -40,10 +40,10 @@ WHOLE: Final[tuple[tuple[str, list[Any]], ...]] = (
     ("ARRAY<STRING>", [["a", None], []]),
     ("ARRAY<ARRAY<INT>>", [[[1], None, []]]),
     ("MAP<STRING, INT>", [{"k": 1, "": None}, {}]),
-    ("MAP<INT, STRING>", [{7: "seven", -1: None}]),
+    ("MAP<INT, STRING>", [{-1: None, 7: "seven"}]),
     ("MAP<STRING, MAP<BIGINT, DATE>>", [{"k": {1: dt.date(2026, 1, 1)}}]),
 )
-"""Types of whole values, all of them not null, with values."""
+"""Types with values. They are fields of structs: Apicurio's converter reads only records with their schema."""
 
 BESIDE: Final = [
     (number, kind, values)
@@ -71,7 +71,7 @@ def whole_rows() -> list[dict[str, Any]]:
 
 
 CASES: Final[list[tuple[DataType, list[Any]]]] = [
-    *((parse_columns(f"v {kind} NOT NULL").fields[0].dataType, values) for kind, values in WHOLE),
+    *((parse_columns(f"v {kind} NOT NULL"), [{"v": value} for value in values]) for kind, values in WHOLE),
     (parse_columns(COLUMNS), whole_rows()),
     (
         parse_columns(STRUCTS),
@@ -128,10 +128,6 @@ def test_java_reads_the_same_schemas_and_values(
     for schema, rows in CASES:
         topic = unique("topic")
         made.prepare(topic, schema)
-        binary = schema.simpleString() == "binary" or schema.simpleString().startswith("decimal")
-        if binary and converter is AvroConverter:
-            # Confluent's serializer leaves out their length, and Apicurio's reader wants it.
-            continue
         records += [(topic, data) for data in converted(made, topic, schema, rows)]
         expected += [json.loads(data) for data in converted(plain, topic, schema, rows)]
     found = read_in_java(own, records, tmp_path)
