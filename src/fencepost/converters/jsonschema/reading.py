@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
+from fencepost.api.decimals import scaled
 from fencepost.api.foreign_json import parse_json
 from fencepost.converters.jsonschema.schema import LOGICAL, without_null
 from fencepost.converters.registry.reading import Reader
@@ -69,8 +70,7 @@ def _decimal(schema: Mapping[str, Any], value: Any) -> Any:
     """A decimal: the bytes of its unscaled value in base64 (decimal.format=BASE64), or a number."""
     if not isinstance(value, str):
         return value
-    unscaled = int.from_bytes(base64.b64decode(value, validate=True), "big", signed=True)
-    return Decimal(unscaled).scaleb(-int(schema["connect.parameters"]["scale"]))
+    return scaled(base64.b64decode(value, validate=True), int(schema["connect.parameters"]["scale"]))
 
 
 _TIMES: Final[Mapping[str, Callable[[int], str]]] = {
