@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, LongType
 
+from fencepost.api.ddl import parse_columns
 from fencepost.api.errors import ConfigError
+from fencepost.cli.common.registry_option import record_reading
 from fencepost.config.connector_config import PluginSpec
 from fencepost.config.plugin_sources import ANY_MODULE
 from fencepost.config.plugins import PluginKind, find_plugin
@@ -149,3 +152,17 @@ def test_errors_name_apicurios_property():
     with pytest.raises(ConfigError, match=r"or correct apicurio\.registry\.url") as raised:
         converter.check({})
     assert raised.value.name == "apicurio.registry.url"
+
+
+def test_the_file_of_a_connector_has_what_tail_and_verify_read_with(registry: FakeRegistry, tmp_path: Path):
+    schema = parse_columns("id BIGINT")
+    converter = configured(registry, **REGISTERS)
+    converter.prepare("t", schema)
+    (data,) = converter.from_connect_data("t", schema, pa.array([{"id": 7}])).to_pylist()
+    file = tmp_path / "connector.properties"
+    url = f"{registry.address}/apis/registry/v3"
+    file.write_text(f"value.converter={NAME}\nvalue.converter.apicurio.registry.url={url}\n")
+    with record_reading(None, file) as reading:
+        assert reading.value.converter == NAME
+        assert reading.value.registry is not None
+        assert reading.value.registry.read(data, is_key=False) == {"id": 7}
