@@ -8,10 +8,20 @@ import io
 import json
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
+from fencepost.api.decimals import scaled
 from fencepost.converters.registry.reading import Reader, needs
 from fencepost.converters.registry.schemas import RegistrySchema
+
+_DECIMAL: Final = "fencepost-exact-decimal"
+"""The logical type of decimals for fastavro, in place of its own."""
+_TIMES: Final = frozenset(
+    {
+        "date", "time-millis", "time-micros", "timestamp-millis", "timestamp-micros", "timestamp-nanos",
+        "local-timestamp-millis", "local-timestamp-micros",
+    }
+)  # fmt: skip
 
 
 def avro_reader(schema: RegistrySchema, for_people: bool, referred: Mapping[str, RegistrySchema]) -> Reader:
@@ -21,6 +31,8 @@ def avro_reader(schema: RegistrySchema, for_people: bool, referred: Mapping[str,
         from fastavro import _read_py  # noqa: PLC0415 - see _is_recursive
     except ImportError:
         raise needs("fastavro", "registry") from None
+    for kind in ("bytes", "fixed"):
+        fastavro.read.LOGICAL_READERS[f"{kind}-{_DECIMAL}"] = _decimal
     named: dict[str, Any] = {}
     try:
         for part in referred.values():
@@ -78,17 +90,23 @@ def _found(parsed: Any, named: Mapping[str, Any]) -> Any:
 
 
 def _wanted(schema: Any, for_people: bool) -> Any:
-    return schema if for_people else _without_times(schema)
+    """A schema with the logical types that fastavro is to convert: dates and times for people, and decimals.
 
-
-def _without_times(schema: Any) -> Any:
-    """A schema without the logical types that fastavro converts to dates and times."""
+    Other programs write texts that are no UUID, and decimals of more digits than their precision, which fastavro rounds.
+    """
     if isinstance(schema, list):
-        return [_without_times(branch) for branch in schema]
-    if isinstance(schema, dict):
-        kept = {name: _without_times(part) for name, part in schema.items()}
-        return kept if kept.get("logicalType") == "decimal" else {n: p for n, p in kept.items() if n != "logicalType"}
-    return schema
+        return [_wanted(branch, for_people) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: _wanted(part, for_people) for name, part in schema.items()}
+    logical = found.pop("logicalType", None)
+    if logical == "decimal":
+        return found | {"logicalType": _DECIMAL}
+    return found | {"logicalType": logical} if for_people and logical in _TIMES else found
+
+
+def _decimal(data: bytes, schema: Any, _reader_schema: Any = None) -> Decimal:
+    return scaled(data, schema.get("scale", 0))
 
 
 def _plain(value: Any) -> Any:

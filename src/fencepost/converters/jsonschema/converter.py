@@ -90,7 +90,7 @@ class JsonSchemaConverter(RegistryConverter):
         except (ValueError, RecursionError) as error:
             raise DataError(f"The registry's schema is not JSON: {error}") from error
         if written.text != derived.schema.text:
-            check_kind(connect, parsed)
+            check_kind(connect, parsed, self._options)
             if strict and (missing := list(missing_properties(connect, parsed))):
                 raise DataError(f"it has no property for {', '.join(missing)}")
         return Plan(spark_type)
