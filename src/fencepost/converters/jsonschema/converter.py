@@ -30,7 +30,7 @@ from fencepost.converters.registry.registry import CONTENT
 from fencepost.converters.registry.schema_names import with_names
 from fencepost.converters.registry.schemas import RegistrySchema
 from fencepost.converters.render import children, plain
-from fencepost.converters.text import Text, join_columns, wrap_bytes
+from fencepost.converters.text import ESCAPED, Text, join_columns, wrap_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
@@ -44,6 +44,16 @@ class _Renderer(JsonRenderer):
         if string_keys:
             return super().map(keys, values, string_keys=True)
         return join_columns(['{"key":', keys, ',"value":', values, "}"]), ("[", ",", "]")
+
+    def framed(self, values: pa.Array, prefix: bytes) -> pa.Array:
+        """The texts of a column as `binary`, each after a prefix; nulls stay null."""
+        if pa.types.is_struct(values.type) and values.type.num_fields and not values.null_count:
+            # The prefix is joined with the fields: putting it before whole texts would copy them once more.
+            pieces = [prefix.decode(errors=ESCAPED), *self._object(values, "")]
+            if not all(isinstance(piece, str) for piece in pieces):
+                return join_columns(pieces).view(pa.binary())
+        text = self.render(values)
+        return wrap_bytes(text.body, prefix + text.prefix.encode(), text.suffix.encode()).view(pa.binary())
 
 
 class JsonSchemaConverter(RegistryConverter):
@@ -108,9 +118,7 @@ class JsonSchemaConverter(RegistryConverter):
             for field in missing_values(steps, values):
                 raise DataError(f"The field {field} is null, but its schema says that it never is: declare it nullable")
             check_numbers(values)
-        renderer = _Renderer(numeric_decimals=self._options.numeric_decimals)
-        text = renderer.render(values)
-        return wrap_bytes(text.body, prefix + text.prefix.encode(), text.suffix.encode()).view(pa.binary())
+        return _Renderer(numeric_decimals=self._options.numeric_decimals).framed(values, prefix)
 
     def _connect(self, topic: str, schema: DataType | None) -> dict[str, Any] | None:
         if schema is None:
