@@ -162,7 +162,7 @@ def test_a_task_continues_by_itself_after_its_registry_was_killed(
         assert read(bootstrap_servers, registry, topic) == [{"id": 1, "name": "a"}]
 
 
-def test_a_registry_that_is_killed_in_mid_run_is_waited_for_and_its_lost_ids_are_refused(
+def test_a_registry_killed_in_mid_run_is_waited_for_and_its_lost_ids_are_refused(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, tmp_path: Path
 ):
     """Its schemas are in memory, so that another one gets the id of the first."""
