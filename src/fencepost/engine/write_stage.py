@@ -36,8 +36,8 @@ from fencepost.kafka.producer.sender import RecordWriter
 REPORT_SCHEMA: Final = "report STRING"
 """The result of a writer: rows with the texts of the pieces of its Report, or of a FencepostError."""
 
-TARGETED_SCHEMA: Final = "writer INT, topic STRING, partition INT, records BINARY, message STRING"
-"""The rows of the shuffle: blocks of converted records of one topic partition (see `targeted_blocks`), or a message.
+TARGETED_SCHEMA: Final = "writer INT, topic STRING, records BINARY, message STRING"
+"""The rows of the shuffle: blocks of converted records of one topic for one writer (see `targeted_blocks`), or a message.
 
 A message is the text of the Report of a converting partition, or of the FencepostError that ended it.
 """

@@ -191,8 +191,8 @@ GUARDS = (
     Guard(
         "the headers of shuffled records",
         "engine/targeted_blocks.py",
-        'timestamp=read["timestamp"], headers=read["headers"])\n',
-        'timestamp=read["timestamp"])\n',
+        'timestamp=block["timestamp"], headers=block["headers"])\n',
+        'timestamp=block["timestamp"])\n',
         "tests/unit/engine/test_targeted_blocks.py"
         "::test_shuffled_records_are_their_rows_whatever_offsets_spark_uses[64-bit offsets]",
     ),
@@ -201,7 +201,7 @@ GUARDS = (
         "engine/spark/job_write.py",
         '.repartitionById(writers, F.col("writer")).sortWithinPartitions(_POSITION)',
         '.repartitionById(writers, F.col("writer")).sortWithinPartitions(F.col(_POSITION).desc())',
-        "tests/broker/engine/spark/test_engine_spark.py::ORDER",
+        "tests/broker/engine/spark/test_engine_spark.py::test_keyed_splits_keep_the_order_of_each_key[3]",
     ),
     Guard(
         "the second question for the partitions of topics that rows name",

@@ -36,7 +36,7 @@ def shuffled(batches: list[pa.RecordBatch], writer: int, *, large: bool = False)
     """What a writer gets, in the types in which Spark gives it back."""
     rows = pa.Table.from_batches(batches).filter(pa.compute.field("writer") == writer).combine_chunks()
     text, data = (pa.large_string(), pa.large_binary()) if large else (pa.string(), pa.binary())
-    kinds = [pa.int32(), text, pa.int32(), data, text]
+    kinds = [pa.int32(), text, data, text]
     (batch,) = rows.cast(pa.schema(zip(TARGETED.names, kinds, strict=True))).to_batches()
     return list(targeted_records(batch))
 
