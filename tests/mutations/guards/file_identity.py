@@ -83,8 +83,8 @@ GUARDS = (
     Guard(
         "the furthest offset of a file with several names",
         "connectors/files/discovery/renames.py",
-        "best = max(names",
-        "best = min(names",
+        "best = max([file, *others]",
+        "best = min([file, *others]",
         f"{_RENAMED}test_a_file_that_is_renamed_back_continues_at_its_furthest_position",
     ),
     Guard(

@@ -64,9 +64,11 @@ def together(files: Sequence[str], formers: Mapping[str, Sequence[str]]) -> dict
 
     Takes linear time.
     """
+    if not formers:
+        return {file: [file] for file in files}
     order = {file: number for number, file in enumerate(files)}
     joined: dict[str, list[str]] = {}
-    for file in files if formers else ():
+    for file in files:
         for former in formers.get(file, ()):
             if former not in order:
                 continue
