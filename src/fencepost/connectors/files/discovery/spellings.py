@@ -33,7 +33,7 @@ def spelled_once(names: Collection[str], patterns: Sequence[str], known: Contain
 def respelled(files: Iterable[str], committed: Iterable[str]) -> dict[str, list[str]]:
     """Return the other spellings of the directories of files, of which names with committed offsets are.
 
-    A path has one spelling among `files`, so its name in another one is no other task's.
+    A path has one spelling among `files`, so no task has its name in another spelling.
     """
     others: dict[str, list[str]] = {}
     for directory in _directories(committed):
@@ -55,7 +55,7 @@ def other_spellings(file: str, spellings: Mapping[str, Sequence[str]]) -> list[s
 def with_present_names(
     files: Iterable[str], formers: Mapping[str, list[str]], spellings: Mapping[str, Sequence[str]]
 ) -> Mapping[str, list[str]]:
-    """Return old names of files, with those of other spellings as they are spelled now as well."""
+    """Return old names of files. A name in another spelling is added as it is spelled now."""
     if not formers or not spellings:
         return formers
     present = {other: file for file in files for other in other_spellings(file, spellings)}
