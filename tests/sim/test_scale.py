@@ -9,7 +9,7 @@ import pytest
 from tests.sim.scale import ScaleWorld, run
 
 
-def test_each_task_of_a_simulated_group_commits_once_in_a_transaction_of_its_own(
+def test_each_task_of_a_simulated_group_commits_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run(ScaleWorld(workers=3, connectors=4, tasks=5, delay_s=5.0)) == []

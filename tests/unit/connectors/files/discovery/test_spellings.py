@@ -88,7 +88,7 @@ def test_many_tasks_find_their_files_under_another_spelling(folder: Path) -> Non
         assert sorted(reader.read_all()) == sorted(lines(*range(40)))
 
 
-def test_a_task_killed_before_or_after_the_new_names_are_committed_repeats_nothing(folder: Path) -> None:
+def test_a_task_that_is_killed_while_names_change_repeats_nothing(folder: Path) -> None:
     (folder / "a").write_text(text(1, 2))
     reader = Reader(dotted(folder / "*"))
     reader.read_all()
@@ -140,7 +140,7 @@ def test_hard_links_and_links_keep_their_own_offsets_under_another_spelling(fold
     assert reader.read_all() == lines(1, 1, 1)
 
 
-def test_a_file_that_was_replaced_meanwhile_is_an_error_as_under_its_former_spelling(folder: Path) -> None:
+def test_a_file_that_was_replaced_meanwhile_is_an_error_in_any_spelling(folder: Path) -> None:
     (folder / "a").write_text(text(1, 2))
     reader = Reader(dotted(folder / "a"))
     reader.read_all()
