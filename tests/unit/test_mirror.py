@@ -48,7 +48,6 @@ EXCEPTIONS: dict[str, str] = {
             "cli/demo/cdc.py",
             "cli/demo/java.py",
             "cli/demo/outbox.py",
-            "cli/demo/workers.py",
             "embedded/registry.py",
             "kafka/consumer/transaction_markers.py",
         ],
