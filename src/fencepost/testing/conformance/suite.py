@@ -121,7 +121,7 @@ def transform_checks(subject: TransformSubject) -> Sequence[Check]:
 
 
 def run_checks(subject: Subject | TransformSubject, checks: Sequence[Check] = CHECKS) -> Iterator[Result]:
-    """Run checks one after another, and yield each result; those of `transform_checks` have their own subject.
+    """Run checks one after another, and yield each result. Checks of a transform have their own subject.
 
     If the source cannot be read at all, the checks after that are skipped.
     """
