@@ -183,8 +183,8 @@ def test_validation_names_the_property_of_the_part(
     assert message in found[name][0]
 
 
-def test_a_password_of_a_transform_is_hidden(connector: Connectors, topics: Topics):
-    name = connector.hostile(topics.create(), "", **odd("drop"), **{"transforms.a.password": "s3cret-of-odd"})
+def test_a_password_of_a_transform_in_java_is_hidden(connector: Connectors, topics: Topics):
+    name = connector.hostile(topics.create(), "", **odd("drop"), **{"transforms.a.pin": "s3cret-of-odd"})
     connector.worker.wait_for_states(name, "RUNNING", "RUNNING")
     for process in psutil.Process(connector.worker.process.pid).children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -317,7 +317,7 @@ def test_plugins_of_jars_are_listed_with_their_properties(worker: Worker):
     assert listed[ODD, "transformation"] == "1.2.3"
     assert (ODD, "source") not in listed
     keys = {key["name"]: key for key in worker.get(f"/connector-plugins/{ODD}/config")}
-    assert (keys["every"]["default_value"], keys["password"]["type"]) == ("2", "PASSWORD")
+    assert (keys["every"]["default_value"], keys["pin"]["type"]) == ("2", "PASSWORD")
     assert (APICURIO_AVRO, "converter") in listed
     assert ODD not in {one["class"] for one in worker.get("/connector-plugins")}
 
