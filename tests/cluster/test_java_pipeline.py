@@ -322,6 +322,16 @@ def test_plugins_of_jars_are_listed_with_their_properties(worker: Worker):
     assert ODD not in {one["class"] for one in worker.get("/connector-plugins")}
 
 
+def test_a_level_that_is_set_for_a_logger_of_java_reaches_the_jvm(connector: Connectors, topics: Topics):
+    connector.hostile(topics.create(), "", limit="1")
+    worker = connector.worker
+    try:
+        assert worker.request("PUT", "/admin/loggers/java.hostile", {"level": "DEBUG"}).status == 200
+        worker.process.wait_for_output("is polled after 1 (java.hostile.HostileTask)")
+    finally:
+        worker.request("PUT", "/admin/loggers/java.hostile", {"level": "INFO"})
+
+
 def metrics(worker: Worker, name: str) -> dict[str, float]:
     """The figures of a connector's task, without the prefix of their group."""
     found = {}

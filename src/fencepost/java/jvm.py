@@ -36,6 +36,7 @@ from fencepost.embedded.process import kill, launch
 from fencepost.java.channel import Channel
 from fencepost.java.errors import JvmEndedError
 from fencepost.java.host_jar import host_class_path
+from fencepost.java.log_levels import LOGGERS
 
 _log: Final = logging.getLogger(__name__)
 
@@ -50,8 +51,6 @@ _QUESTIONS_KEPT_S: Final = 30.0
 # A line of the host's log4j2.properties.
 _EVENT: Final = re.compile(r"\x01(\S+) (\S+) \[([^\]]*)\] (.*)")
 _LEVELS: Final = {"FATAL": logging.CRITICAL, "ERROR": logging.ERROR, "WARN": logging.WARNING, "INFO": logging.INFO}
-_LOGGERS: Final = "java."
-"""What the names of Java's loggers begin with here."""
 _OUTPUT: Final = "output"
 """The logger of what Java code prints."""
 
@@ -159,7 +158,7 @@ class Jvm:
         connector, _, number = task.rpartition("-")
         subject = ConnectorTaskId(connector, int(number)) if number.isdecimal() else self.name
         with log_context(subject) if subject else nullcontext():
-            logging.getLogger(_LOGGERS + logger).log(level, "%s", text)
+            logging.getLogger(f"{LOGGERS}.{logger}").log(level, "%s", text)
 
 
 def _how(code: int) -> str:
