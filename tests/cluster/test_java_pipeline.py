@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,7 +45,9 @@ def group(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker) -> G
 
 @pytest.fixture(scope="module")
 def worker(group: Group) -> Iterator[Worker]:
-    with group.starting(environment={"JAVA_HOME": str(find_java().home)}) as worker:
+    # Spark, which transforms in Python start, needs a shell.
+    environment = {"JAVA_HOME": str(find_java().home), "PATH": os.environ["PATH"]}
+    with group.starting(environment=environment) as worker:
         worker.wait_until_healthy()
         yield worker
 
@@ -323,7 +326,7 @@ def test_plugins_of_jars_are_listed_with_their_properties(worker: Worker):
 
 
 def test_a_level_that_is_set_for_a_logger_of_java_reaches_the_jvm(connector: Connectors, topics: Topics):
-    connector.hostile(topics.create(), "", limit="1")
+    connector.hostile(topics.create(), "", limit="1", **{"value.converter": LONGS})
     worker = connector.worker
     try:
         assert worker.request("PUT", "/admin/loggers/java.hostile", {"level": "DEBUG"}).status == 200
