@@ -18,7 +18,16 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import WorkerConfig, WorkerMode
 from fencepost.herder.core.assignor import Unit
 from fencepost.herder.core.mixed_group import MixedGroup
-from fencepost.herder.core.observation import Json, Observation, Overview, TopicView, WorkerView, summed
+from fencepost.herder.core.observation import (
+    Json,
+    Observation,
+    Overview,
+    RecordsView,
+    ShownRecord,
+    TopicView,
+    WorkerView,
+    summed,
+)
 from fencepost.herder.core.transaction_info import TaskCommit, TaskTransactionInfo
 from fencepost.herder.errors import AlreadyExistsError, BadRequestError, NotFoundError, RequestTargetError
 from fencepost.herder.interface import (
@@ -370,6 +379,10 @@ class ModelObservation(Observation):
         if topic not in self.views:
             raise NotFoundError(f"There is no topic {topic}")
         return self.views[topic]
+
+    async def records(self, topic: str, count: int, connector: str | None) -> RecordsView:
+        found = [ShownRecord(0, 7, 1_700_000_000_000, None, '{"id": 9007199254740993}', [("h", '"x"')])]
+        return RecordsView(topic, connector or "a", ["a", "b"], found[:count], complete=True)
 
     async def abort(self, transactional_id: str) -> None:
         self.aborted.append(transactional_id)

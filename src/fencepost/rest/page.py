@@ -48,6 +48,8 @@ _FRESH_SECONDS: Final = 1.0
 # A request has a time limit. A browser reconnects by itself.
 _STREAM_SECONDS: Final = 60.0
 _AGAIN_MS: Final = 1_000
+_RECORDS: Final = 20
+_MOST_RECORDS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class PageResource:
             Route("GET", "/ui/api/here", self._here),
             Route("GET", "/ui/api/connectors/{connector}", self._activity),
             Route("GET", "/ui/api/topics/{topic}", self._topic),
+            Route("GET", "/ui/api/topics/{topic}/records", self._records),
             Route("PUT", "/ui/api/transactions/{id}/abort", self._abort),
         ]
 
@@ -167,9 +170,7 @@ class PageResource:
         return json_response({"tasks": tasks})
 
     async def _topic(self, request: web.Request) -> web.Response:
-        name = request.match_info["topic"]
-        if not is_topic_name(name):
-            raise DataError(f"There is no topic {name!r}: {RULE}")
+        name = _topic_of(request)
         view = await self._herder.observation.topic(name)
         partitions = [
             {"partition": number, "stable": stable, "end": end}
@@ -178,9 +179,27 @@ class PageResource:
         transactions = [asdict(transaction) for transaction in view.transactions]
         return json_response({"topic": view.topic, "partitions": partitions, "transactions": transactions})
 
+    async def _records(self, request: web.Request) -> web.Response:
+        count, connector = _count_of(request), request.query.get("connector")
+        return json_response(asdict(await self._herder.observation.records(_topic_of(request), count, connector)))
+
     async def _abort(self, request: web.Request) -> web.Response:
         await self._herder.observation.abort(request.match_info["id"])
         return empty(204)
+
+
+def _topic_of(request: web.Request) -> str:
+    name = request.match_info["topic"]
+    if not is_topic_name(name):
+        raise DataError(f"There is no topic {name!r}: {RULE}")
+    return name
+
+
+def _count_of(request: web.Request) -> int:
+    text = request.query.get("count", str(_RECORDS))
+    if not (text.isascii() and text.isdecimal() and len(text) <= 3 and 1 <= int(text) <= _MOST_RECORDS):
+        raise DataError(f"count={text[:20]} is no number of records to show: give 1 to {_MOST_RECORDS}")
+    return int(text)
 
 
 def _now() -> Json:

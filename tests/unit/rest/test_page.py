@@ -83,6 +83,7 @@ def test_the_page_needs_the_user_that_the_rest_api_needs(apis: RestApis, herder:
     passwords.write_text("ann=secret\n")
     api = apis.serve(herder, {"rest.basic.auth.credentials.file": str(passwords)})
     paths = ("/ui/", "/ui/app.js", "/ui/api/overview", "/ui/api/events", "/ui/api/here", "/ui/api/topics/t")
+    paths += ("/ui/api/topics/t/records",)
 
     assert [api.get(path).status for path in paths] == [401] * len(paths)
     assert api.put("/ui/api/transactions/x/abort").status == 401
@@ -127,6 +128,15 @@ def test_a_topic_shows_hiding_transactions_with_a_button_to_abort(api: Api, herd
     assert (transaction["transactional_id"], transaction["connector"], transaction["task"]) == ("group-a-0", "a", 0)
     assert herder.observation.aborted == ["group-a-0"]
     assert api.get("/ui/api/topics/missing").status == 404
+
+
+def test_the_records_of_a_topic_are_text_so_that_no_browser_rounds_them(api: Api) -> None:
+    body = api.get("/ui/api/topics/t/records?count=1&connector=b").body
+
+    assert (body["topic"], body["connector"], body["connectors"], body["complete"]) == ("t", "b", ["a", "b"], True)
+    (record,) = body["records"]
+    assert (record["value"], record["key"], record["headers"]) == ('{"id": 9007199254740993}', None, [["h", '"x"']])
+    assert [api.get(f"/ui/api/topics/{path}").status for path in ("a%2Fb/records", "t/records?count=101")] == [400, 400]
 
 
 @pytest.mark.parametrize("name", ["a%2Fb", "%3Cb%3E", "a%20b", "x" * 250])

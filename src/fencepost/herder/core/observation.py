@@ -66,6 +66,36 @@ class TopicView:
     transactions: Sequence[HidingTransaction]
 
 
+@dataclass(frozen=True, slots=True)
+class ShownRecord:
+    """A record for people: key, value and headers are JSON as text, so that no reader rounds a number; None is a null.
+
+    `timestamp` is in milliseconds since 1970. `cut` names those of `key`, `value` and `headers` that are longer than shown.
+    """
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: str | None
+    value: str | None
+    headers: Sequence[tuple[str, str | None]]
+    cut: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsView:
+    """The last records of a topic, the newest first, as `connector` converts them; `connectors` are all that write it.
+
+    `complete`: they are the last ones of all partitions, and no limit ended the search for them early.
+    """
+
+    topic: str
+    connector: str
+    connectors: Sequence[str]
+    records: Sequence[ShownRecord]
+    complete: bool
+
+
 class Observation(ABC):
     """Shows the activity of connectors, tasks and transactions.
 
@@ -96,6 +126,14 @@ class Observation(ABC):
         """Return what read_committed consumers can read of a topic, and which transactions hide the rest.
 
         Raises NotFoundError if there is no such topic.
+        """
+
+    @abstractmethod
+    async def records(self, topic: str, count: int, connector: str | None) -> RecordsView:
+        """Return the last records of a topic that a connector writes, decoded as `connector` converts them, or any.
+
+        Raises NotFoundError if there is no such topic or connector, ForbiddenError for other topics, and
+        ServiceUnavailableError while too many are read.
         """
 
     @abstractmethod

@@ -14,6 +14,7 @@ from fencepost.herder.core.observation import (
     Json,
     Observation,
     Overview,
+    RecordsView,
     TopicView,
     WorkerView,
     message_of,
@@ -21,6 +22,7 @@ from fencepost.herder.core.observation import (
 )
 from fencepost.herder.errors import NotFoundError
 from fencepost.herder.requests.connector_states import ConnectorStates
+from fencepost.herder.requests.topic_records import TopicRecords
 from fencepost.herder.work.parts import HerderParts
 from fencepost.kafka.admin.open_transactions import NoOpenTransactionError, OpenTransaction
 from fencepost.kafka.consumer.read_to_end import LATEST
@@ -39,6 +41,7 @@ class LocalObservation(Observation):
     def __init__(self, parts: HerderParts, states: ConnectorStates) -> None:
         self._parts = parts
         self._states = states
+        self._records = TopicRecords(parts, states)
         self._started = time.time_ns() // 1_000_000
 
     def worker(self) -> Json:
@@ -101,6 +104,11 @@ class LocalObservation(Observation):
         except TopicNotFoundError as error:
             raise NotFoundError(str(error)) from error
         return TopicView(topic, partitions, list(hiding(found, topic, self._owner)))
+
+    async def records(self, topic: str, count: int, connector: str | None) -> RecordsView:
+        """Return the last records of a topic. Raises NotFoundError, ForbiddenError and ServiceUnavailableError."""
+        await self._parts.started()
+        return await self._records.read(topic, count, connector)
 
     async def abort(self, transactional_id: str) -> None:
         """Abort an open transaction by fencing its producer. Raises NotFoundError if there is none."""

@@ -70,5 +70,7 @@ export const api = {
   configure: (name, config) => request("PUT", connector(name, "/config"), config),
   validate: (plugin, config) => request("PUT", `../connector-plugins/${part(plugin)}/config/validate`, config),
   topic: (name) => request("GET", `api/topics/${part(name)}`),
+  records: (name, count, connector) => request("GET",
+    `api/topics/${part(name)}/records?count=${count}${connector === undefined ? "" : `&connector=${part(connector)}`}`),
   abort: (id) => request("PUT", `api/transactions/${part(id)}/abort`),
 };

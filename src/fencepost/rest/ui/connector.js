@@ -132,7 +132,7 @@ export function Connector({ name, live }) {
     <section><h2>Transactions</h2><${TimeLine} key=${tasks.map((task) => task.task).join()} tasks=${tasks} /></section>
     <section><h2>Rows per second</h2>${seen.length > 1 ? html`<${RatePlot} seen=${seen} />` : html`<p>Wait a moment.</p>`}</section>
     <section><h2>Topics</h2><ul class="plain">${found.topics.map((topic) => html`<li key=${topic}>
-      <a href="#/topics/${encodeURIComponent(topic)}">${topic}</a>: why can't my readers see it?</li>`)}</ul></section>
+      <a href="#/topics/${encodeURIComponent(topic)}">${topic}</a>: its last records, and why readers may not see some</li>`)}</ul></section>
     <${Offsets} name=${name} state=${status.connector.state} offsets=${found.offsets} problem=${found.offsetsProblem} onDone=${look} />
     <${Configuration} name=${name} config=${info.config} />`;
 }
