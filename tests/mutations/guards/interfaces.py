@@ -243,20 +243,20 @@ GUARDS = (
         "herder/requests/topic_records.py",
         "        if not writers or connector not in (None, *writers):",
         "        if not writers and connector is None and False:",
-        "tests/broker/rest/test_topic_records.py::test_only_topics_that_a_connector_writes_are_shown",
+        "tests/broker/herder/test_topic_records.py::test_only_topics_that_a_connector_writes_are_shown",
     ),
     Guard(
         "the internal topics whose records the page never shows",
         "herder/requests/topic_records.py",
         "        if topic in internal or topic.startswith(_OF_KAFKA):",
         "        if topic.startswith(_OF_KAFKA):",
-        "tests/broker/rest/test_topic_records.py::test_only_topics_that_a_connector_writes_are_shown",
+        "tests/broker/herder/test_topic_records.py::test_only_topics_that_a_connector_writes_are_shown",
     ),
     Guard(
         "the passwords in records that the page shows",
         "herder/requests/topic_records.py",
         "    return SECRETS.hidden(to_json(value))",
         "    return to_json(value)",
-        "tests/broker/rest/test_topic_records.py::test_passwords_in_records_are_hidden",
+        "tests/broker/herder/test_topic_records.py::test_passwords_in_records_are_hidden",
     ),
 )

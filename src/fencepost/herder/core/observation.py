@@ -70,7 +70,7 @@ class TopicView:
 class ShownRecord:
     """A record for people: key, value and headers are JSON as text, so that no reader rounds a number; None is a null.
 
-    `timestamp` is in milliseconds since 1970. `cut` names those of `key`, `value` and `headers` that are longer than shown.
+    `timestamp` is in milliseconds since 1970. `cut` names which of `key`, `value` and `headers` are longer than shown.
     """
 
     partition: int
