@@ -35,7 +35,6 @@ from fencepost.herder.core.group_decisions import (
     Revoked,
     TaskFenced,
     decide,
-    task_counts,
 )
 from fencepost.herder.core.group_topics import GroupTopics, judge_topics
 from fencepost.herder.core.mixed_group import judge_group
@@ -115,7 +114,7 @@ class GroupWork:
     def configured(self) -> ConfiguredWork:
         """Return the work for the leader to assign. Called on the member's thread; notifies the loop."""
         state = self._parts.state
-        counts = task_counts(state)
+        counts = state.task_counts
         with suppress(RuntimeError):  # the loop is closed
             self._parts.loop.call_soon_threadsafe(self._on, Elected(counts))
         return ConfiguredWork(state.offset, counts)
@@ -288,7 +287,7 @@ class GroupWork:
 
     def _forget_statuses(self) -> None:
         statuses = self._parts.statuses
-        connectors, tasks = statuses.table.others(task_counts(self._parts.state))
+        connectors, tasks = statuses.table.others(self._parts.state.task_counts)
         for name in connectors:
             statuses.delete_connector(name)
         for task in tasks:
