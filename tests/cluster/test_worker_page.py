@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from fencepost.herder.core import history
 from fencepost.version import __version__
 from tests.support.processes import wait_for
 from tests.support.sequence_source import properties
 from tests.support.topics import unique
-from tests.support.workers import Group
+from tests.support.workers import Group, WorkerApi
 
 
 def test_each_worker_shows_the_tasks_of_all(tmp_path: Path, bootstrap_servers: str, topic: str) -> None:
@@ -30,6 +33,43 @@ def test_each_worker_shows_the_tasks_of_all(tmp_path: Path, bootstrap_servers: s
             assert {task["worker_id"] for task in row["tasks"]} == {f"127.0.0.1:{each.port}" for each in (one, other)}
             tasks = worker.request("GET", f"/ui/api/connectors/{name}").body["tasks"]
             assert [task["records"] for task in tasks] == [5, 5]
+
+
+def test_each_worker_has_the_history_and_the_log_of_all(
+    tmp_path: Path, bootstrap_servers: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "STEP_SECONDS", 1)
+    group = Group(tmp_path, bootstrap_servers)
+    name = unique("connector")
+    with group.worker() as one, group.worker() as other:
+        body = {"name": name, "config": properties(name, topic, {"limit": 5, "tasks.max": 2})}
+        assert one.request("POST", "/connectors", body).status == 201
+        one.wait_for_states(name, "RUNNING", "RUNNING", "RUNNING")
+        ids = {f"127.0.0.1:{each.port}" for each in (one, other)}
+        for worker in (one, other):
+            wait_for(
+                lambda worker=worker: _records(worker, name) > 9.5,
+                what="the records of both tasks are in the history",
+            )
+            lines = wait_for(
+                lambda worker=worker: (
+                    (found := worker.request("GET", f"/ui/api/connectors/{name}/logs").body["logs"])
+                    and {line["worker"] for line in found} == ids
+                    and found
+                ),
+                what="both workers have logged something about the connector",
+            )
+            assert [line["at"] for line in lines] == sorted(line["at"] for line in lines)
+            assert {line["task"] for line in lines} >= {0, 1}
+        other.process.kill()
+        assert one.request("GET", f"/ui/api/connectors/{name}/logs").status == 200
+        assert one.request("GET", f"/ui/api/connectors/{name}/history").status == 200
+
+
+def _records(worker: WorkerApi, name: str) -> float:
+    """The records that the history tells of: its steps last a second."""
+    found = worker.request("GET", f"/ui/api/connectors/{name}/history").body["history"]
+    return sum(rate for _, rate, _ in found)
 
 
 def test_members_that_run_nothing_are_shown_as_well(tmp_path: Path, bootstrap_servers: str) -> None:

@@ -259,4 +259,12 @@ GUARDS = (
         "    return to_json(value)",
         "tests/broker/herder/test_topic_records.py::test_passwords_in_records_are_hidden",
     ),
+    Guard(
+        "the passwords in log lines that the page shows",
+        "herder/requests/connector_logs.py",
+        "        return [line._replace(message=SECRETS.hidden(line.message)) for line in found]",
+        "        return found",
+        "tests/unit/herder/requests/test_connector_logs.py::"
+        "test_passwords_are_hidden_also_those_that_are_learnt_later",
+    ),
 )

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from fencepost.herder.core.history import HistoryPoint
+
 Json = dict[str, Any]
 
 _SUMS: Final = ("records", "bytes", "rate", "skipped", "transactions", "aborted", "restarts", "open_records")
@@ -120,6 +122,34 @@ class Observation(ABC):
     @abstractmethod
     async def activity(self, connector: str, authorization: str | None) -> list[Json]:
         """Return the activity of a connector's tasks, on all workers. Raises NotFoundError."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Begin to keep figures and log lines of connectors."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Keep nothing more."""
+
+    @abstractmethod
+    async def sample(self) -> None:
+        """Keep the figures of the step that has ended, as `history.STEP_SECONDS` divides time."""
+
+    @abstractmethod
+    def history_here(self, connector: str) -> list[HistoryPoint]:
+        """Return the figures of the last hour of a connector's tasks on this worker."""
+
+    @abstractmethod
+    async def history(self, connector: str, authorization: str | None) -> list[HistoryPoint]:
+        """Return the figures of the last hour of a connector, on all workers. Raises NotFoundError."""
+
+    @abstractmethod
+    def logs_here(self, connector: str) -> list[Json]:
+        """Return the last log lines of this worker about a connector, the oldest first."""
+
+    @abstractmethod
+    async def logs(self, connector: str, authorization: str | None) -> list[Json]:
+        """Return the last log lines of all workers about a connector, the oldest first. Raises NotFoundError."""
 
     @abstractmethod
     async def topic(self, topic: str) -> TopicView:

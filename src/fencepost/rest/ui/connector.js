@@ -4,7 +4,8 @@ import { useEffect, useRef, useState } from "./vendor/hooks.mjs";
 import { api, exact, keepsNumbers, repeat } from "./api.js";
 import { Configuration } from "./config.js";
 import { Head, Problem, State, ago, clock, count, html, size } from "./format.js";
-import { RatePlot, TimeLine } from "./plots.js";
+import { Logs } from "./logs.js";
+import { FigurePlot, TimeLine } from "./plots.js";
 
 const REFRESH_MS = 2000;
 
@@ -112,6 +113,31 @@ function Offsets({ name, state, offsets, problem, onDone }) {
         : "This browser rounds long numbers: change offsets by the REST API, or with a newer one."}</span>`}<span role="status">${told}</span></p></section>`;
 }
 
+// A break longer than two steps is one where no worker took figures.
+function withGaps(points, seconds) {
+  return points.flatMap((point, at) => (at && point[0] - points[at - 1][0] > 2.5 * seconds
+    ? [[points[at - 1][0] + seconds, null, null], point] : [point]));
+}
+
+// The hour before this page was opened, as the workers keep it, and from then on what they report every two seconds.
+function Figures({ name, live }) {
+  const [past, setPast] = useState({ history: [], seconds: 20 });
+  const [problem, setProblem] = useState("");
+  useEffect(() => {
+    let current = true;
+    api.history(name).then((found) => { if (current) setPast(found); }, (error) => { if (current) setProblem(error.message); });
+    return () => { current = false; };
+  }, [name]);
+  const seen = live.rates.get(name) ?? [];
+  const opened = seen.length ? seen[0][0] : Infinity;
+  const all = [...withGaps(past.history.filter(([at]) => at < opened), past.seconds), ...seen];
+  const lags = all.filter(([, , lag]) => typeof lag === "number");
+  return html`<section><h2>Rows per second</h2><${Problem} text=${problem} />
+    ${all.length > 1 ? html`<${FigurePlot} seen=${all} label="Rows per second in the last hour" />` : html`<p>Wait a moment.</p>`}</section>
+    ${lags.some(([, , lag]) => lag > 0) ? html`<section><h2>Lag</h2>
+      <${FigurePlot} seen=${all.map(([at, , lag]) => [at, lag])} label="Lag in the last hour" /></section>` : null}`;
+}
+
 export function Connector({ name, live }) {
   const [found, setFound] = useState(null);
   const [problem, setProblem] = useState("");
@@ -124,15 +150,15 @@ export function Connector({ name, live }) {
     return html`<h1>${name}</h1>${problem ? html`<${Problem} text=${problem} />` : html`<p role="status">Asking the worker ...</p>`}`;
   }
   const { info, status, tasks } = found;
-  const seen = live.rates.get(name) ?? [];
   return html`<h1>${name} <${State} state=${status.connector.state} /></h1>
     <p><code>${info.config["connector.class"]}</code> on <code>${status.connector.worker_id}</code></p>
     <${Problem} text=${problem} /><${Actions} name=${name} state=${status.connector.state} onDone=${look} />
     <${Traces} status=${status} /><${Tasks} status=${status} tasks=${tasks} />
     <section><h2>Transactions</h2><${TimeLine} key=${tasks.map((task) => task.task).join()} tasks=${tasks} /></section>
-    <section><h2>Rows per second</h2>${seen.length > 1 ? html`<${RatePlot} seen=${seen} />` : html`<p>Wait a moment.</p>`}</section>
+    <${Figures} name=${name} live=${live} />
     <section><h2>Topics</h2><ul class="plain">${found.topics.map((topic) => html`<li key=${topic}>
       <a href="#/topics/${encodeURIComponent(topic)}">${topic}</a>: its last records, and why readers may not see some</li>`)}</ul></section>
     <${Offsets} name=${name} state=${status.connector.state} offsets=${found.offsets} problem=${found.offsetsProblem} onDone=${look} />
+    <${Logs} name=${name} />
     <${Configuration} name=${name} config=${info.config} />`;
 }
