@@ -264,7 +264,6 @@ GUARDS = (
         "herder/requests/connector_logs.py",
         "        return [line._replace(message=SECRETS.hidden(line.message)) for line in found]",
         "        return found",
-        "tests/unit/herder/requests/test_connector_logs.py::"
-        "test_passwords_are_hidden_also_those_that_are_learnt_later",
+        "tests/unit/herder/requests/test_connector_logs.py::test_passwords_are_hidden_also_those_that_are_learnt_later",
     ),
 )
