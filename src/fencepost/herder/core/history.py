@@ -15,10 +15,10 @@ STEP_SECONDS: Final = 20
 """The time between two figures."""
 
 STEPS: Final = 180
-"""How many figures of a connector are kept: those of an hour."""
+"""How many figures of a connector are kept: an hour of them."""
 
 
-class Figures(NamedTuple):
+class StepFigures(NamedTuple):
     """Records per second that were committed in a step, and the lag at its end, in the source's unit; NaN if unknown."""
 
     rate: float
@@ -26,7 +26,7 @@ class Figures(NamedTuple):
 
 
 class HistoryPoint(NamedTuple):
-    """Figures with their step, in seconds since 1970; the lag is None if it is unknown."""
+    """StepFigures with their step, in seconds since 1970; the lag is None if it is unknown."""
 
     at: int
     rate: float
@@ -39,7 +39,7 @@ class History:
     def __init__(self) -> None:
         self._rings: dict[str, _Ring] = {}
 
-    def record(self, step: int, figures: Mapping[str, Figures]) -> None:
+    def record(self, step: int, figures: Mapping[str, StepFigures]) -> None:
         """Add the figures of a step, by connector. A step that is not after the last one replaces nothing."""
         for connector, found in figures.items():
             ring = self._rings.get(connector)
@@ -65,7 +65,7 @@ class _Ring:
         self._lags = array("f", [math.nan]) * STEPS
         self.last = step - 1
 
-    def put(self, step: int, figures: Figures) -> None:
+    def put(self, step: int, figures: StepFigures) -> None:
         # The clock may have been set back: the figures of that time stay until they are passed again.
         if step <= self.last:
             return

@@ -70,8 +70,10 @@ function useBefore(offsets) {
 }
 
 // One source offset as JSON, to change. An empty field removes it.
-function OffsetForm({ row, onSave, onEnd }) {
+function OffsetForm({ row, stopped, onSave, onEnd }) {
   const [text, setText] = useState(row.now);
+  const [opened, setOpened] = useState(row.now);
+  const [saving, setSaving] = useState(false);
   const save = (event) => {
     event.preventDefault();
     let offset;
@@ -82,11 +84,15 @@ function OffsetForm({ row, onSave, onEnd }) {
       return;
     }
     if (offset === null && !confirm(`Remove the offset of ${row.key}? This source partition is read from its start again.`)) return;
-    onSave([{ partition: exact(row.key), offset }]);
+    setSaving(true);
+    onSave([{ partition: exact(row.key), offset }]).finally(() => setSaving(false));
   };
-  return html`<form class="line" onSubmit=${save}><label>Offset of <code>${row.key}</code>
+  return html`${row.now === opened ? null : html`<p class="problem" role="alert">Meanwhile this offset became <code>${row.now}</code>.${" "}
+      <button type="button" class="small" onClick=${() => setOpened(row.now)}>Change it nevertheless</button></p>`}
+    ${stopped ? null : html`<p class="problem" role="alert">The connector is not stopped any more. Stop it to save this offset.</p>`}
+    <form class="line" onSubmit=${save}><label>Offset of <code>${row.key}</code>
     <textarea rows="3" value=${text} onInput=${(event) => setText(event.target.value)} /></label>
-    <button>Save this offset</button><button type="button" onClick=${() => onEnd("")}>Cancel</button></form>`;
+    <button disabled=${saving || !stopped || row.now !== opened}>Save this offset</button><button type="button" onClick=${() => onEnd("")}>Cancel</button></form>`;
 }
 
 function Offsets({ name, state, offsets, problem, onDone }) {
@@ -107,7 +113,7 @@ function Offsets({ name, state, offsets, problem, onDone }) {
       <td data-label="before"><code>${each.former}</code></td><td data-label="committed"><code>${each.now}</code></td>
       <td data-label="changed">${each.when === null ? "" : clock(each.when)}</td>
       <td>${changeable ? html`<button class="small" onClick=${() => setEdited(each.key)} aria-label=${`Edit the offset of ${each.key}`}>edit</button>` : null}</td></tr>`)}</tbody></table>
-    ${changeable && row ? html`<${OffsetForm} key=${row.key} row=${row} onSave=${(changes) => after(api.alterOffsets(name, changes))} onEnd=${end} />` : null}
+    ${keepsNumbers && row ? html`<${OffsetForm} key=${row.key} row=${row} stopped=${state === "STOPPED"} onSave=${(changes) => after(api.alterOffsets(name, changes))} onEnd=${end} />` : null}
     <p class="line">${changeable ? html`<button class="danger" disabled=${!rows.length} onClick=${reset}>Reset all offsets</button>`
       : html`<span class="doc">${keepsNumbers ? "Stop the connector to change its offsets."
         : "This browser rounds long numbers: change offsets by the REST API, or with a newer one."}</span>`}<span role="status">${told}</span></p></section>`;

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tracemalloc
 
-from fencepost.herder.core.history import STEP_SECONDS, STEPS, Figures, History, HistoryPoint, added_up
+from fencepost.herder.core.history import STEP_SECONDS, STEPS, History, HistoryPoint, StepFigures, added_up
 
 
 def _rates(history: History, now: int) -> list[tuple[int, float]]:
@@ -15,7 +15,7 @@ def _rates(history: History, now: int) -> list[tuple[int, float]]:
 def test_the_last_hour_is_kept_and_no_more() -> None:
     history = History()
     for step in range(1_000, 1_000 + 2 * STEPS):
-        history.record(step, {"c": Figures(step, 0)})
+        history.record(step, {"c": StepFigures(step, 0)})
 
     found = _rates(history, 1_000 + 2 * STEPS)
 
@@ -26,26 +26,26 @@ def test_the_last_hour_is_kept_and_no_more() -> None:
 
 def test_steps_without_figures_are_missing_also_after_a_round() -> None:
     history = History()
-    history.record(5, {"c": Figures(1, math.nan)})
-    history.record(8, {"c": Figures(2, 7)})
+    history.record(5, {"c": StepFigures(1, math.nan)})
+    history.record(8, {"c": StepFigures(2, 7)})
     assert history.points("c", 9) == [HistoryPoint(100, 1, None), HistoryPoint(160, 2, 7)]
 
-    history.record(8 + STEPS - 1, {"c": Figures(3, 7)})
+    history.record(8 + STEPS - 1, {"c": StepFigures(3, 7)})
     assert _rates(history, 8 + STEPS) == [(8 + STEPS - 1, 3)]
 
 
 def test_a_clock_that_is_set_back_changes_nothing_that_was_recorded() -> None:
     history = History()
     for step in (10, 11, 4, 11, 12):
-        history.record(step, {"c": Figures(step, 0)})
+        history.record(step, {"c": StepFigures(step, 0)})
 
     assert _rates(history, 13) == [(10, 10), (11, 11), (12, 12)]
 
 
 def test_a_connector_that_is_gone_for_an_hour_is_forgotten() -> None:
     history = History()
-    history.record(1, {"c": Figures(1, 0)})
-    history.record(1 + STEPS, {"other": Figures(1, 0)})
+    history.record(1, {"c": StepFigures(1, 0)})
+    history.record(1 + STEPS, {"other": StepFigures(1, 0)})
 
     assert history.points("c", 2) == []
 
@@ -57,7 +57,7 @@ def test_5000_connectors_take_ten_megabytes() -> None:
     try:
         before, _ = tracemalloc.get_traced_memory()
         for step in range(3):
-            history.record(step, dict.fromkeys(names, Figures(1.0, 2.0)))
+            history.record(step, dict.fromkeys(names, StepFigures(1.0, 2.0)))
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
