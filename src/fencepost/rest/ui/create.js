@@ -29,7 +29,16 @@ function Group({ title, infos, draft, touched, set }) {
 function Others({ infos, draft, set }) {
   const [added, setAdded] = useState("");
   const names = Object.keys(draft).filter((name) => !FIRST.includes(name) && !infos.get(name)?.definition).sort();
-  const add = () => { if (added.trim()) { set(added.trim(), draft[added.trim()] ?? "", true); setAdded(""); } };
+  // One that is there already is led to.
+  const add = () => {
+    const name = added.trim();
+    const field = document.getElementById(`config-${name}`);
+    const group = field?.closest("details");
+    if (group) group.open = true;
+    if (field) field.focus();
+    else if (name) set(name, "", true);
+    setAdded("");
+  };
   return html`<details open=${names.length > 0}><summary>Other properties${names.length ? ` (${names.length} set)` : ""}</summary>
     ${names.map((name) => html`<${Property} key=${name} name=${name} value=${draft[name]} info=${infos.get(name)}
       errors=${infos.get(name)?.value.errors ?? []} onInput=${(value) => set(name, value, true)} onRemove=${() => set(name, "")} />`)}
