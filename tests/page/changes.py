@@ -94,6 +94,7 @@ async def _edit_offset(tab: Tab, pictures: Path) -> None:
     await tab.value(f"{_button('Save this offset')}.click()")
     await tab.wait_for("document.querySelector('textarea') === null || document.body.textContent.includes('position')")
     assert await tab.value(_OFFSET) == before
+    await tab.wait_for(f"!{_button('Save this offset')}.disabled")
     await _write(tab, "document.querySelector('textarea')", f'{{"position": {_LONG}}}')
     await tab.value(f"{_button('Save this offset')}.click()")
     await tab.wait_for(f"{_OFFSET}.includes('{_LONG}')")
