@@ -7,12 +7,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from fencepost.api.config_def import ConfigDef
 from fencepost.config.connector_config import below
 from fencepost.converters.record_decoding import RecordDecoder
-from fencepost.converters.registry.apicurio import APICURIO_URL, confluent_properties, define_apicurio
-from fencepost.converters.registry.reading import RegistryReader
-from fencepost.converters.registry.settings import URL
+from fencepost.converters.registry.reading import RegistryReader, names_registry
 
 _AUTO: Final = "auto"
 
@@ -65,6 +62,4 @@ def _of_role(
     config: Mapping[str, str], name: str, reader: Callable[[Mapping[str, str]], RegistryReader]
 ) -> RoleReading:
     own = below(config, f"{name}.")
-    if APICURIO_URL in own:
-        own = confluent_properties(define_apicurio(ConfigDef()).parse(own), own)
-    return RoleReading(config.get(name), reader(own) if URL in own else None)
+    return RoleReading(config.get(name), reader(own) if names_registry(own) else None)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from fencepost.cli.topics.record_decoding import decoder
 from pyspark.sql.types import DecimalType, StructField, StructType
 
 from fencepost.api.decimals import scaled
@@ -18,6 +17,7 @@ from fencepost.converters import JsonConverter
 from fencepost.converters.avro.converter import AvroConverter
 from fencepost.converters.jsonschema.converter import JsonSchemaConverter
 from fencepost.converters.protobuf.converter import ProtobufConverter
+from fencepost.converters.record_decoding import decoder
 from fencepost.converters.registry.base import RegistryConverter
 from fencepost.converters.registry.reading import RegistryReader
 from tests.support.fake_registry import fake_registry
