@@ -53,7 +53,7 @@ lint: install
 test: install
 	$(BIN)/python -m tests.support.spark_classes & $(PYTEST) -n $(JOBS) --dist loadfile
 
-# Which lines of the package the unit tests run. The other tests run it in processes of its own, which are not measured.
+# Which lines of the package the unit tests run, in their own processes and in those that they start.
 coverage: install
 	rm -rf build/coverage
 	$(BIN)/python -m coverage run -m pytest -n $(JOBS) --dist loadfile tests/unit
