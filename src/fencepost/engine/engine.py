@@ -30,7 +30,7 @@ from pyspark.sql import SparkSession
 
 from fencepost.api.record import ArrowReader, RecordMetadata, SourceBatch, SourceRecord
 from fencepost.engine.batch_columns import completed
-from fencepost.engine.column_types import ColumnTypes, has_required_fields, raw_types
+from fencepost.engine.column_types import ColumnTypes, raw_types
 from fencepost.engine.conversion import ROW, Converted, convert, in_record_order, require_topic, with_followed
 from fencepost.engine.dead_letters import contents_of
 from fencepost.engine.error_counts import ErrorCounts
@@ -381,9 +381,6 @@ class _BatchWrite:
         if batch.reader is None or batch.bytes is None or batch.bytes > SMALL_TRANSFORMED_BATCH or self._only_functions:
             return None
         given = reader_types(batch.reader)
-        if has_required_fields(given.value) or has_required_fields(given.key):
-            # Arrow cannot cast a null struct with a field that may not be null.
-            return None
         rows = SplitRows.of(batch.reader, batch.splits, pipeline)
         read = [part for part in rows.read([0], self.errors, ahead=False) if part.num_rows]
         if not read:

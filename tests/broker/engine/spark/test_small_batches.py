@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
+from fencepost import transform
 from fencepost.api.errors import DataError
 from fencepost.api.plugin import Transformation
 from fencepost.api.record import SourceBatch
@@ -69,9 +71,45 @@ class ValuesAlone:
         yield pa.RecordBatch.from_pydict({"value": pa.array([str(n) if n % 4 else None for n in split])})
 
 
+class Required:
+    """Reads structs that are never null, with fields that may not be null, below structs that may, and in maps."""
+
+    schema = (
+        "value STRUCT<id: BIGINT NOT NULL, Id: STRING, row: STRUCT<n: INT NOT NULL, t: STRUCT<s: STRING NOT NULL> NOT NULL>, "
+        "of: MAP<STRING, STRUCT<n: INT NOT NULL>>, list: ARRAY<STRUCT<n: INT NOT NULL>>> NOT NULL, "
+        "key STRUCT<id: BIGINT NOT NULL>"
+    )
+
+    def read(self, split: range) -> Iterator[pa.RecordBatch]:
+        numbers = pa.field("n", pa.int32(), nullable=False)
+        text = pa.struct([pa.field("s", pa.string(), nullable=False)])
+        identity = pa.field("id", pa.int64(), nullable=False)
+        row = pa.struct([numbers, pa.field("t", text, nullable=False)])
+        kind = pa.struct(
+            [
+                identity, ("Id", pa.string()), ("row", row), ("of", pa.map_(pa.string(), pa.struct([numbers]))),
+                ("list", pa.list_(pa.struct([numbers]))),
+            ]
+        )  # fmt: skip
+        rows = [
+            {
+                "id": n, "Id": None if n % 2 else f"i{n}", "row": {"n": n, "t": {"s": str(n)}} if n % 3 else None,
+                "of": [("a", {"n": n}), ("b", None)] if n % 4 else None, "list": [{"n": n}, None] if n % 5 else None,
+            }
+            for n in split
+        ]  # fmt: skip
+        keys = [{"id": n} if n % 3 else None for n in split]
+        yield pa.RecordBatch.from_pydict({"value": pa.array(rows, kind), "key": pa.array(keys, pa.struct([identity]))})
+
+
 def step(transform: Transformation, **properties: str) -> Step:
     transform.configure({name.replace("_", "."): text for name, text in properties.items()})
     return Step(transform)
+
+
+@transform(schema="half DOUBLE NOT NULL")
+def halves_of_n(rows: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"half": pc.divide(pc.cast(rows["n"], pa.float64()), 2)})
 
 
 CHAINS: Mapping[str, tuple[type[Any], list[Step]]] = {
@@ -82,6 +120,10 @@ CHAINS: Mapping[str, tuple[type[Any], list[Step]]] = {
     "functions": (AllColumns, [step(Sql(), value="struct(value.id)"), step(halves()), step(Sql(), where="value.half > 2")]),
     "texts": (ValuesAlone, [step(HoistField(), field="n"), step(RegexRouter(), regex="(.*)", replacement="$1")]),
     "keys": (ValuesAlone, [step(Sql(), where="value IS NOT NULL", value="struct(CAST(value AS INT) AS n)"), step(ValueToKey(), fields="n"), step(ExtractField(), field="n")]),
+    "required fields": (Required, [step(Sql(), where="value.row.n IS NULL OR value.row.n <> 4", value="struct(value.row, value.of, value.list, upper(value.row.t.s) AS s)")]),
+    "required fields as they are": (Required, [step(InsertHeader(), header="i", value_literal="j")]),
+    "required fields, null or not": (Required, [step(Sql(), value="CASE WHEN value.row IS NOT NULL THEN value.row END", key="struct(key.id)")]),
+    "required fields to functions": (Required, [step(Sql(), value="value.row", where="value.row IS NOT NULL"), step(halves_of_n()), step(Sql(), where="value.half > 2")]),
     "none left": (ValuesAlone, [step(Sql(), where="false")]),
     "not deterministic": (ValuesAlone, [step(Sql(), value="CASE WHEN rand() < 2 THEN value END", allow_nondeterministic="true")]),
 }  # fmt: skip
