@@ -31,7 +31,7 @@ def test_a_zombie_leader_changes_nothing_and_answers_that_a_retry_may_help() -> 
         process, successor, asked = world.replace_leader_amid(
             f"EndTxn of connect-cluster-{GROUP_ID}", lambda leader: leader.connectors.stop("a")
         )
-        world.change(successor._parts.view.url)
+        world.change(successor._view.url)
         assert zombie._leadership.leads
         process.resume()
         world.wait_for(asked[0].done)
@@ -130,7 +130,7 @@ def test_a_zombie_leader_cannot_reset_offsets_of_a_connector_its_successor_resum
         process, successor, asked = world.replace_leader_amid(
             f"InitProducerId of {GROUP_ID}-a-0", lambda leader: leader.offsets.reset("a")
         )
-        assert world._ask("resumes a", lambda herder: herder.connectors.resume("a"), successor._parts.view.url)
+        assert world._ask("resumes a", lambda herder: herder.connectors.resume("a"), successor._view.url)
         world.wait_for(lambda: world.tasks == 3)
         process.resume()
         world.wait_for(asked[0].done)

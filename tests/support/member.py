@@ -10,9 +10,11 @@ from fencepost.config.group_config import GroupConfig
 from fencepost.config.worker_config import WorkerConfig, WorkerMode
 from fencepost.herder.distributed.config_topic import ConfigTopic
 from fencepost.herder.distributed.group_fencing import GroupFencing
+from fencepost.herder.distributed.group_metrics import GroupMetrics
 from fencepost.herder.distributed.group_parts import GroupParts
 from fencepost.herder.distributed.group_view import GroupView
 from fencepost.herder.distributed.leadership import Leadership
+from fencepost.herder.distributed.readiness import Readiness
 from fencepost.herder.peers.rest_client import RestClient
 from fencepost.herder.work.fencing_round import FencingRounds
 from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
@@ -57,10 +59,12 @@ class Member:
         statuses = StatusBackingStore(
             self.config.status_storage, clients=worker.clients, consumer=self.client, producer=producer
         )
-        self.parts = GroupParts(worker, view, topic, statuses)
+        readiness = Readiness(self.config.group_id)
+        self.view, self.statuses = view, statuses
+        self.parts = GroupParts(worker, view, topic, statuses, readiness=readiness, metrics=GroupMetrics())
         self.rest_client = RestClient()
         group = GroupConfig.from_properties(given, where="a test")
-        self.leadership = Leadership(group, topic, self.parts.readiness, lambda _: None)
+        self.leadership = Leadership(group, topic, readiness, lambda _: None)
         rounds = FencingRounds(self.parts, self.leadership)
         self.fencing = GroupFencing(self.parts, self.leadership, rounds, self.rest_client)
 
@@ -69,7 +73,7 @@ class Member:
 
     async def lead(self) -> None:
         """Become the leader, and return once it may write."""
-        self._assigned("this one", self.parts.view.url)
+        self._assigned("this one", self.view.url)
         await self.leadership.require()
 
     def follow(self, leader_url: str) -> None:
@@ -82,7 +86,7 @@ class Member:
 
     async def close(self) -> None:
         self.leadership.lost()
-        for store in (self.configs, self.parts.statuses):
+        for store in (self.configs, self.statuses):
             await self.parts.run(store.close)
         await self.rest_client.close()
 

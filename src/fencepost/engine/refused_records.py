@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import astuple, dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from fencepost.engine.error_counts import ErrorCounts
+
+_log: Final = logging.getLogger(__name__)
 
 
 class Stage(StrEnum):
@@ -49,3 +53,13 @@ class Tally:
         """Return this with more counts, and more records to log."""
         mine, more = (astuple(each) for each in (self.counts, counts))
         return Tally(ErrorCounts(*(a + b for a, b in zip(mine, more, strict=True))), (*self.listed, *listed))
+
+
+def log_refused(tally: Tally, whose: str) -> None:
+    """Log the refused records in a tally, and the number of further skipped ones. `whose` begins each message."""
+    for refused in tally.listed:
+        shown = "" if refused.content is None else f" The record: {refused.content}"
+        _log.error("%s: %s%s", whose, refused, shown)
+    left = tally.counts.skipped - len(tally.listed)
+    if tally.listed and left > 0:
+        _log.error("%s: %d more records of the same batch were skipped", whose, left)

@@ -172,7 +172,9 @@ def _from_headers(given: Mapping[str, Any], schema: t.StructType) -> Mapping[str
         )
     contents = {}
     for header, field in zip(given["headers"], given["fields"], strict=True):
-        contents[tuple(field.split("."))] = f"try_element_at(filter(headers, h -> h.key = {sql_text(header)}), -1).value"
+        contents[tuple(field.split("."))] = (
+            f"try_element_at(filter(headers, h -> h.key = {sql_text(header)}), -1).value"
+        )
     columns: dict[str, str | None] = {"value": _extended(("value",), kind, contents)}
     if given["operation"].lower() == "move":
         moved = ", ".join(sql_text(header) for header in given["headers"])

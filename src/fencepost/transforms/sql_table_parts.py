@@ -10,7 +10,14 @@ from pyspark.sql import types as t
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.config.validators import not_blank, one_of
-from fencepost.transforms.sql_table import Translation, defined, replaced_fields, sql_path, sql_text
+from fencepost.transforms.sql_table import (
+    TableTransformation,
+    Translation,
+    defined,
+    replaced_fields,
+    sql_path,
+    sql_text,
+)
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 _STRUCTURED: Final = (t.StructType, t.ArrayType, t.MapType)
@@ -37,13 +44,11 @@ Drop = defined("Drop", "Sets the value to null. Confluent's.", _define_drop(), _
 DropKey = defined("DropKey", "Sets the key to null. Confluent's.", _define_drop(), _dropped("key"))
 
 
-def _extracted_timestamp(plugin: str, part: str) -> Translation:
+def _extracted_timestamp(part: str) -> Translation:
     def sql(given: Mapping[str, Any], schema: t.StructType) -> Mapping[str, str | None]:
         name, kind = given["field.name"], schema[part].dataType
         path = sql_path(part, name)
-        why = (
-            f"A record has no timestamp in {part}.{name}: fill it in, or keep {plugin} from such records by a predicate"
-        )
+        why = f"A record has no timestamp in {part}.{name}: fill it in, or keep ExtractTimestamp from such records by a predicate"
         if isinstance(kind, t.NullType):
             return {"timestamp": f"CAST(raise_error({sql_text(why)}) AS BIGINT)"}
         found = kind[name].dataType if isinstance(kind, t.StructType) and name in kind.names else None
@@ -51,7 +56,7 @@ def _extracted_timestamp(plugin: str, part: str) -> Translation:
             found, t.LongType | t.TimestampType | t.TimestampNTZType | None
         ):
             raise DataError(
-                f"{plugin} needs a BIGINT or a TIMESTAMP in {part}.{name}, but it is of type {found.simpleString()}: put "
+                f"ExtractTimestamp needs a BIGINT or a TIMESTAMP in {part}.{name}, but it is of type {found.simpleString()}: put "
                 "TimestampConverter before it, or name another field in field.name"
             )
         if isinstance(found, t.LongType) and given.get("timestamp.resolution", "milliseconds").lower() == "seconds":
@@ -75,31 +80,15 @@ def _define_resolution() -> ConfigDef:
     )  # fmt: skip
 
 
-_TAKES: Final = "Takes the record's timestamp from a field of the {}. {}'s."
-ExtractTimestamp = defined(
-    "ExtractTimestamp",
-    _TAKES.format("value", "Confluent"),
-    _define_timestamp(),
-    _extracted_timestamp("ExtractTimestamp", "value"),
-)
-ExtractTimestampKey = defined(
-    "ExtractTimestampKey",
-    _TAKES.format("key", "Confluent"),
-    _define_timestamp(),
-    _extracted_timestamp("ExtractTimestamp", "key"),
-)
-AivenExtractTimestamp = defined(
-    "AivenExtractTimestamp",
-    _TAKES.format("value", "Aiven"),
-    _define_resolution(),
-    _extracted_timestamp("ExtractTimestamp", "value"),
-)
-AivenExtractTimestampKey = defined(
-    "AivenExtractTimestampKey",
-    _TAKES.format("key", "Aiven"),
-    _define_resolution(),
-    _extracted_timestamp("ExtractTimestamp", "key"),
-)
+def _extract_timestamp(whose: str, part: str, definitions: ConfigDef, name: str) -> type[TableTransformation]:
+    doc = f"Takes the record's timestamp from a field of the {part}. {whose}'s."
+    return defined(name, doc, definitions, _extracted_timestamp(part))
+
+
+ExtractTimestamp = _extract_timestamp("Confluent", "value", _define_timestamp(), "ExtractTimestamp")
+ExtractTimestampKey = _extract_timestamp("Confluent", "key", _define_timestamp(), "ExtractTimestampKey")
+AivenExtractTimestamp = _extract_timestamp("Aiven", "value", _define_resolution(), "AivenExtractTimestamp")
+AivenExtractTimestampKey = _extract_timestamp("Aiven", "key", _define_resolution(), "AivenExtractTimestampKey")
 
 _CASES: Final = ("LOWER_CAMEL", "LOWER_HYPHEN", "LOWER_UNDERSCORE", "UPPER_CAMEL", "UPPER_UNDERSCORE")
 _SEPARATORS: Final = {"CAMEL": "", "HYPHEN": "-", "UNDERSCORE": "_"}

@@ -12,7 +12,7 @@ import pytest
 
 from fencepost import SourceRecord
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.engine.engine import SMALL_BATCH
+from fencepost.engine.source_write import SMALL_BATCH
 from fencepost.runtime.state import State
 from tests.broker.engine.test_error_handling import TRANSFORM, PickyConverter, converter
 from tests.support.checker import Record, read_offsets, read_topic

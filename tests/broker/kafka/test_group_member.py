@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import threading
 import time
@@ -19,6 +20,7 @@ from fencepost.herder.distributed.assignor_leader import ConfiguredWork
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.errors import BrokerRefusedError
 from fencepost.kafka.group.membership import MemberState
+from fencepost.kafka.group.pace import SHARE
 from fencepost.kafka.group.protocol import ConnectProtocol
 from fencepost.kafka.precedence import HEARTBEAT
 from fencepost.kafka.transport.broker_client import BrokerClient
@@ -215,6 +217,32 @@ def test_heartbeats_continue_while_hundreds_of_threads_compute(bootstrap_servers
                 stopping.set()
                 for thread in threads:
                     thread.join()
+
+    asyncio.run(scenario())
+
+
+def test_changes_of_the_work_wait_as_the_cost_of_the_last_rebalance_demands(bootstrap_servers: str):
+    """Else each of many new connectors would lead to a rebalance of all."""
+
+    async def scenario() -> None:
+        async with a_cluster() as cluster:
+            worker = cluster.worker("worker", bootstrap_servers)
+            spans: list[tuple[float, float]] = []
+
+            def costly() -> ConfiguredWork:
+                began, until_s = time.monotonic(), time.thread_time() + 0.1
+                while time.thread_time() < until_s:
+                    pass
+                spans.append((began, time.monotonic()))
+                return cluster.configured
+
+            worker.configured = costly
+            await cluster.settled(worker)
+            while len(spans) < 4:
+                worker.member.rejoin()
+                await asyncio.sleep(0.005)
+            pauses = [later - end for (_, end), (later, _) in itertools.pairwise(spans)]
+            assert min(pauses) > 0.1 * (1 - SHARE) / SHARE
 
     asyncio.run(scenario())
 

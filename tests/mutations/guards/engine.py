@@ -8,8 +8,8 @@ GUARDS = (
     Guard(
         "all rows of a record, or none",
         "engine/engine.py",
-        "if multiplied and self.errors.refused:",
-        "if multiplied and not self.errors:",
+        "if multiplied and errors.refused:",
+        "if multiplied and not errors:",
         "tests/broker/engine/spark/test_engine_sql.py::test_all_rows_of_a_record_are_skipped_if_a_converter_refuses_one",
     ),
     Guard(

@@ -64,7 +64,7 @@ GUARDS = (
     Guard(
         "the files that all workers of a group must allow",
         "herder/distributed/group_parts.py",
-        "        return self.worker.agreeing(self.view.other_files)",
+        "        return self.worker.agreeing(self._view.other_files)",
         "        return self.worker",
         "tests/cluster/test_files_of_workers.py::test_workers_of_different_directories_agree_on_the_files",
     ),

@@ -161,14 +161,14 @@ GUARDS = (
     ),
     Guard(
         "all parts of a small batch that an expression refuses rows of",
-        "engine/engine.py",
+        "engine/source_write.py",
         "for batches, types in transformed for batch in batches)",
         "for batches, types in transformed[:1] for batch in batches)",
         "tests/broker/engine/spark/test_small_batches.py::test_a_refused_row_is_skipped_alone",
     ),
     Guard(
         "the nulls of a reader's rows, which are Kafka's after transforms in the worker, too",
-        "engine/engine.py",
+        "engine/source_write.py",
         "replace(types, batch=True)",
         "types",
         "tests/broker/engine/spark/test_small_batches.py::test_the_worker_makes_what_a_job_does",
@@ -183,8 +183,8 @@ GUARDS = (
     Guard(
         "the several records of one that Sql makes, of which all are refused or none",
         "engine/engine.py",
-        "if multiplied and self.errors.refused:",
-        "if not multiplied and self.errors.refused:",
+        "if multiplied and errors.refused:",
+        "if not multiplied and errors.refused:",
         "tests/broker/engine/spark/test_engine_sql.py::test_all_rows_of_a_record_are_skipped_if_a_converter_refuses_one",
     ),
     Guard(
@@ -224,11 +224,11 @@ GUARDS = (
     ),
     Guard(
         "a Spark that cannot start, which must not count against a record",
-        "engine/engine.py",
-        "session = None if self._only_functions else self.session()\n\n"
+        "engine/batch_write.py",
+        "session = None if self.only_functions else self.session()\n\n"
         "        def transform(start: int, stop: int) -> Transformed:\n",
         "def transform(start: int, stop: int) -> Transformed:\n"
-        "            session = None if self._only_functions else self.session()\n",
+        "            session = None if self.only_functions else self.session()\n",
         "tests/broker/engine/spark/test_small_batches.py::test_a_spark_that_cannot_start_refuses_no_record",
     ),
 )

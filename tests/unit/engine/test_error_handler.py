@@ -19,12 +19,11 @@ from fencepost.api.record import SourceRecord
 from fencepost.config.error_handling import ErrorHandling, Tolerance
 from fencepost.engine.column_types import column_types
 from fencepost.engine.conversion import Converted, convert
-from fencepost.engine.engine import tell
 from fencepost.engine.error_counts import ErrorCounts
 from fencepost.engine.error_handler import LISTED, ErrorHandler, Passed, Refused, Retries, isolate
 from fencepost.engine.errors import AllRowsRefusedError, BatchCancelledError, RecordRefusedError, RecordWaitsError
 from fencepost.engine.grouping import group_records
-from fencepost.engine.refused_records import Stage
+from fencepost.engine.refused_records import Stage, log_refused
 from fencepost.engine.reports import read_reports, report_text
 from tests.support.clock import Clock
 from tests.support.engine import SKIP, pipeline
@@ -136,7 +135,7 @@ def test_the_log_shows_the_record_only_if_it_may():
 def test_the_log_counts_the_records_that_it_does_not_list(caplog: pytest.LogCaptureFixture):
     errors = ErrorHandler(LOGGED)
     assert converted([("a", "a", "x")] * (LISTED + 3), errors) == []
-    tell(errors.tally, "Task c-0")
+    log_refused(errors.tally, "Task c-0")
     assert len(caplog.records) == LISTED + 1
     assert caplog.records[-1].getMessage() == "Task c-0: 3 more records of the same batch were skipped"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 _WATCH_SECONDS: Final = 1.0
 
@@ -28,8 +28,24 @@ def await_stop(watch: Callable[[], None]) -> None:
         watch()
 
 
-def stop_on_signals(stopping: asyncio.Event) -> None:
-    """Set the event at the first SIGTERM or Ctrl-C; the second one ends the process immediately."""
+async def until_signal(start: Coroutine[Any, Any, None], ended: asyncio.Future[Any]) -> None:
+    """Start, and return when it has `ended` or at the first SIGTERM or Ctrl-C; the second one ends the process immediately.
+
+    Raises the errors of `start`. A signal cancels a start.
+    """
+    stopping = asyncio.Event()
+    _stop_on_signals(stopping)
+    signalled: asyncio.Future[Any] = asyncio.ensure_future(stopping.wait())
+    starting: asyncio.Future[Any] = asyncio.ensure_future(start)
+    await asyncio.wait([starting, signalled], return_when=asyncio.FIRST_COMPLETED)
+    if starting.done():
+        await starting
+        await asyncio.wait([ended, signalled], return_when=asyncio.FIRST_COMPLETED)
+    starting.cancel()
+    signalled.cancel()
+
+
+def _stop_on_signals(stopping: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
 
     def on_signal() -> None:

@@ -6,12 +6,12 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from fencepost.cli.common.exit_codes import ExitCode, exit_codes
-from fencepost.cli.common.signals import stop_on_signals
+from fencepost.cli.common.signals import until_signal
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -88,18 +88,12 @@ async def _serve(herder: StandaloneHerder, server: RestServer, registry: Collect
 
     Returns the failures so far; raises the errors that prevent a start.
     """
-    stopping = asyncio.Event()
-    stop_on_signals(stopping)
-    signalled: asyncio.Future[Any] = asyncio.ensure_future(stopping.wait())
-    starting: asyncio.Future[Any] = asyncio.ensure_future(herder.start())
-    ended: asyncio.Future[Any] = herder.ended
-    await asyncio.wait([starting, signalled], return_when=asyncio.FIRST_COMPLETED)
-    if starting.done():
-        await starting
+
+    async def start() -> None:
+        await herder.start()
         await server.start(herder, registry)
-        await asyncio.wait([ended, signalled], return_when=asyncio.FIRST_COMPLETED)
-    starting.cancel()
-    signalled.cancel()
+
+    await until_signal(start(), herder.ended)
     return herder.ended.result() if herder.ended.done() else ()
 
 

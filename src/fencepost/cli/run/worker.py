@@ -6,12 +6,12 @@ import asyncio
 import gc
 import importlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from fencepost.cli.common.exit_codes import exit_codes
-from fencepost.cli.common.signals import stop_on_signals
+from fencepost.cli.common.signals import until_signal
 
 if TYPE_CHECKING:
     from fencepost.herder.distributed.herder import DistributedHerder
@@ -56,7 +56,9 @@ async def _run(path: Path) -> None:
         runtime = Worker(config)
         herder = DistributedHerder(runtime, group, server.advertised_url, server.client)
         await server.start(herder, runtime.metrics.registry)
-        await _serve(herder)
+        await until_signal(herder.start(), herder.failed)
+        if herder.failed.done():
+            raise herder.failed.result()
     finally:
         if herder is not None:
             # Do not wait for requests that wait for the group.
@@ -76,20 +78,3 @@ def _import_herder() -> None:
     finally:
         gc.freeze()
         gc.enable()
-
-
-async def _serve(herder: DistributedHerder) -> None:
-    """Run until a signal arrives, or the worker cannot be in its group. Raises the error that prevents the start."""
-    stopping = asyncio.Event()
-    stop_on_signals(stopping)
-    starting: asyncio.Future[Any] = asyncio.ensure_future(herder.start())
-    signalled: asyncio.Future[Any] = asyncio.ensure_future(stopping.wait())
-    ended: asyncio.Future[Any] = herder.failed
-    await asyncio.wait([starting, signalled], return_when=asyncio.FIRST_COMPLETED)
-    if starting.done():
-        await starting
-        await asyncio.wait([ended, signalled], return_when=asyncio.FIRST_COMPLETED)
-    starting.cancel()
-    signalled.cancel()
-    if herder.failed.done():
-        raise herder.failed.result()

@@ -180,7 +180,7 @@ def _assigned(before: GroupState, event: Assigned) -> Decision:
         assigned=event.work,
         leader=event.leader,
         held=event.held,
-        distributed=before.distributed if event.leads else task_counts(event.config),
+        distributed=before.distributed if event.leads else event.config.task_counts,
         rebalance_due=False,
     )
     # Kept work follows the config topic; only whether tasks are held comes from the group.
@@ -223,16 +223,11 @@ def _task_fenced(state: GroupState, task: ConnectorTaskId, now: float) -> Decisi
 
 
 def _rebalance(state: GroupState, config: ClusterConfigState) -> Decision:
-    counts = task_counts(config)
-    if counts == state.distributed:
+    counts = config.task_counts
+    if counts is state.distributed or counts == state.distributed:
         return state, ()
     return replace(state, distributed=counts, rebalance_due=True), (Rejoin(),)
 
 
 def _half_stops(config: ClusterConfigState, *connectors: str) -> list[Command]:
     return [ConfigureTasks(name) for name in connectors if config.entry(name).half_stopped]
-
-
-def task_counts(config: ClusterConfigState) -> dict[str, int]:
-    """Return how many tasks each connector has."""
-    return {name: len(entry.tasks) for name, entry in config.entries.items() if entry.config is not None}

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 
 from fencepost.config.group_config import GroupConfig
 from fencepost.config.worker_config import WorkerConfig
-from fencepost.herder.distributed.group_parts import GroupParts
+from fencepost.herder.distributed.config_topic import ConfigTopic
+from fencepost.herder.distributed.group_metrics import GroupMetrics
 from fencepost.herder.distributed.group_view import GroupView
 from fencepost.herder.work.worker_clients import consumer_config, worker_producer_config
 from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.group.member import GroupMember
 from fencepost.kafka.group.membership import GroupListener, GroupSettings
 from fencepost.kafka.group.protocol import Assignment, ConnectProtocol, Election
+from fencepost.runtime.worker import Worker
 from fencepost.storage.statuses.topic import StatusBackingStore
 
 
@@ -27,20 +30,24 @@ def status_store(clients: KafkaClients, config: WorkerConfig) -> StatusBackingSt
 
 
 def group_member(
-    parts: GroupParts,
+    worker: Worker,
     group: GroupConfig,
+    view: GroupView,
+    *,
+    topic: ConfigTopic,
     assign: Callable[[Election], Mapping[str, Assignment]],
     listener: GroupListener,
+    metrics: GroupMetrics,
 ) -> GroupMember:
-    """Return the membership of a worker, not joined yet. Raises ConfigError."""
-    return parts.worker.clients.group_member(
-        consumer_config(parts.config),
-        _settings(parts.config, group, parts.view),
-        config_offset=lambda: parts.state.offset,
+    """Return the membership of a worker, not joined yet. It runs on the current event loop. Raises ConfigError."""
+    return worker.clients.group_member(
+        consumer_config(worker.config),
+        _settings(worker.config, group, view),
+        config_offset=lambda: topic.state.offset,
         assign=assign,
         listener=listener,
-        observer=parts.metrics,
-        loop=parts.loop,
+        observer=metrics,
+        loop=asyncio.get_running_loop(),
     )
 
 

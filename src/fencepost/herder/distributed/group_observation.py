@@ -13,10 +13,11 @@ from urllib.parse import quote, urlsplit
 from fencepost.api.errors import FencepostError
 from fencepost.api.foreign_json import parse_json
 from fencepost.herder.core.observation import Json, Overview
-from fencepost.herder.distributed.group_parts import GroupParts
+from fencepost.herder.distributed.group_view import GroupView
 from fencepost.herder.peers.rest_client import RestClient
 from fencepost.herder.requests.connector_states import ConnectorStates
 from fencepost.herder.requests.observing import LocalObservation
+from fencepost.herder.work.parts import HerderParts
 
 _log: Final = logging.getLogger(__name__)
 
@@ -30,20 +31,20 @@ _ASKING_SECONDS: Final = 5.0
 class GroupObservation(LocalObservation):
     """Adds the tasks of the group's other workers."""
 
-    def __init__(self, parts: GroupParts, states: ConnectorStates, client: RestClient) -> None:
+    def __init__(self, parts: HerderParts, view: GroupView, states: ConnectorStates, client: RestClient) -> None:
         super().__init__(parts, states)
-        self._group = parts
+        self._view = view
         self._client = client
 
     async def overview(self, authorization: str | None) -> Overview:
         """Return all connectors, with the sums of their tasks on all workers."""
-        await self._group.started()
-        workers = self._workers(self._group.state.connectors()) | self._members()
+        await self._parts.started()
+        workers = self._workers(self._parts.state.connectors()) | self._members()
         answers = await self._ask_all(workers, HERE, authorization)
         silent = {worker: answer for worker, answer in answers.items() if isinstance(answer, str)}
         known = {worker: answer for worker, answer in answers.items() if not isinstance(answer, str)}
         own: Json = {"tasks": self.here(), "worker": self.worker()}
-        return self._overview({self._group.worker_id: own, **known}, silent)
+        return self._overview({self._parts.worker_id: own, **known}, silent)
 
     async def activity(self, connector: str, authorization: str | None) -> list[Json]:
         """Return the activity of a connector's tasks, on all workers. Raises NotFoundError."""
@@ -55,13 +56,13 @@ class GroupObservation(LocalObservation):
 
     def _workers(self, connectors: list[str]) -> set[str]:
         """The other workers that run tasks of connectors, by the statuses."""
-        table = self._group.statuses.table
+        table = self._parts.statuses.table
         owners = {status.worker_id for name in connectors for status in table.tasks(name).values()}
-        return owners - {self._group.worker_id, ""}
+        return owners - {self._parts.worker_id, ""}
 
     def _members(self) -> set[str]:
         """The other members of the group, as reported by its leader, unless that is a worker of Kafka Connect."""
-        return {urlsplit(url).netloc for url in self._group.view.members} - {self._group.worker_id}
+        return {urlsplit(url).netloc for url in self._view.members} - {self._parts.worker_id}
 
     async def _ask_all(self, workers: set[str], path: str, authorization: str | None) -> dict[str, Json | str]:
         answers = await asyncio.gather(*(self._ask(worker, path, authorization) for worker in workers))
@@ -69,7 +70,7 @@ class GroupObservation(LocalObservation):
 
     async def _ask(self, worker: str, path: str, authorization: str | None) -> Json | str:
         """Return the tasks of another worker and its description, or why they are unknown."""
-        url = f"{urlsplit(self._group.view.url).scheme}://{worker}{path}"
+        url = f"{urlsplit(self._view.url).scheme}://{worker}{path}"
         headers = {"Accept": "application/json"} | ({} if authorization is None else {"Authorization": authorization})
         try:
             async with asyncio.timeout(_ASKING_SECONDS):

@@ -27,33 +27,40 @@ class GroupParts(WorkerParts):
     """The parts of a worker of a group. To be created on its event loop."""
 
     def __init__(
-        self, worker: Worker, view: GroupView, config_topic: ConfigTopic, statuses: StatusBackingStore
+        self,
+        worker: Worker,
+        view: GroupView,
+        config_topic: ConfigTopic,
+        statuses: StatusBackingStore,
+        *,
+        readiness: Readiness,
+        metrics: GroupMetrics,
     ) -> None:
         super().__init__(worker, asyncio.get_running_loop())
-        self.view = view
-        self.config_topic = config_topic
         self.statuses = statuses
-        self.readiness = Readiness(worker.config.group_id)
-        self.metrics = GroupMetrics()
+        self._view = view
+        self._config_topic = config_topic
+        self._readiness = readiness
+        self._metrics = metrics
 
     @property
     def configs(self) -> ConfigBackingStore:
         """The store of configurations."""
-        return self.config_topic.store
+        return self._config_topic.store
 
     @property
     def state(self) -> ClusterConfigState:
         """The state read from the config topic."""
-        return self.config_topic.state
+        return self._config_topic.state
 
     @property
     def worker_id(self) -> str:
         """This worker's name in statuses, as host:port."""
-        return self.view.worker_id
+        return self._view.worker_id
 
     async def read_config_topic(self) -> None:
         """Read everything that was committed to the config topic before this call. Raises as `ConfigTopic.read`."""
-        await self.config_topic.read()
+        await self._config_topic.read()
 
     def report(
         self, subject: str | ConnectorTaskId, state: str, *, error: Exception | None = None, version: str | None = None
@@ -62,16 +69,16 @@ class GroupParts(WorkerParts):
 
         A worker outside of its group publishes nothing: others may run its work, and have reported on it.
         """
-        if self.view.generation is None:
+        if self._view.generation is None:
             self.statuses.disown(subject)
             return
         trace = None if error is None else format_trace(error)
-        self.statuses.put(subject, Status(state, self.worker_id, self.view.generation, trace, version))
+        self.statuses.put(subject, Status(state, self.worker_id, self._view.generation, trace, version))
 
     @property
     def requested(self) -> Worker:
         """All configurations come from requests, so the worker's own limits apply, and the other members' ones for files."""
-        return self.worker.agreeing(self.view.other_files)
+        return self.worker.agreeing(self._view.other_files)
 
     def worker_for(self, connector: str) -> Worker:
         """Return the worker: its limits apply to all connectors."""
@@ -80,11 +87,11 @@ class GroupParts(WorkerParts):
 
     async def started(self) -> None:
         """Wait until the worker has read its topics."""
-        await self.readiness.started()
+        await self._readiness.started()
 
     async def joined(self) -> None:
         """Wait until this worker is in its group and has read the config topic."""
-        await self.readiness.joined(self.config_topic.check)
+        await self._readiness.joined(self._config_topic.check)
 
     def task_count(self, connector: str) -> int | None:
         """Return the number of tasks in a connector's last task count record."""
@@ -98,4 +105,4 @@ class GroupParts(WorkerParts):
 
     def record_fencing(self, seconds: float, *, success: bool) -> None:
         """Record a fencing round in the group's metrics."""
-        self.metrics.fenced(seconds, success=success)
+        self._metrics.fenced(seconds, success=success)

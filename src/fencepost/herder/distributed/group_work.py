@@ -35,19 +35,18 @@ from fencepost.herder.core.group_decisions import (
     Revoked,
     TaskFenced,
     decide,
-    task_counts,
 )
 from fencepost.herder.core.group_topics import GroupTopics, judge_topics
 from fencepost.herder.core.mixed_group import judge_group
 from fencepost.herder.distributed.assignor_leader import ConfiguredWork
 from fencepost.herder.distributed.group_fencing import GroupChecks, GroupFencing
-from fencepost.herder.distributed.group_parts import GroupParts
+from fencepost.herder.distributed.group_metrics import GroupMetrics
 from fencepost.herder.distributed.group_view import GroupView
 from fencepost.herder.distributed.leadership import Leadership
-from fencepost.herder.distributed.readiness import Standing
+from fencepost.herder.distributed.readiness import Readiness, Standing
 from fencepost.herder.errors import MixedGroupError
 from fencepost.herder.work.local_work import LocalWork
-from fencepost.herder.work.parts import delivers_at_least_once
+from fencepost.herder.work.parts import HerderParts, delivers_at_least_once
 from fencepost.herder.work.task_work import TaskWork
 from fencepost.kafka.group.membership import Membership
 from fencepost.runtime.state import State
@@ -67,13 +66,19 @@ class GroupWork:
 
     def __init__(
         self,
-        parts: GroupParts,
+        parts: HerderParts,
+        view: GroupView,
+        *,
+        readiness: Readiness,
+        metrics: GroupMetrics,
         leadership: Leadership,
         fencing: GroupFencing,
         carry_out: Callable[[HerderCommand], None],
     ) -> None:
         self._parts = parts
-        self._view: GroupView = parts.view
+        self._view = view
+        self._readiness = readiness
+        self._metrics = metrics
         self._give_herder = carry_out
         self._leadership = leadership
         self._fencing = fencing
@@ -109,7 +114,7 @@ class GroupWork:
     def configured(self) -> ConfiguredWork:
         """Return the work for the leader to assign. Called on the member's thread; notifies the loop."""
         state = self._parts.state
-        counts = task_counts(state)
+        counts = state.task_counts
         with suppress(RuntimeError):  # the loop is closed
             self._parts.loop.call_soon_threadsafe(self._on, Elected(counts))
         return ConfiguredWork(state.offset, counts)
@@ -163,14 +168,14 @@ class GroupWork:
         if self._closed:
             return
         self._view.generation = membership.generation
-        self._parts.metrics.assigned(membership)
+        self._metrics.assigned(membership)
         self._judge(membership)
         self._leadership.assigned(membership)
         if self._catching_up is not None:
             self._catching_up.cancel()
             self._catching_up = None
         if membership.assignment.failed or self._parts.state.offset < membership.assignment.config_offset:
-            self._parts.readiness.become(Standing.JOINING)
+            self._readiness.become(Standing.JOINING)
             self._catching_up = asyncio.ensure_future(self._catch_up(membership))
         else:
             self._take(membership)
@@ -182,7 +187,7 @@ class GroupWork:
         topics = self._judge_topics(membership)
         found = judge_group(self._parts.config.exactly_once_source_support, membership.assignment.supports, topics)
         self._view.mixed = found
-        self._parts.metrics.judged(found)
+        self._metrics.judged(found)
         if found.disabled and found.disabled != former.disabled:
             _log.warning("%s", found.advice)
         elif former.disabled and not found.disabled:
@@ -209,14 +214,14 @@ class GroupWork:
         """Stop everything, and return once it has stopped."""
         _log.debug("Everything stops: %s", reason)
         self._view.generation = None
-        self._parts.readiness.become(Standing.JOINING)
-        self._parts.metrics.assigned(None)
+        self._readiness.become(Standing.JOINING)
+        self._metrics.assigned(None)
         self._leadership.lost()
         await self.stop()
 
     def on_failed(self, error: Exception) -> None:
         """Report that this worker is not a member any more."""
-        self._parts.readiness.become(Standing.CLOSED)
+        self._readiness.become(Standing.CLOSED)
         self._leadership.lost()
         self._give_herder(EndWorker(error))
 
@@ -226,7 +231,7 @@ class GroupWork:
                 await self._parts.read_config_topic()
             except FencepostError as error:
                 _log.warning("The config topic cannot be read; retrying: %s", error)
-                self._parts.readiness.look_again()
+                self._readiness.look_again()
                 await asyncio.sleep(_READ_AGAIN_SECONDS)
             else:
                 break
@@ -237,7 +242,7 @@ class GroupWork:
 
     def _take(self, membership: Membership) -> None:
         assignment = membership.assignment
-        self._parts.readiness.become(Standing.MEMBER)
+        self._readiness.become(Standing.MEMBER)
         work = frozenset(assignment.connectors) | frozenset(assignment.tasks)
         topics = self._view.topics
         if not topics.knows_connectors:
@@ -282,7 +287,7 @@ class GroupWork:
 
     def _forget_statuses(self) -> None:
         statuses = self._parts.statuses
-        connectors, tasks = statuses.table.others(task_counts(self._parts.state))
+        connectors, tasks = statuses.table.others(self._parts.state.task_counts)
         for name in connectors:
             statuses.delete_connector(name)
         for task in tasks:

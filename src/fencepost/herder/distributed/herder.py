@@ -25,6 +25,7 @@ from fencepost.herder.distributed.assignor_leader import LeaderAssignor
 from fencepost.herder.distributed.config_topic import ConfigTopic
 from fencepost.herder.distributed.group_clients import group_member, status_store
 from fencepost.herder.distributed.group_fencing import GroupFencing
+from fencepost.herder.distributed.group_metrics import GroupMetrics
 from fencepost.herder.distributed.group_observation import GroupObservation
 from fencepost.herder.distributed.group_parts import GroupParts
 from fencepost.herder.distributed.group_requests import GroupRequests
@@ -32,7 +33,7 @@ from fencepost.herder.distributed.group_restarts import GroupRestarts
 from fencepost.herder.distributed.group_view import GroupView
 from fencepost.herder.distributed.group_work import GroupWork
 from fencepost.herder.distributed.leadership import Leadership
-from fencepost.herder.distributed.readiness import Standing
+from fencepost.herder.distributed.readiness import Readiness, Standing
 from fencepost.herder.distributed.shown_statuses import ShownStatuses
 from fencepost.herder.distributed.task_configs import TaskConfigs
 from fencepost.herder.distributed.transaction_requests import GroupTransactions
@@ -76,18 +77,31 @@ class DistributedHerder(Herder):
         view = GroupView.of(config, url)
         store = config_store(worker.clients, config, self._on_config, loop)
         topic = ConfigTopic(store, config.config_storage.name, view)
-        self._group = group
-        self._parts = parts = GroupParts(worker, view, topic, status_store(worker.clients, config))
-        worker.metrics.registry.register(parts.metrics)
-        self._leadership = Leadership(group, topic, parts.readiness, self._carry_out)
+        statuses, readiness, metrics = status_store(worker.clients, config), Readiness(config.group_id), GroupMetrics()
+        worker.metrics.registry.register(metrics)
+        self._group, self._view, self._topic, self._statuses, self._readiness = group, view, topic, statuses, readiness
+        self._parts = parts = GroupParts(worker, view, topic, statuses, readiness=readiness, metrics=metrics)
+        self._leadership = Leadership(group, topic, readiness, self._carry_out)
         rounds = FencingRounds(parts, self._leadership)
         fencing = GroupFencing(parts, self._leadership, rounds, client)
-        self._work = GroupWork(parts, self._leadership, fencing, self._carry_out)
+        self._work = GroupWork(
+            parts,
+            view,
+            readiness=readiness,
+            metrics=metrics,
+            leadership=self._leadership,
+            fencing=fencing,
+            carry_out=self._carry_out,
+        )
         self._task_configs = TaskConfigs(worker, topic, self._leadership, self._work.local, client)
         assignor = LeaderAssignor(self._work.configured, max_delay_ms=group.scheduled_rebalance_max_delay_ms)
-        self._member = group_member(parts, group, assignor, self._work)
-        states = ConnectorStates(parts, ShownStatuses(view, parts.statuses, self._is_cut_off))
-        transactions = GroupTransactions(parts, self._leadership, self._work.local, states, client)
+        self._member = group_member(
+            worker, group, view, topic=topic, assign=assignor, listener=self._work, metrics=metrics
+        )
+        states = ConnectorStates(parts, ShownStatuses(view, statuses, self._is_cut_off))
+        transactions = GroupTransactions(
+            parts, view, self._leadership, work=self._work.local, states=states, client=client
+        )
         restarts = GroupRestarts(url, group.sync_timeout_ms, topic, self._leadership, self._work, assignor, states)
         self._loggers = LoggerRegistry()
         self.connectors = ConnectorRequests(parts, self._leadership, restarts, states)
@@ -95,7 +109,7 @@ class DistributedHerder(Herder):
         self.transactions = transactions
         self.plugins = PluginRequests(parts)
         self.loggers = LoggerRequests(parts, self._loggers)
-        self.observation = GroupObservation(parts, states, client)
+        self.observation = GroupObservation(parts, view, states, client)
         self.peers = GroupRequests(self._leadership, rounds, transactions, self._task_configs)
         self._cluster_id = ""
         self._warming_up: asyncio.TimerHandle | None = None
@@ -112,8 +126,8 @@ class DistributedHerder(Herder):
             await parts.run(require_internal_topics, parts.worker.clients, parts.config)
         starting: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(parts.run(parts.worker.start)),
-            asyncio.wrap_future(parts.configs.start(administration)),
-            asyncio.wrap_future(parts.statuses.start(administration)),
+            asyncio.wrap_future(self._topic.store.start(administration)),
+            asyncio.wrap_future(self._statuses.start(administration)),
         ]
         try:
             await asyncio.gather(*starting)
@@ -121,13 +135,13 @@ class DistributedHerder(Herder):
             # After a failure the others fail when the stores are closed; their errors are not needed.
             for start in starting:
                 start.cancel()
-        parts.readiness.become(Standing.JOINING)
+        self._readiness.become(Standing.JOINING)
         self._member.start()
         self._warming_up = parts.loop.call_later(_SPARK_AFTER_SECONDS, parts.worker.engine.warm_up)
 
     def refuse_requests(self) -> None:
         """Answer waiting and later requests that the worker stops."""
-        self._parts.readiness.become(Standing.CLOSED)
+        self._readiness.become(Standing.CLOSED)
 
     async def stop(self) -> None:
         """Stop everything, leave the group, and close all resources."""
@@ -139,15 +153,15 @@ class DistributedHerder(Herder):
         await self._work.close()
         self._leadership.lost()
         await self._member.close()
-        await parts.run(parts.configs.close)
-        await parts.run(parts.statuses.close)
+        await parts.run(self._topic.store.close)
+        await parts.run(self._statuses.close)
         await parts.run(parts.worker.stop)
 
     # -- the worker ----------------------------------------------------------------------------------------------
 
     async def health(self) -> WorkerHealth:
         """Return the worker's health."""
-        standing = self._parts.readiness.standing
+        standing = self._readiness.standing
         if self.failed.done():
             return WorkerHealth(HealthStatus.UNHEALTHY, f"This worker is out of its group: {self.failed.result()}")
         if standing is not Standing.STARTING and self._is_cut_off():
@@ -165,27 +179,26 @@ class DistributedHerder(Herder):
     @property
     def _problem(self) -> str | None:
         """Why a topic cannot be read or written, and the remedy. No request can be processed without the config topic."""
-        parts = self._parts
-        if problem := parts.config_topic.problem:
+        if problem := self._topic.problem:
             return problem
-        if (failure := parts.statuses.fatal_failure) is not None:
+        if (failure := self._statuses.fatal_failure) is not None:
             return (
-                f"The status topic {parts.config.status_storage.name} cannot be read, and the states of connectors and tasks "
+                f"The status topic {self._parts.config.status_storage.name} cannot be read, and the states of connectors and tasks "
                 f"are outdated: {failure}"
             )
         if problem := self._leadership.key_problem:
             return problem
-        refusal = parts.statuses.refusal
+        refusal = self._statuses.refusal
         return None if refusal is None else f"Statuses cannot be written: {refusal}"
 
     def mixed_group(self) -> MixedGroup:
         """Return the findings for the settings of the group."""
-        mixed = self._parts.view.mixed
+        mixed = self._view.mixed
         return MixedGroup(mixed.support, known=False) if self._leadership.membership is None else mixed
 
     async def kafka_cluster_id(self) -> str:
         """Return the id of the Kafka cluster. Tools request it first, and must not wait for brokers."""
-        if self._parts.readiness.standing is Standing.STARTING:
+        if self._readiness.standing is Standing.STARTING:
             raise ServiceUnavailableError(f"The worker {Standing.STARTING.value}: ask again soon")
         return self._cluster_id
 

@@ -12,13 +12,14 @@ from urllib.parse import urlsplit
 
 from fencepost.api.errors import FencepostError
 from fencepost.herder.core.transaction_info import TaskTransactionInfo
-from fencepost.herder.distributed.group_parts import GroupParts
+from fencepost.herder.distributed.group_view import GroupView
 from fencepost.herder.distributed.leadership import Leadership
 from fencepost.herder.interface import Transactions
 from fencepost.herder.peers.rest_client import RestClient, Signer
 from fencepost.herder.requests.connector_states import ConnectorStates
 from fencepost.herder.requests.local_transactions import local_transactions, merge
 from fencepost.herder.work.local_work import LocalWork
+from fencepost.herder.work.parts import HerderParts
 
 _log: Final = logging.getLogger(__name__)
 
@@ -30,9 +31,17 @@ class GroupTransactions(Transactions):
     """Answers requests about the transactions of tasks."""
 
     def __init__(
-        self, parts: GroupParts, leadership: Leadership, work: LocalWork, states: ConnectorStates, client: RestClient
+        self,
+        parts: HerderParts,
+        view: GroupView,
+        leadership: Leadership,
+        *,
+        work: LocalWork,
+        states: ConnectorStates,
+        client: RestClient,
     ) -> None:
         self._parts = parts
+        self._view = view
         self._client = client
         self._leadership = leadership
         self._work = work
@@ -57,7 +66,7 @@ class GroupTransactions(Transactions):
         workers = sorted({*owners.values()} - {self._parts.worker_id, ""})
         signer = self._leadership.signer
         # Workers are identified by host and port; all workers of a group use the same scheme.
-        scheme = urlsplit(self._parts.view.url).scheme
+        scheme = urlsplit(self._view.url).scheme
         answers = await asyncio.gather(
             *(
                 ask(self._client, f"{scheme}://{worker}", name, signer, authorization, seconds=_ASKING_SECONDS)

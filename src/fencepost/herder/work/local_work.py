@@ -10,7 +10,7 @@ Every change updates the plans of the connectors and tasks that it concerns.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -59,6 +59,7 @@ class LocalWork:
         self._configure_tasks = configure_tasks
         self._connectors: dict[str, ConnectorWork] = {}
         self._tasks: dict[ConnectorTaskId, TaskWork] = {}
+        self._by_connector: defaultdict[str, set[ConnectorTaskId]] = defaultdict(set)
         self._versions: Counter[str] = Counter()
         self._restarts: Counter[Unit] = Counter()
 
@@ -95,7 +96,7 @@ class LocalWork:
 
     def tasks_of(self, connector: str) -> set[ConnectorTaskId]:
         """Return the tasks of a connector in this process."""
-        return {task for task in self._tasks if task.connector == connector}
+        return set(self._by_connector.get(connector, ()))
 
     def restart(self, unit: Unit, *, announce: bool) -> None:
         """Restart a connector or task of this process; `announce` shows it as RESTARTING.
@@ -154,6 +155,7 @@ class LocalWork:
             plan = self._task_plan(unit)
             if unit not in self._tasks and plan is not None:
                 self._tasks[unit] = self._new_task(unit)
+                self._by_connector[unit.connector].add(unit)
             if unit in self._tasks:
                 self._tasks[unit].want(plan)
         else:
@@ -185,5 +187,13 @@ class LocalWork:
 
     def _forget(self, unit: Unit) -> None:
         work = self._find_work(unit)
-        if work is not None and work.gone:
-            (self._tasks if isinstance(unit, ConnectorTaskId) else self._connectors).pop(unit)  # type: ignore[arg-type]
+        if work is None or not work.gone:
+            return
+        if not isinstance(unit, ConnectorTaskId):
+            del self._connectors[unit]
+            return
+        del self._tasks[unit]
+        others = self._by_connector[unit.connector]
+        others.remove(unit)
+        if not others:
+            del self._by_connector[unit.connector]

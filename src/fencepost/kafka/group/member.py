@@ -37,6 +37,7 @@ from fencepost.kafka.group.membership import (
     Membership,
     MemberState,
 )
+from fencepost.kafka.group.pace import RebalancePace
 from fencepost.kafka.group.protocol import (
     UNKNOWN_TOPICS,
     Assignment,
@@ -106,6 +107,7 @@ class GroupMember:
         self._rejoin_at: float | None = None
         self._unknown_since: float | None = time.monotonic()
         self._rejoin_asked = False
+        self._pace = RebalancePace()
         self._closing = False
 
     @property
@@ -130,7 +132,7 @@ class GroupMember:
         self._thread.start()
 
     def rejoin(self) -> None:
-        """Join again.
+        """Join again, once the cost of the last rebalance allows it.
 
         That rebalances the group if this worker leads it, or its metadata changed: its `config_offset` or what it runs.
         """
@@ -171,7 +173,7 @@ class GroupMember:
 
     async def _step(self) -> None:
         """Check everything once, and sleep if there is nothing to do."""
-        if self._rejoin_asked or self._rejoin_is_due():
+        if self._rejoin_is_due():
             self._ask_to_join()
         active = await self._try_to_be_active()
         await self._lose_if_silent()
@@ -215,14 +217,16 @@ class GroupMember:
 
     async def _rest(self) -> None:
         pause_s = self._settings.heartbeat_interval_ms / 1000
-        moments = (self._rejoin_at, self._coordinator.expires_at if self._coordinator is not None else None)
-        for moment in moments:
+        expires_at = self._coordinator.expires_at if self._coordinator is not None else None
+        for moment in (self._rejoin_at, self._pace.due_at if self._rejoin_asked else None, expires_at):
             if moment is not None:
                 pause_s = min(pause_s, max(0.0, moment - time.monotonic()))
         await self._wakeup(pause_s)
 
     def _rejoin_is_due(self) -> bool:
-        return self._rejoin_at is not None and time.monotonic() >= self._rejoin_at
+        now = time.monotonic()
+        changed = self._rejoin_asked and now >= self._pace.due_at
+        return changed or (self._rejoin_at is not None and now >= self._rejoin_at)
 
     def _ask_to_join(self) -> None:
         self._rejoin_asked, self._rejoin_at = False, None
@@ -284,6 +288,7 @@ class GroupMember:
 
     def protocols(self) -> Iterable[tuple[str, bytes]]:
         """Offer this worker's protocols, with the work that it runs."""
+        self._pace.began(time.thread_time())
         own, offset = self._settings, self._config_offset()
         metadata = WorkerMetadata(
             url=own.url,
@@ -333,6 +338,7 @@ class GroupMember:
         self._rejoin_at = time.monotonic() + given.delay_ms / 1000 if given.delay_ms else None
         if given.revokes:
             self._ask_to_join()
+        self._pace.ended(time.thread_time(), time.monotonic())
         membership = Membership(generation=generation, member_id=member_id, protocol=self._protocol, assignment=whole)
         self._told.call(self._listener.on_assigned, membership)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fencepost.engine.engine import SMALL_BATCH
+from fencepost.engine.source_write import SMALL_BATCH
 
 SMALL_ROWS: Final = 1_000
 """The maximum number of rows in a batch that the driver converts and writes itself."""

@@ -18,11 +18,12 @@ from pyspark.sql import DataFrame
 
 from fencepost.api.record import SourceBatch
 from fencepost.engine.column_types import column_types
-from fencepost.engine.engine import WriteResult, tell
+from fencepost.engine.engine import WriteResult
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.errors import RecordRefusedError
 from fencepost.engine.letter_write import write_letters
 from fencepost.engine.pipeline import Pipeline
+from fencepost.engine.refused_records import log_refused
 from fencepost.engine.reports import new_mark
 from fencepost.engine.routing import Ownership
 from fencepost.engine.spark.frame_preparation import prepare_frame
@@ -71,9 +72,9 @@ class FrameWrite:
             rows = self._few_rows(frame) if looked else None
             acks = self._by_executors(frame, errors) if rows is None else self._by_driver(frame, rows, errors)
         except RecordRefusedError as error:
-            tell(error.tally, whose)
+            log_refused(error.tally, whose)
             raise
-        tell(errors.tally, whose)
+        log_refused(errors.tally, whose)
         self.producer.acknowledge(acks)
         dead = write_letters(errors.letters, self._spec(self.producer.transaction), self.producer, f"{self.sink}-0")
         result = WriteResult.of(acks, None, errors.tally.counts, dead=dead)

@@ -32,7 +32,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.storage.configs.codec import (
@@ -48,6 +48,8 @@ from fencepost.storage.configs.codec import (
     TaskCountRecord,
     TaskRecord,
 )
+
+T = TypeVar("T")
 
 _NOTHING: Final[Mapping[int, Config]] = MappingProxyType({})
 
@@ -109,6 +111,8 @@ class ClusterConfigState:
     offset: int = -1
     session_key: SessionKey | None = None
     entries: Mapping[str, ConnectorState] = field(default_factory=lambda: MappingProxyType({}))
+    task_counts: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """The number of tasks of each connector. The same object as long as no number changes."""
 
     def entry(self, connector: str) -> ConnectorState:
         """Everything known under a name, which may belong to a deleted connector."""
@@ -251,15 +255,19 @@ def apply(
         case _:
             name = record.connector
     entry, event = _apply_to_entry(name, state.entry(name), record, offset)
-    return replace(state, entries=_with(state.entries, name, entry)), event
+    entries = _with(state.entries, name, None if entry == _UNKNOWN else entry)
+    counts, count = state.task_counts, None if entry.config is None else len(entry.tasks)
+    if counts.get(name) != count:
+        counts = _with(counts, name, count)
+    return replace(state, entries=entries, task_counts=counts), event
 
 
-def _with(entries: Mapping[str, ConnectorState], name: str, entry: ConnectorState) -> Mapping[str, ConnectorState]:
-    changed = dict(entries)
-    if entry == _UNKNOWN:
+def _with(known: Mapping[str, T], name: str, value: T | None) -> Mapping[str, T]:
+    changed = dict(known)
+    if value is None:
         changed.pop(name, None)
     else:
-        changed[name] = entry
+        changed[name] = value
     return MappingProxyType(changed)
 
 

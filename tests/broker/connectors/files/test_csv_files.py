@@ -13,7 +13,7 @@ import pytest
 
 from fencepost.connectors.files.formats.csv_reader import Dialect
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.engine.engine import SMALL_BATCH
+from fencepost.engine.source_write import SMALL_BATCH
 from fencepost.runtime.state import State
 from tests.fuzz.csv_files import MARK, Reference
 from tests.support.checker import read_topic

@@ -15,8 +15,9 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's 
 from fencepost.api.errors import DataError
 from fencepost.api.record import SourceBatch, SourceRecord
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.engine.engine import SMALL_BATCH, WORTH_SPARK, SparkEngine
+from fencepost.engine.engine import WORTH_SPARK, SparkEngine
 from fencepost.engine.errors import BatchCancelledError
+from fencepost.engine.source_write import SMALL_BATCH
 from fencepost.engine.spark.job_write import coalesces_in_order
 from fencepost.kafka.errors import KafkaError, TransactionAbortableError
 from fencepost.kafka.transport.cluster import Cluster

@@ -16,8 +16,9 @@ from fencepost.converters.avro.converter import AvroConverter
 from fencepost.converters.registry.errors import RegistryRefusedError
 from fencepost.converters.registry.reading import RegistryReader
 from fencepost.converters.registry.registry import forget_registries
-from fencepost.engine.engine import SMALL_BATCH, SparkEngine
+from fencepost.engine.engine import SparkEngine
 from fencepost.engine.pipeline import Pipeline
+from fencepost.engine.source_write import SMALL_BATCH
 from fencepost.engine.topic_gate import TopicGate
 from fencepost.kafka.producer.transaction import TransactionState
 from fencepost.transforms.chain import Step

@@ -8,7 +8,7 @@ import pytest
 
 _UNTIL_ASKED = """
 import sys, {module}
-from fencepost.cli.common.signals import await_stop, stop_on_signals
+from fencepost.cli.common.signals import await_stop, until_signal
 {body}
 print("stopped", flush=True)
 """
@@ -17,11 +17,10 @@ print("ready", flush=True)
 await_stop(lambda: None)
 """
 _LOOP = """
-async def run():
-    stopping = asyncio.Event()
-    stop_on_signals(stopping)
+async def start():
     print("ready", flush=True)
-    await stopping.wait()
+async def run():
+    await until_signal(start(), asyncio.get_running_loop().create_future())
 asyncio.run(run())
 """
 

@@ -247,6 +247,18 @@ def test_a_state_does_not_change_when_another_is_made_of_it():
     assert second.task_configs("c") == [{"n": "0"}]
 
 
+def test_the_counts_of_tasks_follow_the_records():
+    """They are the same object while no number changes: each event of the group compares them."""
+    state, _ = _replayed(_CREATED, ConnectorRecord("d", _CONFIG), _task(0), _task(1), CommitRecord("c", 2))
+    assert state.task_counts == {"c": 2, "d": 0}
+    for offset, record in enumerate((TaskCountRecord("c", 2), _STOPPED, _task(0), _CREATED), 5):
+        before = state.task_counts
+        state, _ = apply(state, offset, record)
+        assert state.task_counts is before
+    state, _ = apply(state, 9, _DELETED)
+    assert state.task_counts == {"d": 0}
+
+
 # -- any log that workers may write, and any compacted form of it ------------------------------------------------
 
 

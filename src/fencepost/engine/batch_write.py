@@ -1,0 +1,77 @@
+"""The parts of a worker and of a task that the write of one batch uses, and its transforms, which run in the worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from fencepost.engine.column_types import ColumnTypes
+from fencepost.engine.conversion import ROW
+from fencepost.engine.error_handler import ErrorHandler, StageRows
+from fencepost.engine.function_steps import is_function
+from fencepost.engine.grouping import RecordGroup
+from fencepost.engine.pipeline import Pipeline
+from fencepost.engine.refused_records import Stage
+from fencepost.engine.spark.jobs import Cancelled, Jobs, check_cancelled
+from fencepost.engine.spark.transform import GroupPlans, transform_group
+from fencepost.kafka.producer.record_producer import RecordProducer
+
+Transformed = tuple[list[pa.RecordBatch], ColumnTypes]
+"""Rows as the transforms left them, and the types of their columns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchWrite:
+    """The write of one batch: its `pipeline` and handler of `errors`, and what worker and task give it."""
+
+    session: Callable[[], SparkSession]
+    jobs: Jobs
+    plans: GroupPlans
+    producer: RecordProducer
+    task: str
+    cancelled: Cancelled
+    errors: ErrorHandler
+    pipeline: Pipeline
+
+    def check(self) -> None:
+        """Raise BatchCancelledError if the task was cancelled."""
+        check_cancelled(self.task, self.cancelled)
+
+    def running(self, session: SparkSession, mark: str | None = None) -> AbstractContextManager[None]:
+        """Run jobs for the task in the context. Raises as `Jobs.running`."""
+        return self.jobs.running(session, self.task, self.cancelled, mark)
+
+    @property
+    def only_functions(self) -> bool:
+        """Whether rows pass no transform, or only functions of Python, which need no Spark."""
+        return all(is_function(step) for step in self.pipeline.transforms)
+
+    def stage_rows(self, group: RecordGroup) -> StageRows:
+        """Return the rows of polled records for the handler of errors, which finds those that a transform refuses."""
+        columns = group.columns
+        return StageRows(
+            Stage.TRANSFORMATION, self.pipeline.transform_names, group.topic, columns.num_rows,
+            row=lambda position: columns[ROW][position].as_py(),
+        )  # fmt: skip
+
+    def transformed(
+        self,
+        group: RecordGroup,
+        rows: StageRows,
+        complete: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda part: part,
+    ) -> list[Transformed]:
+        """Transform the rows of a group, of which each part is `complete` before. Refused ones are left out, if tolerated."""
+        # Before any row is tried: a Spark that cannot start is not the fault of a record, which could be skipped.
+        session = None if self.only_functions else self.session()
+
+        def transform(start: int, stop: int) -> Transformed:
+            part = replace(group, columns=complete(group.columns.slice(start, stop - start)))
+            with nullcontext() if session is None else self.running(session):
+                return transform_group(session, part, self.pipeline, self.plans)
+
+        passed, _ = self.errors.apply(rows, transform)
+        return [part.result for part in passed]

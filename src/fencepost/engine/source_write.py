@@ -1,0 +1,176 @@
+"""Writes a SourceBatch: chooses whether the worker or executors read, transform and write its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+
+from fencepost.api.record import ArrowReader, SourceBatch
+from fencepost.engine.batch_columns import completed
+from fencepost.engine.batch_write import BatchWrite, Transformed
+from fencepost.engine.column_types import ColumnTypes, has_required_fields, raw_types
+from fencepost.engine.conversion import ROW, require_topic
+from fencepost.engine.dead_letters import contents_of
+from fencepost.engine.error_handler import ErrorHandler
+from fencepost.engine.grouping import RecordGroup
+from fencepost.engine.own_writes import OwnWrites
+from fencepost.engine.preparation import has_decisions, prepare_columns, prepare_topics, topics_in
+from fencepost.engine.reports import new_mark
+from fencepost.engine.routing import Ownership
+from fencepost.engine.spark.frame_preparation import prepare_batch
+from fencepost.engine.spark.job_write import SparkWrite, write_batch, written_rows
+from fencepost.engine.write_spec import WriteSpec
+from fencepost.engine.write_stage import GivenRows, SplitRows, StageSource, WriteStage, reader_types
+from fencepost.kafka.producer.partition_queue import Ack
+
+SMALL_BATCH: Final = 4 * 1024 * 1024
+"""The size up to which the worker reads and writes a batch itself: that is faster than starting a Spark job."""
+
+SMALL_TRANSFORMED_BATCH: Final = 2 * 1024 * 1024
+"""The size up to which the worker reads a batch itself if Spark's optimizer changes its rows, in the driver without a job."""
+
+TINY_BATCH: Final = 512 * 1024
+"""The size up to which a batch is read on the task's own thread.
+
+Another thread costs a millisecond, and has nothing to do while the only block is written.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceWrite:
+    """The write of one `batch`. `spark_ready` says whether Spark can write a batch of some bytes without a wait."""
+
+    write: BatchWrite
+    batch: SourceBatch
+    spark_ready: Callable[[int], bool]
+    own_writes: OwnWrites
+
+    def prepared(self) -> Callable[[WriteSpec], list[Ack]]:
+        """Do what can be done before a transaction begins, and return what writes the rows into it."""
+        transformed = self._transformed_rows()
+        if transformed is not None:
+            return partial(self._write_transformed, transformed)
+        self._prepare()
+        return self._source_batch
+
+    def _prepare(self) -> None:
+        """Prepare the converters for the rows."""
+        batch, pipeline = self.batch, self.write.pipeline
+        if batch.columns is not None or not has_decisions(pipeline):
+            return
+        if batch.reader is None or pipeline.transforms:
+            self._prepare_by_spark()
+        elif batch.splits:
+            types = reader_types(batch.reader)
+            if not types.has_topic:
+                prepare_topics(pipeline, [require_topic(pipeline.default_topic)], types)
+            elif (topics := getattr(batch.reader, "topics", None)) is not None:
+                prepare_topics(pipeline, topics, types)
+            elif batch.bytes is None or batch.bytes > SMALL_BATCH:
+                self._prepare_by_spark()
+            else:
+                rows = SplitRows.of(batch.reader, batch.splits, pipeline)
+                unseen = ErrorHandler(replace(pipeline.errors, dead_letter_topic=None))
+                prepare_topics(pipeline, topics_in(rows.read([0], unseen, ahead=False), pipeline.default_topic), types)
+
+    def _prepare_by_spark(self) -> None:
+        session, mark = self.write.session(), new_mark()
+        prepare_batch(session, self.batch, self.write.pipeline, partial(self.write.running, session, mark), mark)
+
+    def _source_batch(self, spec: WriteSpec) -> list[Ack]:
+        """Write the rows, from the worker if they are few and need no Spark, or if Spark has not started yet."""
+        batch = self.batch
+        if batch.columns is not None:
+            return self._by_worker(GivenRows(), raw_types(batch.columns.schema), [batch.columns], spec)
+        if batch.reader is None and batch.dataframe is None:
+            # Offsets alone do not need Spark, whatever the transforms are.
+            return []
+        if batch.reader is None or not self.write.only_functions or batch.bytes is None:
+            return self._by_spark(spec)
+        if batch.bytes <= SMALL_BATCH:
+            return self._read_by_worker(batch.reader, spec, ahead=batch.bytes > TINY_BATCH)
+        if self.spark_ready(batch.bytes):
+            return self._by_spark(spec)
+        with self.own_writes.one():
+            return self._read_by_worker(batch.reader, spec, ahead=True)
+
+    def _read_by_worker(self, reader: ArrowReader, spec: WriteSpec, *, ahead: bool) -> list[Ack]:
+        pipeline = self.write.pipeline
+        rows, types = written_rows(SplitRows.of(reader, self.batch.splits, pipeline), pipeline)
+        return self._by_worker(rows, types, rows.read([0], self.write.errors, ahead=ahead), spec)
+
+    def _by_worker(
+        self, source: StageSource, types: ColumnTypes, rows: Iterable[pa.RecordBatch], spec: WriteSpec
+    ) -> list[Ack]:
+        stage = WriteStage(spec, source, types)
+        with closing(self.write.producer.writer()) as writer:
+            return list(stage.write(rows, writer, Ownership(), self.write.errors, self.write.check).acks)
+
+    def _by_spark(self, spec: WriteSpec) -> list[Ack]:
+        producer, session, mark = self.write.producer, self.write.session(), new_mark()
+        # A successful job has each writer's answer; after any other end some may still be writing.
+        with closing(producer.writer()) as metadata, producer.lent() as transaction:
+            write = SparkWrite(
+                session=session,
+                spec=replace(spec, transaction=transaction),
+                metadata=metadata,
+                errors=self.write.errors,
+                running=partial(self.write.running, session, mark),
+                mark=mark,
+            )
+            return write_batch(write, self.batch)
+
+    def _transformed_rows(self) -> list[Transformed] | None:
+        """Return the rows of a small batch of a reader, read and transformed without a Spark job, their converters prepared.
+
+        None for any other batch.
+        """
+        batch, pipeline = self.batch, self.write.pipeline
+        if batch.reader is None or batch.bytes is None or batch.bytes > SMALL_TRANSFORMED_BATCH:
+            return None
+        if self.write.only_functions:
+            return None
+        given = reader_types(batch.reader)
+        if has_required_fields(given.value) or has_required_fields(given.key):
+            # Arrow cannot cast a null struct with a field that may not be null.
+            return None
+        rows = SplitRows.of(batch.reader, batch.splits, pipeline)
+        read = [part for part in rows.read([0], self.write.errors, ahead=False) if part.num_rows]
+        if not read:
+            return []
+        (whole,) = pa.Table.from_batches(read).combine_chunks().to_batches()
+        found = self._transform(whole, given)
+        if has_decisions(pipeline):
+            for batches, types in found:
+                prepare_columns(pipeline, pipeline.default_topic or "", types, batches)
+        return found
+
+    def _transform(self, whole: pa.RecordBatch, given: ColumnTypes) -> list[Transformed]:
+        topic = self.write.pipeline.default_topic
+        numbered = {ROW: pa.array(range(whole.num_rows))}
+        columns = pa.RecordBatch.from_pydict({name: whole[name] for name in whole.schema.names} | numbered)
+        # Headers are converted after the transforms, unlike a polled record's.
+        group = RecordGroup(topic or "", replace(given, has_headers=False), columns)
+        stage = replace(
+            self.write.stage_rows(group),
+            row=lambda _: None,
+            contents=lambda start, stop: contents_of(whole.slice(start, stop - start)),
+        )
+        transformed = self.write.transformed(group, stage, partial(completed, topic=topic))
+        return [
+            ([one.drop_columns([ROW]) for one in batches], replace(types, batch=True)) for batches, types in transformed
+        ]
+
+    def _write_transformed(self, transformed: Sequence[Transformed], spec: WriteSpec) -> list[Ack]:
+        """Write transformed rows from the worker."""
+        if not transformed:
+            return []
+        stage = WriteStage(spec, GivenRows(), transformed[0][1])
+        parts = ((batch, types) for batches, types in transformed for batch in batches)
+        with closing(self.write.producer.writer()) as writer:
+            return list(stage.write_parts(parts, writer, Ownership(), self.write.errors, self.write.check).acks)
