@@ -93,9 +93,7 @@ def row_as_json(row: object) -> bytes:
 
 def ddl_of_columns(columns: Sequence[t.StructField]) -> str:
     """Return the DDL of columns."""
-    return ", ".join(
-        f"{column.name} {_ddl(column.dataType)}{'' if column.nullable else ' NOT NULL'}" for column in columns
-    )
+    return ", ".join(f"{column.name} {_ddl(column.dataType)}" for column in columns)
 
 
 def _ddl(data_type: t.DataType) -> str:

@@ -21,7 +21,6 @@ from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.refused_records import Stage
 from fencepost.engine.reports import read_reports
 from fencepost.engine.routing import agreed, writer_count
-from fencepost.engine.spark.flat_values import flat_frame
 from fencepost.engine.spark.tolerant_transform import passing_rows
 from fencepost.engine.spark.transform import check_user_types, read_frame, transform_frame
 from fencepost.engine.write_spec import WriteSpec
@@ -71,10 +70,9 @@ class SparkWrite:
     def frame(self, frame: DataFrame, types: ColumnTypes) -> list[Ack]:
         """Convert and write the rows of a DataFrame."""
         writers = self._writers(types)
-        flat, source = flat_frame(frame, GivenRows())
         if (writers == 1 or not types.targeted) and coalesces_in_order(frame, writers):
-            return self._write(flat.coalesce(writers), source, types, writers)
-        return self._shuffle(flat, source, types, writers)
+            return self._write(frame.coalesce(writers), GivenRows(), types, writers)
+        return self._shuffle(frame, GivenRows(), types, writers)
 
     def refuse(self, rows: SplitRows) -> None:
         """Read splits for items that are not rows. The write's `errors` get that."""

@@ -18,7 +18,6 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's 
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from fencepost.api.ddl import parse_columns
 from fencepost.api.errors import ConfigError, DataError, FencepostError, PluginError, RetriableError
 from fencepost.api.schema_name import NamedStruct
 from fencepost.config.error_handling import ErrorHandling
@@ -31,7 +30,6 @@ from fencepost.engine.grouping import RecordGroup
 from fencepost.engine.job_failure import JobFailure
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.reports import CarriedFailureError
-from fencepost.engine.spark.flat_values import FlatReader
 from fencepost.engine.spark.known_plans import KnownPlans, LocalPlan, settings_hash
 from fencepost.engine.spark.local_rows import local_rows
 from fencepost.engine.write_stage import SplitRows, reader_schema
@@ -230,14 +228,12 @@ class ReadStage:
     rows: SplitRows
     handling: ErrorHandling
     mark: str = field(repr=False)
-    flat: FlatReader | None = None
 
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run as a Spark partition."""
         try:
             # A RefusedStage reports items that are not rows.
-            batches = self.rows.batches(given, ErrorHandler(replace(self.handling, dead_letter_topic=None)))
-            yield from batches if self.flat is None else map(self.flat.flat, batches)
+            yield from self.rows.batches(given, ErrorHandler(replace(self.handling, dead_letter_topic=None)))
         except FencepostError as error:
             raise CarriedFailureError(error, self.mark) from None
 
@@ -245,11 +241,7 @@ class ReadStage:
 def read_frame(session: SparkSession, rows: SplitRows, pipeline: Pipeline, mark: str) -> DataFrame:
     """A reader's splits as a DataFrame; row order is the order of the splits. Failures to read bear the `mark`."""
     numbers = session.range(0, rows.runs, numPartitions=rows.runs)
-    schema = reader_schema(rows.reader)
-    flat = FlatReader.of(parse_columns(schema))
-    if flat is None:
-        return numbers.mapInArrow(ReadStage(rows, pipeline.errors, mark), schema)
-    return flat.frame(numbers.mapInArrow(ReadStage(rows, pipeline.errors, mark, flat), flat.columns))
+    return numbers.mapInArrow(ReadStage(rows, pipeline.errors, mark), reader_schema(rows.reader))
 
 
 def check_user_types(frame: DataFrame, *, where: str) -> None:
