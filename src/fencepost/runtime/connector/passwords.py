@@ -16,7 +16,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.api.plugin_calls import call_plugin
 from fencepost.api.secrets import HIDDEN, hide, is_secret_name, secret_values
 from fencepost.config.connector_config import plugin_aliases
-from fencepost.config.plugins import PluginKind, find_plugin
+from fencepost.config.plugins import PluginKind, find_plugin, sources_of
 from fencepost.config.worker_config import WorkerConfig
 
 _ROLES: Final = {
@@ -122,7 +122,8 @@ def _aliases(what: str, config: Mapping[str, str]) -> list[str]:
 
 def _names(worker: WorkerConfig, config: Mapping[str, str], kind: PluginKind, name: str, prefix: str) -> list[str]:
     try:
-        plugin = find_plugin(kind, config[name], property_name=name, sources=worker.plugin_sources)
+        sources = sources_of(config.get("connector.class", ""), worker.plugin_sources)
+        plugin = find_plugin(kind, config[name], property_name=name, sources=sources)
         return [prefix + password for password in _of_class(plugin)]  # type: ignore[arg-type]  # classes are hashable
     except Exception:  # noqa: BLE001 - the caller that runs the plugin reports its failure; the names suffice here
         return []

@@ -20,7 +20,7 @@ from fencepost.converters import ByteArrayConverter, SimpleHeaderConverter
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.plugin_builder import NewPluginMetrics, PluginBuilder
 from fencepost.java.connector import JavaConnector
-from fencepost.java.pipeline import java_converters
+from fencepost.java.pipeline import java_pipeline
 
 KnownSchemas = Callable[[], Mapping[str, str]]
 """Returns the columns of the records of topics, as `SourceConnector.known_schemas`."""
@@ -34,7 +34,7 @@ def build_pipeline(
     """Return the pipeline for a connector's records, with `new_metrics` of its task. Raises ConfigError that names the property."""
     plugins, defaults = PluginBuilder(worker.plugin_sources), worker.properties
     if is_java(worker, connector):
-        java_converters(connector, defaults)
+        java_pipeline(connector, defaults, worker.plugin_sources)
         return _of_bytes(connector)
     if new_metrics is not None:
         plugins = replace(plugins, new_metrics=new_metrics)
