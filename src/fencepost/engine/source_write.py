@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 
 from fencepost.api.record import ArrowReader, SourceBatch
-from fencepost.engine.batch_columns import completed
+from fencepost.engine.batch_columns import as_declared, completed
 from fencepost.engine.batch_write import BatchWrite, Transformed
 from fencepost.engine.column_types import ColumnTypes, raw_types
 from fencepost.engine.conversion import ROW, require_topic
@@ -160,7 +160,11 @@ class SourceWrite:
             row=lambda _: None,
             contents=lambda start, stop: contents_of(whole.slice(start, stop - start)),
         )
-        transformed = self.write.transformed(group, stage, partial(completed, topic=topic))
+
+        def complete(part: pa.RecordBatch) -> pa.RecordBatch:
+            return completed(as_declared(part, {"value": given.value, "key": given.key}), topic)
+
+        transformed = self.write.transformed(group, stage, complete)
         return [
             ([one.drop_columns([ROW]) for one in batches], replace(types, batch=True)) for batches, types in transformed
         ]
