@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -61,13 +61,9 @@ def _own_jar(name: str, services: Mapping[str, str]) -> Path:
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
     jar = cache_folder() / f"{name}-{digest}.jar"
     if not jar.exists():
-        java = find_java()
-        compiler, connect = (":".join(map(str, class_path(java, jars))) for jars in (COMPILER, CONNECT))
         with tempfile.TemporaryDirectory(dir=jar.parent) as scratch:
             classes, made = Path(scratch) / "classes", Path(scratch) / "made.jar"
-            command = [str(java.executable), "-cp", compiler, "org.eclipse.jdt.internal.compiler.batch.Main", "-nowarn"]
-            command += ["--release", "17", "-cp", connect, "-d", str(classes), *map(str, sources)]
-            subprocess.run(command, check=True)
+            compile_java(sources, CONNECT, classes)
             with zipfile.ZipFile(made, "w") as archive:
                 for base, listed in services.items():
                     archive.writestr(f"META-INF/services/{base}", f"{listed}\n")
@@ -75,3 +71,12 @@ def _own_jar(name: str, services: Mapping[str, str]) -> Path:
                     archive.write(path, path.relative_to(classes))
             made.rename(jar)
     return jar
+
+
+def compile_java(sources: Sequence[Path], needs: JarSet, classes: Path) -> None:
+    """Compile sources that need some jars into a folder."""
+    java = find_java()
+    compiler, others = (":".join(map(str, class_path(java, jars))) for jars in (COMPILER, needs))
+    command = [str(java.executable), "-cp", compiler, "org.eclipse.jdt.internal.compiler.batch.Main", "-nowarn"]
+    command += ["--release", "17", "-cp", others, "-d", str(classes), *map(str, sources)]
+    subprocess.run(command, check=True)

@@ -100,7 +100,7 @@ def find_plugin(kind: PluginKind, name: str, *, property_name: str, sources: Plu
     plugin = _load(kind, found, property_name) if found else _import(kind, name, property_name, sources)
     if not (isinstance(plugin, type) and issubclass(plugin, kind.base)):
         raise ConfigError(
-            f"{name}, given by the property {property_name}, is no {kind.label}: it must be a class that derives from "
+            f"{name}, given by the property {property_name}, is not a {kind.label}: it must be a class that derives from "
             f"{kind.base.__module__}.{kind.base.__qualname__}",
             name=property_name,
         )
@@ -240,6 +240,8 @@ def _import(kind: PluginKind, name: str, property_name: str, sources: PluginSour
     module_name, _, class_name = name.rpartition(".")
     if not module_name or not all(part.isidentifier() for part in name.split(".")):
         raise _unknown(kind, name, property_name, sources)
+    if name in _OTHER_DATA:
+        raise _unknown(kind, name, property_name, sources)
     if not sources.admit(module_name):
         raise ConfigError(
             f"The {kind.label} {name}, given by the property {property_name}, is not imported: the module {module_name} "
@@ -279,7 +281,23 @@ def _no_java(name: str, property_name: str, sources: PluginSources) -> ConfigErr
     )
 
 
+_APICURIO: Final = "io.apicurio.registry.utils.converter."
+_OTHER_DATA: Final[Mapping[str, str]] = {
+    f"{_APICURIO}ExtJsonConverter": (
+        "it registers Connect's own schemas, for its own readers. Use JsonConverter, whose records have their schema, or "
+        "JsonSchemaConverter"
+    ),
+    f"{_APICURIO}ProtobufConverter": "its messages are not those of Confluent's. Use ProtobufConverter with its readers",
+}
+"""Why converters of Java that users may name are not here: no other one writes their bytes."""
+
+
 def _unknown(kind: PluginKind, name: str, property_name: str, sources: PluginSources) -> ConfigError:
+    if name in _OTHER_DATA:
+        return ConfigError(
+            f"The {kind.label} {name}, given by the property {property_name}, is not supported: {_OTHER_DATA[name]}",
+            name=property_name,
+        )
     # The names of Java classes, which have dots, would hide the aliases.
     known = [entry.name for entry in plugin_entry_points(kind) if "." not in entry.name]
     known += scan(sources.directories, kind.base.__name__)

@@ -119,14 +119,14 @@ GUARDS = (
         "tests/unit/engine/test_reports.py::test_text_that_imitates_a_failure_is_not_a_failure",
     ),
     Guard(
-        "the look at a schema before Python imports what it names",
+        "the check of a schema before Python imports what it names",
         "engine/spark/job_write.py",
         "        check_user_types(frame, where=write.spec.pipeline.given)\n",
         "",
         "tests/broker/engine/spark/test_engine_hostile_rows.py::test_a_file_that_names_a_python_class_for_a_column_imports_nothing",
     ),
     Guard(
-        "the look whether an imported module has the class that a file names",
+        "the check whether an imported module has the class that a file names",
         "engine/spark/transform.py",
         "return isinstance(found, type) and issubclass(found, t.UserDefinedType)",
         "return module in sys.modules",
@@ -196,12 +196,19 @@ GUARDS = (
         "tests/unit/engine/test_job_failure.py::test_a_missing_module_is_distinguished_from_bad_data",
     ),
     Guard(
-        "the offsets in the text of shuffled records",
-        "engine/write_stage.py",
-        'normalize(rows["value"], key=rows["key"], timestamp=rows["timestamp"], headers=rows["headers"])\n',
-        'normalize(rows["value"], key=rows["key"], timestamp=rows["timestamp"])\n',
-        "tests/unit/engine/test_targeted_records.py"
-        "::test_shuffled_records_are_their_rows_whatever_offsets_spark_uses[64-bit offsets]",
+        "the headers of shuffled records",
+        "engine/targeted_blocks.py",
+        'timestamp=block["timestamp"], headers=block["headers"])\n',
+        'timestamp=block["timestamp"])\n',
+        "tests/unit/engine/test_targeted_blocks.py"
+        "::test_shuffled_records_equal_their_rows_with_any_offset_width_of_spark[64-bit offsets]",
+    ),
+    Guard(
+        "the order of shuffled blocks of one topic partition",
+        "engine/spark/job_write.py",
+        '.repartitionById(writers, F.col("writer")).sortWithinPartitions(_POSITION)',
+        '.repartitionById(writers, F.col("writer")).sortWithinPartitions(F.col(_POSITION).desc())',
+        "tests/broker/engine/spark/test_engine_spark.py::test_keyed_splits_keep_the_order_of_each_key[3]",
     ),
     Guard(
         "the second question for the partitions of topics that rows name",

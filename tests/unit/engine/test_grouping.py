@@ -62,7 +62,7 @@ def test_records_without_a_topic_are_for_the_default_topic():
     assert [(g.topic, g.columns[ROW].to_pylist()) for g in groups] == [("t", [0]), ("t", [1]), ("t", [2]), ("u", [3])]
 
 
-def test_a_record_without_any_topic_is_refused_with_its_place_whatever_is_tolerated():
+def test_a_record_without_a_topic_is_refused_even_if_errors_are_tolerated():
     records = [record(1), SourceRecord({"file": "a"}, {"row": 7}, value=1)]
     with pytest.raises(
         DataError, match=r"partition {'file': 'a'} at {'row': 7} has no topic: give SourceRecord\(topic="
@@ -222,6 +222,24 @@ def test_values_that_json_cannot_hold_are_refused_with_a_replacement(value: obje
     with pytest.raises(DataError, match=re.escape(told)) as refused:
         json_text(value, "The value")
     assert "value_schema" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "pair", "name"),
+    [
+        ({1: "a", "1": "b"}, "1 and '1'", "1"),
+        ({"x": [{"true": 0, True: 1}]}, "'true' and True", "true"),
+        (({"null": 0, "o": {}, None: 1},), "'null' and None", "null"),
+        ({"a": {"1.5": 0, 1.5: 1}}, "'1.5' and 1.5", "1.5"),
+    ],
+)
+def test_keys_that_json_gives_one_name_are_refused(value: object, pair: str, name: str):
+    with pytest.raises(DataError, match=f"{pair} are keys of one dict, and both have the name '{name}' in JSON"):
+        json_text(value, "The value")
+
+
+def test_keys_that_are_no_texts_are_texts_in_json():
+    assert json_text({1: "a", "2": {3: "b"}, None: [{True: 1}]}, "") == '{"1":"a","2":{"3":"b"},"null":[{"true":1}]}'
 
 
 def test_values_that_contain_themselves_or_are_too_deep_are_refused():

@@ -12,7 +12,7 @@ import click
 
 from fencepost.config.connector_config import below
 from fencepost.config.properties import load_connector_config
-from fencepost.converters.registry.reading import RegistryReader
+from fencepost.converters.registry.reading import RegistryReader, names_registry
 from fencepost.converters.registry.settings import URL
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -85,4 +85,4 @@ def _of_role(
     config: Mapping[str, str], name: str, reader: Callable[[Mapping[str, str]], RegistryReader]
 ) -> RoleReading:
     own = below(config, f"{name}.")
-    return RoleReading(config.get(name), reader(own) if URL in own else None)
+    return RoleReading(config.get(name), reader(own) if names_registry(own) else None)

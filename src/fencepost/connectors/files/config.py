@@ -164,7 +164,7 @@ FILE_SOURCE_CONFIG = (
     )
     .define(
         ORDER, _Type.STRING, "name", _Importance.LOW,
-        "The order in which a task reads the files of a pattern: name, or time for that of their last change.",
+        "The order in which a task reads the files of a pattern: name, or time (of their last change).",
         validator=one_of(ORDERS),
     )
     .define(
@@ -322,7 +322,5 @@ def declared_schemas(parsed: Mapping[str, Any]) -> dict[str, str]:
 
     Raises ConfigError as `declared_columns`.
     """
-    columns = declared_columns(parsed)
-    if columns is None or parsed[TOPIC_COLUMN]:
-        return {}
-    return {parsed[TOPIC]: RecordColumns.from_values(parsed).ddl(columns)}
+    columns, record = declared_columns(parsed), RecordColumns.from_values(parsed)
+    return {} if columns is None or record.topic else {parsed[TOPIC]: record.ddl(columns)}

@@ -28,7 +28,7 @@ _ROLES: Final = {
 _CHAINS: Final = {"transforms": PluginKind.TRANSFORMATION, "predicates": PluginKind.PREDICATE}
 _REFERENCE: Final = re.compile(r"\$\{[^}:]*:[^}]*\}")
 """A placeholder of a config provider, which is not a secret."""
-_URLS: Final = "schema.registry.url"
+_URLS: Final = "registry.url"
 _LOGIN_IN_URL: Final = re.compile(r"://[^/?#\s]*@")
 """A user and a password in an address, where Confluent's converters have them by default."""
 

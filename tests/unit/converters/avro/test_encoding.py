@@ -182,7 +182,7 @@ def test_values_under_a_null_parent_are_not_written():
 
 @pytest.mark.parametrize("width", [1, 2, 5, 11, 15, 16, 17, 255, 256, 4095, 4097, 9000])
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_texts_of_any_width_keep_to_their_place(width: int, count: int):
+def test_texts_of_any_width_are_encoded_in_their_fields(width: int, count: int):
     kind = _struct(*((f"t{number}", spark.StringType(), False) for number in range(count)))
     rows = [
         {f"t{number}": chr(97 + (row + number) % 26) * max(0, width - row % 3) for number in range(count)}
@@ -271,6 +271,20 @@ def test_times_are_written_in_the_units_of_a_registered_schema():
     schema = _record('{"name":"t","type":{"type":"long","logicalType":"timestamp-micros"}}')
     values = pa.array([{"t": 1_234_567}], pa.struct([("t", pa.timestamp("us", "UTC"))]))
     assert written(kind, values, schema) == [b"\x8e\xda\x96\x01"]
+
+
+@pytest.mark.parametrize("kind", [{"type": "bytes"}, {"type": "fixed", "name": "F", "size": 8}])
+def test_a_decimal_of_more_digits_than_a_registered_schema_has_is_refused(kind: dict[str, Any]):
+    """Readers round it to the digits of the schema."""
+    schema = spark.StructType([spark.StructField("d", spark.DecimalType(10, 2))])
+    connect = connect_schema(schema, optional=False)
+    field = {"name": "d", "type": {**kind, "logicalType": "decimal", "precision": 4, "scale": 2}}
+    steps = plan(connect, {"type": "record", "name": "R", "fields": [field]}, AvroOptions(), strict=True)
+    values = [{"d": Decimal(text)} for text in ("99.99", "-99.99", "100.00")]
+    column = pa.array(values, to_arrow_type(schema))
+    assert len(AvroConverter().encode(steps, b"", column.slice(0, 2))) == 2
+    with pytest.raises(DataError, match="d has a decimal of more than the 4 digits that the schema allows"):
+        AvroConverter().encode(steps, b"", column)
 
 
 def test_a_decimal_of_another_scale_is_refused():

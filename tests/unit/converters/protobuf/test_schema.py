@@ -112,7 +112,7 @@ def test_package_and_message_are_of_the_name():
 
 
 @pytest.mark.parametrize("name", ["eu.google.Order", "google", "eu.confluent.Order", "google.Order"])
-def test_known_types_are_found_whatever_the_names_around_are(name: str):
+def test_googles_known_types_are_found_beside_types_of_any_name(name: str):
     named = connect_schema(parse_columns("d DATE, p DECIMAL(4, 2)"), optional=False) | {"name": name}
     found = schema_text(proto_file(named))
     assert ("  .google.type.Date d = 1;" in found) == (name in ("eu.google.Order", "google"))
@@ -142,6 +142,12 @@ def test_names_may_be_of_the_topic():
         ("`a b` INT", "does not allow the name 'a b' of a b: rename it, or set scrub.invalid.names=true"),
         ("`1a` INT", "does not allow the name '1a'"),
         ("`ä` INT", "does not allow the name 'ä'"),
+        (
+            "foo_bar INT, fooBar INT",
+            "fields 'foo_bar' and 'fooBar', which Protobuf's compilers refuse .*: both are called 'fooBar'",
+        ),
+        ("s STRUCT<a_1: INT, x: INT, a1: INT>", "s has the fields 'a_1' and 'a1'"),
+        ("a__b INT, a_b INT", "fields 'a__b' and 'a_b'"),
         ("a STRUCT<x: INT>, ConnectDefault2 INT", "have the name 'ConnectDefault2' twice"),
     ],
 )
