@@ -12,7 +12,7 @@ PIP = $(BIN)/python -m pip install --disable-pip-version-check $$(test -t 2 || e
 # Spark, about 2 GB.
 JOBS ?= 3
 
-.PHONY: install demo demo-cdc demo-outbox docs docs-check test mutations sim chaos chaos-spark hostile fuzz lint screenshots dashboards bench coverage dist clean
+.PHONY: install demo demo-cdc demo-java demo-outbox docs docs-check test mutations sim chaos chaos-spark hostile fuzz lint screenshots dashboards bench coverage dist clean
 
 install: $(STAMP)
 
@@ -42,6 +42,10 @@ demo-cdc: install
 demo-outbox: install
 	$(BIN)/fencepost demo-outbox
 
+# Debezium's own connector, in a JVM, from MariaDB to Kafka, with the worker killed twice.
+demo-java: install
+	$(BIN)/fencepost demo-java
+
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -53,7 +57,7 @@ lint: install
 test: install
 	$(BIN)/python -m tests.support.spark_classes & $(PYTEST) -n $(JOBS) --dist loadfile
 
-# Which lines of the package the unit tests run. The other tests run it in processes of its own, which are not measured.
+# Which lines of the package the unit tests run, in their own processes and in those that they start.
 coverage: install
 	rm -rf build/coverage
 	$(BIN)/python -m coverage run -m pytest -n $(JOBS) --dist loadfile tests/unit

@@ -255,9 +255,12 @@ class PolledMetadata(Sequence[RecordMetadata | None]):
 
     def acknowledged(self, acks: Sequence[Ack]) -> None:
         """Record that all records that were sent are written, as in `acks`."""
+        by_target: defaultdict[TopicPartition, list[Ack]] = defaultdict(list)
+        for ack in acks:
+            by_target[ack.topic, ack.partition].append(ack)
         for target, parts in self._sent.items():
-            own = [ack for ack in acks if (ack.topic, ack.partition) == target]
-            self._place(target, np.concatenate([rows for rows, _ in parts]), own, np.concatenate([t for _, t in parts]))
+            rows, times = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+            self._place(target, rows, by_target[target], times)
         self._sent.clear()
 
     def _place(self, target: TopicPartition, rows: np.ndarray, acks: Sequence[Ack], times: np.ndarray) -> None:
@@ -274,6 +277,20 @@ class PolledMetadata(Sequence[RecordMetadata | None]):
         self._offset[rows[last]] = np.where(bases < 0, -1, bases + within)[last]
         self._timestamp[rows[last]] = np.where(times < 0, sent, times)[last]
         self._targets.append(target)
+
+    def columns(self) -> pa.RecordBatch:
+        """Return the metadata as the columns `topic`, `partition`, `offset` and `timestamp`, null for what was dropped."""
+        dropped = self._target == _DROPPED
+        targets = pa.array(self._target, mask=dropped)
+        topics, partitions = zip(*self._targets, strict=True) if self._targets else ((), ())
+        return pa.RecordBatch.from_pydict(
+            {
+                "topic": pa.array(topics, pa.string()).take(targets),
+                "partition": pa.array(partitions, pa.int32()).take(targets),
+                "offset": pa.array(self._offset, mask=dropped),
+                "timestamp": pa.array(self._timestamp, mask=dropped),
+            }
+        )
 
     def __len__(self) -> int:
         return len(self._target)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
+
+import pyarrow as pa
 
 from fencepost.api.errors import IllegalStateError
 from fencepost.api.own_pipeline import OwnPipeline, RefusedByPipeline
@@ -17,6 +20,7 @@ from fencepost.config.java_plugins import JavaPlugin
 from fencepost.config.java_settings import JavaSettings
 from fencepost.java.columns import record_columns
 from fencepost.java.errors import java_error
+from fencepost.java.log_levels import java_levels
 from fencepost.java.session import JavaSession
 
 _WAIT_MS: Final = 100
@@ -31,17 +35,25 @@ class JavaTaskSetting:
     pipeline: Mapping[str, Any] = field(repr=False)
 
 
+_LEVELS_EVERY_S: Final = 1.0
+"""How often a task looks whether the levels of Java's loggers were changed."""
+
+
 class JavaTask(SourceTask):
     """A Java task. Subclasses have its plugin and the settings of JVMs."""
 
     plugin: ClassVar[JavaPlugin]
     settings: ClassVar[JavaSettings]
+    _places: list[pa.RecordBatch]
 
     def __init__(self, setting: JavaTaskSetting | None = None) -> None:
         """`setting` is given by a worker, and by nothing else."""
         self._setting = setting
         self._session: JavaSession | None = None
         self._returned = self._committed = 0
+        self._levels: dict[str, str] = {}
+        self._levels_due = 0.0
+        self._places = []
 
     def start(self, config: Config) -> None:
         """Start the Java task. Raises JavaError, JvmEndedError and what the start of a JVM raises."""
@@ -57,6 +69,7 @@ class JavaTask(SourceTask):
 
     def poll(self) -> SourceBatch | None:
         """Return the next records, or None after a short wait."""
+        self._pass_log_levels()
         answer, body = self._opened.call_with_buffers("poll", ms=_WAIT_MS)
         if "rows" not in answer:
             return None
@@ -72,7 +85,8 @@ class JavaTask(SourceTask):
         """Let the Java task know that everything returned so far is committed."""
         if self._returned > self._committed:
             self._committed = self._returned
-            self._opened.call("commit", batch=self._returned)
+            places, self._places = self._places, []
+            self._opened.call("commit", batch=self._returned, **_written(places))
 
     def stop(self) -> None:
         """Call the Java task's stop. Its JVM is killed if that does not return in time."""
@@ -83,6 +97,17 @@ class JavaTask(SourceTask):
         """Wait until the Java task's thread has ended. Its JVM is killed if that takes too long."""
         if self._session is not None:
             self._session.close()
+
+    def _pass_log_levels(self) -> None:
+        """Let the JVM, which the task shares with its connector, log what an operator asked for meanwhile."""
+        now = time.monotonic()
+        if now < self._levels_due:
+            return
+        self._levels_due = now + _LEVELS_EVERY_S
+        levels = java_levels()
+        if levels != self._levels:
+            self._opened.call("levels", levels=levels)
+            self._levels = levels
 
     @property
     def _opened(self) -> JavaSession:
@@ -98,6 +123,24 @@ class JavaTask(SourceTask):
             context.abort_transaction()
         else:
             context.commit_transaction()
+
+
+class PlacedJavaTask(JavaTask):
+    """A Java task that wants to know where each of its records was written."""
+
+    def commit_batch(self, batch: SourceBatch, places: pa.RecordBatch) -> None:  # noqa: ARG002 - the JVM has the records
+        """Keep the places for `commit`."""
+        self._places.append(places)
+
+
+def _written(places: Sequence[pa.RecordBatch]) -> dict[str, Any]:
+    """The places of written records in order, for the request `commit`; nothing if they were not kept."""
+    if not places:
+        return {}
+    table = pa.Table.from_batches(places).combine_chunks()
+    topics = table["topic"].chunk(0).dictionary_encode()
+    numbers = {name: table[name].to_pylist() for name in ("partition", "offset", "timestamp")}
+    return {"written": {"topics": topics.dictionary.to_pylist(), "topic": topics.indices.to_pylist(), **numbers}}
 
 
 def _refused(one: Mapping[str, Any]) -> RefusedByPipeline:

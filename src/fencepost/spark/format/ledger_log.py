@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
-from fencepost.kafka.admin.admin import NewTopic
+from fencepost.kafka.admin.topic_creation import NewTopic
 from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import BrokerUnavailableError
