@@ -384,11 +384,29 @@ class TaskTransaction(TaskWrites):
 def _last_offsets(records: Iterable[SourceRecord]) -> list[tuple[SourcePartition, SourceOffset]]:
     """Return the last offset for each source partition object, the most recent at the end.
 
-    Sources usually use one object for all records of a partition, so few remain to be compared by content.
+    Sources usually use one object for all records of a partition, or equal ones in a row, so few remain to be compared
+    by content.
     """
     latest: dict[int, SourceRecord] = {}
+    previous: SourcePartition | None = None
+    identity = 0
     for record in records:
-        identity = id(record.source_partition)
-        latest.pop(identity, None)
+        partition = record.source_partition
+        if partition is not previous and (previous is None or not _is_same(partition, previous)):
+            identity = id(partition)
+            latest.pop(identity, None)
+        previous = partition
         latest[identity] = record
     return [(record.source_partition, record.source_offset) for record in latest.values()]
+
+
+def _is_same(partition: SourcePartition, other: SourcePartition) -> bool:
+    """Whether two source partitions are the same: in Python 1, 1.0 and True are equal, in JSON they are not."""
+    try:
+        return (
+            partition == other
+            and [*partition] == [*other]
+            and [type(value) for value in partition.values()] == [type(value) for value in other.values()]
+        )
+    except Exception:  # noqa: BLE001 - values of the connector that cannot be compared are refused where they are stored
+        return False
