@@ -1,14 +1,20 @@
-"""A file of 100-byte lines into Kafka as Avro: fencepost, Spark's `to_avro` with Spark's sink, and Java Connect, in turn.
+"""A file of ten columns into Kafka as Avro: fencepost, Spark's `to_avro` with Spark's sink, and Java Connect, in turn.
 
 All share one machine, one broker, one file and one registry; the first round of each is thrown away. CPU time is that of
 the contender's processes, without the broker's and the registry's.
 
     fencepost    exactly once: AvroConverter, one Kafka transaction a run, on Spark's executors
-    sink         at least once: read.text, to_avro behind five bytes of framing, write.format("kafka")
+    sink         at least once: read.csv, to_avro behind five bytes of framing, write.format("kafka")
     java         at least once: Kafka Connect, FileStreamSource and Apicurio's AvroConverter, warm, all defaults; its time
-                 begins with its first record in Kafka, so that the start of the connector is not in it
+                 begins with its first record in Kafka, so that the start of the connector is not in it. It has no source of
+                 CSV: its records are the lines, each a text, which is less work
 
-Run: .venv/bin/python bench/avro_to_kafka.py --rounds 5 --lines 2000000
+The columns: 2 BIGINT, 2 DOUBLE, 4 STRING of 10 characters, a TIMESTAMP, and an INT that is null in each third row. With
+--text the file has lines of 100 bytes, and each contender writes them as texts. With --memory fencepost alone writes the
+file, and its memory at each quarter of the run is printed.
+
+Run: .venv/bin/python bench/avro_to_kafka.py --rounds 5 --lines 2000000 [--text]
+     .venv/bin/python bench/avro_to_kafka.py --memory --lines 10000000
 """
 
 from __future__ import annotations
@@ -19,6 +25,7 @@ import json
 import os
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -26,11 +33,17 @@ from pathlib import Path
 
 import psutil
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 from pyspark.sql.avro.functions import to_avro
 
+from fencepost.api.ddl import parse_columns
+from fencepost.api.record import ArrowReader
+from fencepost.connectors.files.formats.csv_reader import CsvReader
 from fencepost.connectors.files.formats.line_reader import LineReader
 from fencepost.converters.avro.converter import AvroConverter
+from fencepost.converters.avro.schema import avro_schema, schema_text
+from fencepost.converters.json_schema import connect_schema
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.jars import KAFKA_VERSION, LOGGING_BACKEND, REGISTRY_VERSION, JarSet, class_path
 from fencepost.embedded.java import find_java
@@ -39,7 +52,7 @@ from fencepost.embedded.process import kill, launch
 from fencepost.embedded.properties import LOGGING
 from fencepost.embedded.registry import API, EmbeddedRegistry
 from fencepost.engine.engine import SparkEngine
-from file_to_kafka import Bench, Figures, make_file, settings, sink_jars, spread
+from file_to_kafka import HEAP, LINE_BYTES, Bench, Figures, make_file, settings, sink_jars, spread
 
 AVRO_JAR = "org.apache.spark spark-avro_2.13 4.1.1"
 PREFIX = b"\0\0\0\0\1"
@@ -53,6 +66,11 @@ JAVA = JarSet(
         LOGGING_BACKEND,
     ),
 )
+SCHEMA = (
+    "a BIGINT NOT NULL, b BIGINT NOT NULL, x DOUBLE NOT NULL, y DOUBLE NOT NULL, t0 STRING NOT NULL, t1 STRING NOT NULL, "
+    "t2 STRING NOT NULL, t3 STRING NOT NULL, at TIMESTAMP NOT NULL, n INT"
+)
+ROW_BYTES = 112
 LIMIT_SECONDS = 900
 LOOK_SECONDS = 0.02
 
@@ -143,24 +161,94 @@ def java_connect(folder: Path, bench: Bench, registry: str) -> Iterator[JavaConn
         kill(found.process)
 
 
-def contenders(bench: Bench, registry: EmbeddedRegistry, java: JavaConnect) -> dict[str, Callable[[str], Figures]]:
+def make_rows(folder: Path, rows: int) -> Path:
+    """CSV of SCHEMA with rows of equal length: a number with more digits makes up for a null."""
+    file = folder / f"rows-{rows}.csv"
+    with file.open("w") as out:
+        for first in range(0, rows, 10_000):
+            out.write("".join(map(csv_row, range(first, min(first + 10_000, rows)))))
+    assert file.stat().st_size == rows * ROW_BYTES
+    return file
+
+
+def csv_row(number: int) -> str:
+    texts = ",".join(f"{(number + column) * 7919 % 10**10:010d}" for column in range(4))
+    digits, last = (10, "") if number % 3 == 0 else (6, f"{number % 9000 + 1000}")
+    x, y = f"0.{number * 104729 % 10**digits:0{digits}d}", f"0.{number * 1299709 % 10**6:06d}"
+    moment = f"2026-11-{number // 86400 % 28 + 1:02d}T12:{number // 60 % 60:02d}:{number % 60:02d}.{number % 1000:03d}Z"
+    return f"{10**8 + number},{10**8 + number * 7919 % (9 * 10**8)},{x},{y},{texts},{moment},{last}\n"
+
+
+def reader_of(*, text: bool) -> ArrowReader:
+    columns = parse_columns(SCHEMA)
+    return LineReader() if text else CsvReader(columns=columns, file_columns=tuple(columns.names))
+
+
+def contenders(
+    bench: Bench, registry: EmbeddedRegistry, java: JavaConnect, *, text: bool
+) -> dict[str, Callable[[str], Figures]]:
     converter = AvroConverter()
     converter.configure({"schema.registry.url": registry.url}, is_key=False)
 
     def fencepost(topic: str) -> Figures:
-        return bench.timed(lambda: bench.write(topic, LineReader(), converter))
+        return bench.timed(lambda: bench.write(topic, reader_of(text=text), converter))
+
+    def frame() -> DataFrame:
+        read = bench.engine.session().read
+        if text:
+            return read.text(f"file://{bench.file}").select(to_avro("value", '"string"').alias("avro"))
+        written = schema_text(avro_schema(connect_schema(parse_columns(SCHEMA), optional=False)))
+        rows = read.schema(SCHEMA).csv(f"file://{bench.file}")
+        return rows.select(to_avro(F.struct("*"), written).alias("avro"))
 
     def sink(topic: str) -> Figures:
-        framed = F.concat(F.lit(PREFIX), to_avro("value", '"string"')).alias("value")
-        frame = bench.engine.session().read.text(f"file://{bench.file}").select(framed)
-        writer = frame.write.format("kafka").option("kafka.bootstrap.servers", bench.servers)
+        framed = frame().select(F.concat(F.lit(PREFIX), "avro").alias("value"))
+        writer = framed.write.format("kafka").option("kafka.bootstrap.servers", bench.servers)
         return bench.timed(lambda: writer.option("topic", topic).save())
 
     return {"fencepost": fencepost, "sink": sink, "java": java.run}
 
 
+def bench_of(broker: EmbeddedBroker, engine: SparkEngine, file: Path, arguments: argparse.Namespace) -> Bench:
+    bench = Bench(broker, engine, file, arguments.lines, arguments.partitions)
+    bench.line_bytes = LINE_BYTES if arguments.text else ROW_BYTES
+    return bench
+
+
+def memory(arguments: argparse.Namespace, folder: Path) -> None:
+    """Print the memory of fencepost at each quarter of one long run."""
+    file = (make_file if arguments.text else make_rows)(folder, arguments.lines)
+    heap = {"spark.driver.extraJavaOptions": f"-Xms{HEAP} -XX:+AlwaysPreTouch"}
+    with EmbeddedBroker(folder / "broker") as broker, EmbeddedRegistry(folder / "registry") as registry:
+        engine = SparkEngine({**settings([]), **heap})
+        engine.session()
+        bench = bench_of(broker, engine, file, arguments)
+        converter = AvroConverter()
+        converter.configure({"schema.registry.url": registry.url}, is_key=False)
+        found: list[int] = []
+        done = threading.Event()
+
+        def sample() -> None:
+            while not done.wait(0.5):
+                found.append(bench.resident_bytes())
+
+        sampler = threading.Thread(target=sample)
+        with bench.topic() as topic:
+            sampler.start()
+            figures = bench.timed(lambda: bench.write(topic, reader_of(text=arguments.text), converter))
+            done.set()
+            sampler.join()
+        engine.stop()
+    print(f"{arguments.lines:,} rows, {figures.rate:,.0f}/s, {figures.cpu:.3f} us of CPU a row")
+    for quarter in range(1, 5):
+        # The last eighth of the run up to there.
+        end = len(found) * quarter // 4
+        part = found[max(0, end - max(1, len(found) // 8)) : end]
+        print(f"{quarter}/4 of the run: {statistics.median(part) / 2**20:,.0f} MiB (most {max(part) / 2**20:,.0f})")
+
+
 def compare(arguments: argparse.Namespace, folder: Path) -> None:
-    file = make_file(folder, arguments.lines)
+    file = (make_file if arguments.text else make_rows)(folder, arguments.lines)
     jars = sink_jars(folder / "jars", (AVRO_JAR,))
     results: dict[str, list[Figures]] = {}
     with ExitStack() as stack:
@@ -168,11 +256,11 @@ def compare(arguments: argparse.Namespace, folder: Path) -> None:
         registry = stack.enter_context(EmbeddedRegistry(folder / "registry"))
         engine = SparkEngine(settings(jars))
         stack.callback(engine.stop)
-        bench = Bench(broker, engine, file, arguments.lines, arguments.partitions)
+        bench = bench_of(broker, engine, file, arguments)
         java = stack.enter_context(java_connect(folder, bench, registry.url.replace(API, "/apis/registry/v2")))
         bench.ignore(java.process.pid)
         for number in range(arguments.rounds + 1):
-            for name, run in contenders(bench, registry, java).items():
+            for name, run in contenders(bench, registry, java, text=arguments.text).items():
                 with bench.topic() as topic:
                     figures = run(topic)
                 load = os.getloadavg()[0]
@@ -195,9 +283,11 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=2_000_000)
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--folder", default=tempfile.gettempdir(), help="where the file and the broker's data go")
+    parser.add_argument("--text", action="store_true", help="lines of text in place of ten columns")
+    parser.add_argument("--memory", action="store_true", help="print the memory of one run instead")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-        compare(arguments, Path(folder))
+        (memory if arguments.memory else compare)(arguments, Path(folder))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 CPU time of this process and its children, so that a busy machine disturbs little.
 
-Run: .venv/bin/python bench/converters.py [--spark]
+Run: .venv/bin/python bench/converters.py [--spark] [--registry]
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from fencepost.converters.avro.converter import AvroConverter
 from fencepost.converters.avro.plan import plan
 from fencepost.converters.avro.schema import AvroOptions, avro_schema, schema_text
 from fencepost.converters.json_schema import connect_schema
+from fencepost.converters.jsonschema.converter import JsonSchemaConverter
 from fencepost.converters.protobuf.converter import ProtobufConverter
 from fencepost.converters.protobuf.plan import plan as protobuf_plan
 from fencepost.converters.protobuf.schema import ProtoFile, proto_file
@@ -187,6 +188,26 @@ def bench_protobuf() -> None:
     in_turn(("Protobuf", len(values), by_protobuf_converter), ("protobuf's classes", len(few), by_protobuf))
 
 
+def bench_json_schema() -> None:
+    """JsonSchemaConverter beside JsonConverter without envelope."""
+    schema, values = table_of_ten()
+    converter, plain, prefix = JsonSchemaConverter(), JsonConverter(), b"\0\0\0\0\7"
+    converter.configure({"schema.registry.url": "http://127.0.0.1:1"}, is_key=False)
+    plain.configure({"schemas.enable": "false"}, is_key=False)
+
+    def by_json_schema() -> list[pa.Array]:
+        return [converter.encode(schema, prefix, values.slice(at, BATCH)) for at in range(0, len(values), BATCH)]
+
+    found = by_json_schema()[0].to_pylist()
+    assert [
+        prefix + row for row in plain.from_connect_data("bench", schema, values.slice(0, BATCH)).to_pylist()
+    ] == found
+    in_turn(
+        ("JSON", len(values), lambda: convert(plain, schema, values)),
+        ("JSON with a schema of the registry", len(values), by_json_schema),
+    )
+
+
 def in_turn(*runs: tuple[str, int, Callable[[], object]]) -> None:
     """Report what a record takes in each run, and the second's ratio to the first."""
     figures: dict[str, list[float]] = {name: [] for name, _, _ in runs}
@@ -202,7 +223,7 @@ def in_turn(*runs: tuple[str, int, Callable[[], object]]) -> None:
     ours, theirs = runs[0][0], runs[1][0]
     ratios = [other / own for own, other in zip(figures[ours][1:], figures[theirs][1:], strict=True)]
     print(
-        f"{theirs} takes {statistics.median(ratios):.1f} times the CPU of {ours} ({min(ratios):.1f} to {max(ratios):.1f})"
+        f"{theirs} takes {statistics.median(ratios):.2f} times the CPU of {ours} ({min(ratios):.2f} to {max(ratios):.2f})"
     )
 
 
@@ -252,9 +273,13 @@ def consume(frame: Any) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--spark", action="store_true", help="time Spark's to_json as well")
+    parser.add_argument("--registry", action="store_true", help="only the converters with a schema registry")
     arguments = parser.parse_args()
     bench_avro()
     bench_protobuf()
+    bench_json_schema()
+    if arguments.registry:
+        return
     bench_converters()
     if arguments.spark:
         bench_spark()

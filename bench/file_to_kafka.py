@@ -125,6 +125,7 @@ class Bench:
         self.file = file
         self.lines = lines
         self.partitions = partitions
+        self.line_bytes = LINE_BYTES
         self._broker_processes = {process.pid for process in psutil.Process().children(recursive=True)}
         self._admin = AdminClient({"bootstrap.servers": self.servers})
         self._names = (f"bench-{number}" for number in itertools.count())
@@ -142,8 +143,8 @@ class Bench:
         key, header = StringConverter(), SimpleHeaderConverter()
         key.configure({}, is_key=True)
         header.configure({})
-        part = -(-self.lines // 8) * LINE_BYTES
-        size = self.lines * LINE_BYTES
+        part = -(-self.lines // 8) * self.line_bytes
+        size = self.lines * self.line_bytes
         splits = [FileRange(str(self.file), start, min(start + part, size)) for start in range(0, size, part)]
         batch = SourceBatch(reader=reader, splits=splits)
         self.producer.begin_transaction()

@@ -1,17 +1,22 @@
 """What grows with the number of connectors and tasks: a cost for each that grows with their number is a wall.
 
-    python bench/growth.py [connectors] [tasks] [--connectors 25 100] [--tasks 10 100]
+    python bench/growth.py [connectors] [tasks] [partitions] [files] [--connectors 25 100] [--tasks 10 100]
 
 connectors  connectors of one idle task, created one by one, until all run
 tasks       one connector of so many idle tasks, until all run; then with one task only
 partitions  a connector that committed an offset in so many source partitions: its offsets are shown, one is altered, all
             are removed
+files       a connector of so many files of one line in a directory: until all are in Kafka; then a file is added
+
+The last column compares CPU (of the columns that its head names) with the row before, as a power of the size: 1.0 is linear,
+2.0 quadratic. A row above 1.3 is marked by `<-- grows`: something is quadratic. Small sizes say little, because what a
+worker costs anyway hides there.
 
 The machine may be busy: the columns that count are CPU time of the worker's process (`CPU`, `ms each`), and what it holds
 (memory, threads, connections, descriptors). `lost` counts how often the worker fell out of its group; it must be 0. All
 sizes run beside a broker of their own, in a worker without Spark. The defaults are small; to find a wall, quadruple the
 size again and again: `--connectors 100 400 1600 --tasks 10 100 500 2000
---partitions 10000 40000 160000 1000000`. `--busy 20` keeps the worker on one core, together with
+--partitions 10000 40000 160000 1000000 --files 1000 4000 16000 100000`. `--busy 20` keeps the worker on one core, together with
 so many processes that only burn CPU, all with low priority.
 """
 
@@ -20,6 +25,7 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -32,6 +38,9 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from fencepost import SourceConnector, SourceRecord, SourceTask
 from fencepost.embedded.broker import EmbeddedBroker
@@ -44,6 +53,8 @@ LOOK_SECONDS = 1.0
 IDLE_SECONDS = 10.0
 POLL_SECONDS = 1.0
 RECORDS = 5_000
+FILE_TASKS = 4
+GROWS = 1.3
 ON_ONE_CORE = ("/usr/bin/taskset", "-c", "0", "/usr/bin/nice", "-n", "10")
 
 
@@ -174,14 +185,33 @@ class Worker:
         terminate(self._launched, 60)
 
 
+class Lines:
+    """Counts the committed records of a topic."""
+
+    def __init__(self, bootstrap_servers: str, topic: str) -> None:
+        self._consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "growth"})
+        self._consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        self._found = 0
+
+    def count(self) -> int:
+        while found := self._consumer.consume(RECORDS, timeout=LOOK_SECONDS):
+            self._found += sum(message.error() is None for message in found)
+        return self._found
+
+
 class Site:
     """A broker, and a new worker for each size."""
 
     def __init__(self, folder: Path, bootstrap_servers: str, busy: int) -> None:
-        self._folder = folder
+        self.folder = folder
         self._bootstrap_servers = bootstrap_servers
         self._busy = busy
         self._workers = 0
+
+    def lines(self, topic: str) -> Lines:
+        """Create a topic, and follow it."""
+        AdminClient({"bootstrap.servers": self._bootstrap_servers}).create_topics([NewTopic(topic, 1)])[topic].result()
+        return Lines(self._bootstrap_servers, topic)
 
     @contextmanager
     def worker(self) -> Iterator[Worker]:
@@ -194,11 +224,12 @@ class Site:
             "exactly.once.source.support": "enabled",
             "listeners": f"http://127.0.0.1:{port}",
             "plugin.path": str(FOLDER),
+            "fencepost.files.allowed.paths": str(self.folder),
             "session.timeout.ms": "10000",
             **{f"{kind}.storage.topic": f"{group}-{kind}" for kind in ("config", "offset", "status")},
             **{f"{kind}.converter": "org.apache.kafka.connect.storage.StringConverter" for kind in ("key", "value")},
         }
-        file = self._folder / f"{group}.properties"
+        file = self.folder / f"{group}.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
         worker = Worker(file, port, self._busy)
         try:
@@ -269,6 +300,48 @@ def partitions(site: Site, size: int) -> dict[str, float]:
         }
 
 
+def files(site: Site, size: int) -> dict[str, float]:
+    """Send so many files of one line, and then another one."""
+    with site.worker() as worker:
+        folder = site.folder / f"files-{size}"
+        folder.mkdir()
+        for number in range(size):
+            (folder / f"{number:07}.txt").write_text("line\n")
+        config = {
+            "connector.class": "fencepost.FileSource",
+            "files": f"{folder}/*.txt",
+            "format": "text",
+            "topic": f"lines-{size}",
+            "tasks.max": str(FILE_TASKS),
+            "files.poll.interval.ms": "1000",
+        }
+        lines = site.lines(f"lines-{size}")
+        started, cpu = time.perf_counter(), worker.cpu_seconds()
+        worker.configure("files", config)
+        wait_for(lambda: lines.count() == size)
+        figures = {
+            "in Kafka s": time.perf_counter() - started,
+            "CPU s": (spent := worker.cpu_seconds() - cpu),
+            "ms each": spent / size * 1000,
+            "MB": worker.figures()["MB"],
+            "idle cores": (idle := worker.idle_cores()),
+        }
+        started, cpu = time.perf_counter(), worker.cpu_seconds()
+        (folder / "one-more.txt").write_text("line\n")
+        wait_for(lambda: lines.count() == size + 1)
+        seconds, spent = time.perf_counter() - started, worker.cpu_seconds() - cpu
+        sizes = (
+            len(json.dumps(task["config"])) for task in json.loads(worker.request("GET", "/connectors/files/tasks")[1])
+        )
+        return {
+            **figures,
+            "new file s": seconds,
+            "its CPU s": spent - idle * seconds,
+            "config bytes": max(sizes),
+            "lost": worker.times_lost(),
+        }
+
+
 def run_all(worker: Worker, size: int, started: float, cpu: float) -> dict[str, float]:
     wait_for(lambda: worker.states() == Counter(RUNNING=size))
     seconds, spent = time.perf_counter() - started, worker.cpu_seconds() - cpu
@@ -291,14 +364,40 @@ PARTS: dict[str, Callable[[Site, int], dict[str, float]]] = {
     "connectors": connectors,
     "tasks": tasks,
     "partitions": partitions,
+    "files": files,
 }
 
+COMPARED = {
+    "connectors": ("CPU s",),
+    "tasks": ("CPU s",),
+    "partitions": ("CPU ms", "their CPU ms"),
+    "files": ("CPU s", "its CPU s"),
+}
+"""The columns in which a part's rows are compared."""
 
-def print_row(part: str, size: int, figures: Mapping[str, float], *, head: bool) -> None:
+
+def powers(
+    before: tuple[int, Mapping[str, float]], size: int, figures: Mapping[str, float], part: str
+) -> dict[str, float]:
+    """How each compared column grows with the size since the row before: as its first, second ... power."""
+    former_size, former = before
+    step = math.log(size / former_size)
+    return {name: math.log(max(figures[name], 1e-9) / max(former[name], 1e-9)) / step for name in COMPARED[part]}
+
+
+def print_row(
+    part: str, size: int, figures: Mapping[str, float], before: tuple[int, Mapping[str, float]] | None
+) -> None:
     widths = {name: max(len(name), 9) for name in figures}
-    if head:
-        print(f"\n{part:>12} " + " ".join(f"{name:>{width}}" for name, width in widths.items()))
-    print(f"{size:>12,} " + " ".join(f"{figures[name]:>{width},.4g}" for name, width in widths.items()), flush=True)
+    if before is None:
+        names = ", ".join(COMPARED[part])
+        print(f"\n{part:>12} " + " ".join(f"{name:>{width}}" for name, width in widths.items()) + f"  power of {names}")
+    row = f"{size:>12,} " + " ".join(f"{figures[name]:>{width},.4g}" for name, width in widths.items())
+    if before is not None:
+        grown = powers(before, size, figures, part)
+        row += "  " + ", ".join(f"{power:.1f}" for power in grown.values())
+        row += "  <-- grows" if max(grown.values()) > GROWS else ""
+    print(row, flush=True)
 
 
 def main() -> None:
@@ -307,6 +406,7 @@ def main() -> None:
     parser.add_argument("--connectors", type=int, nargs="+", default=[25, 100])
     parser.add_argument("--tasks", type=int, nargs="+", default=[10, 100])
     parser.add_argument("--partitions", type=int, nargs="+", default=[1_000, 10_000])
+    parser.add_argument("--files", type=int, nargs="+", default=[250, 1_000])
     parser.add_argument("--busy", type=int, default=0)
     arguments = parser.parse_args()
     if unknown := set(arguments.parts) - PARTS.keys():
@@ -318,8 +418,11 @@ def main() -> None:
         for _ in range(arguments.busy):
             stack.callback(burner().kill)
         for part in arguments.parts or PARTS:
-            for place, size in enumerate(getattr(arguments, part)):
-                print_row(part, size, PARTS[part](site, size), head=place == 0)
+            before = None
+            for size in getattr(arguments, part):
+                figures = PARTS[part](site, size)
+                print_row(part, size, figures, before)
+                before = size, figures
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,10 @@ import pytest
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.java import find_java
 from tests.support.checker import assert_exactly_once, read_topic, values
+from tests.support.java_connectors import Connectors
 from tests.support.java_plugins import FILE_STREAM, HOSTILE, plugin_path
 from tests.support.processes import wait_for
-from tests.support.topics import Topics, unique
+from tests.support.topics import Topics
 from tests.support.workers import Group, Worker
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -43,42 +44,6 @@ def worker(group: Group) -> Iterator[Worker]:
 def connector(worker: Worker) -> Iterator[Connectors]:
     with contextlib.closing(Connectors(worker)) as connectors:
         yield connectors
-
-
-class Connectors:
-    """Connectors of a test, which are deleted at its end."""
-
-    def __init__(self, worker: Worker) -> None:
-        self.worker = worker
-        self._names: list[str] = []
-
-    def start(self, config: Mapping[str, str]) -> str:
-        name = unique("java")
-        self._names.append(name)
-        answer = self.worker.request("PUT", f"/connectors/{name}/config", config)
-        assert answer.status == 201, answer
-        return name
-
-    def hostile(self, topic: str, behaviour: str, **more: str) -> str:
-        return self.start({"connector.class": HOSTILE, "topic": topic, "behaviour": behaviour, **more})
-
-    def refusals(self, config: Mapping[str, str]) -> dict[str, list[str]]:
-        """The errors of a configuration, by property."""
-        path = f"/connector-plugins/{config['connector.class'].removeprefix('java:')}/config/validate"
-        answer = self.worker.request("PUT", path, {"name": unique("java"), **config})
-        assert answer.status == 200, answer
-        found = {one["value"]["name"]: one["value"]["errors"] for one in answer.body["configs"]}
-        return {name: errors for name, errors in found.items() if errors}
-
-    def trace(self, name: str) -> str:
-        status = self.worker.get(f"/connectors/{name}/status")
-        if status is None:
-            return ""
-        return "\n".join(one.get("trace", "") for one in (status["connector"], *status["tasks"]))
-
-    def close(self) -> None:
-        for name in self._names:
-            self.worker.request("DELETE", f"/connectors/{name}")
 
 
 def jvms(worker: Worker) -> list[psutil.Process]:
@@ -130,25 +95,6 @@ def test_a_configuration_is_checked_by_the_java_connector(connector: Connectors)
     wrong = {"connector.class": HOSTILE, "topic": "t", "limit": "0"}
     assert connector.refusals(wrong) == {"limit": ["Invalid value 0 for configuration limit: Value must be at least 1"]}
     assert list(connector.refusals({"connector.class": FILE_STREAM})) == ["topic"]
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("transforms", "a", "transforms of its records are not supported yet"),
-        ("errors.tolerance", "all", "its records cannot be skipped yet"),
-        ("errors.retry.timeout", "1000", "its conversions cannot be repeated yet"),
-        ("value.converter", "io.confluent.connect.avro.AvroConverter", "which is not supported there yet"),
-    ],
-)
-def test_everything_that_is_not_there_is_refused(connector: Connectors, name: str, value: str, message: str):
-    more = {
-        "transforms.a.type": "org.apache.kafka.connect.transforms.ReplaceField$Value",
-        "value.converter.schema.registry.url": "http://127.0.0.1:1",
-    }
-    given = {given: text for given, text in more.items() if given.startswith(name)}
-    errors = connector.refusals({"connector.class": HOSTILE, "topic": "t", name: value, **given})
-    assert message in errors[name][0]
 
 
 @pytest.mark.parametrize("prefix", ["java:", "fencepost:"])

@@ -1,4 +1,4 @@
-"""Java connectors for tests: Kafka's own for files, and one of ours that misbehaves."""
+"""Java plugins for tests: Kafka's own connector for files, and one of ours that misbehaves; transforms and converters."""
 
 from __future__ import annotations
 
@@ -7,51 +7,76 @@ import shutil
 import subprocess
 import tempfile
 import zipfile
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from fencepost.embedded.jars import KAFKA_VERSION, JarSet, cache_folder, class_path
+from fencepost.config.java_plugins import SOURCE_CONNECTOR, TRANSFORMATION
+from fencepost.embedded.jars import KAFKA_VERSION, REGISTRY_VERSION, JarSet, cache_folder, class_path
 from fencepost.embedded.java import find_java
 from fencepost.java.host_jar import COMPILER, CONNECT
 
 FILE_STREAM: Final = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 HOSTILE: Final = "hostile.HostileConnector"
-_SERVICE: Final = "META-INF/services/org.apache.kafka.connect.source.SourceConnector"
+ODD: Final = "transforms.Odd"
+APICURIO_AVRO: Final = "io.apicurio.registry.utils.converter.AvroConverter"
 _FILE: Final = JarSet(
     f"connect-file-{KAFKA_VERSION}",
     "Kafka's connector for files",
     (),
     alone=(("org.apache.kafka", "connect-file", KAFKA_VERSION),),
 )
-_SOURCES: Final = Path(__file__).parent / "java" / "hostile"
+_AVRO: Final = JarSet(
+    f"converter-apicurio-{REGISTRY_VERSION}",
+    "Apicurio's converter for Avro",
+    (("io.apicurio", "apicurio-registry-utils-converter", REGISTRY_VERSION),),
+)
+_SOURCES: Final = Path(__file__).parent / "java"
 
 
 def plugin_path(folder: Path) -> Path:
-    """Make a directory for plugin.path, with both connectors in folders of their own."""
-    for name, jars in (("file", class_path(find_java(), _FILE)), ("hostile", [_hostile_jar()])):
-        plugin = folder / "plugins" / name
-        plugin.mkdir(parents=True)
-        for jar in jars:
-            shutil.copy(jar, plugin)
+    """Make a directory for plugin.path, with the connectors and the transform in folders of their own."""
+    own = {"hostile": {SOURCE_CONNECTOR: HOSTILE}, "transforms": {TRANSFORMATION: ODD}}
+    jars = {"file": class_path(find_java(), _FILE)}
+    jars |= {name: [_own_jar(name, services)] for name, services in own.items()}
+    for name, found in jars.items():
+        _install(folder / "plugins" / name, found)
     return folder / "plugins"
 
 
-def _hostile_jar() -> Path:
-    """The jar, compiled once for each version of its sources."""
-    sources = sorted(_SOURCES.glob("*.java"))
+def install_avro(plugins: Path) -> None:
+    """Put Apicurio's converter into a directory of plugin.path. Its jars have no service file."""
+    _install(plugins / "avro", class_path(find_java(), _AVRO))
+
+
+def _install(plugin: Path, jars: Iterable[Path]) -> None:
+    plugin.mkdir(parents=True)
+    for jar in jars:
+        shutil.copy(jar, plugin)
+
+
+def _own_jar(name: str, services: Mapping[str, str]) -> Path:
+    """The jar of a folder of sources, compiled once for each version of them, with its service files."""
+    sources = sorted((_SOURCES / name).glob("*.java"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
-    jar = cache_folder() / f"hostile-{digest}.jar"
+    jar = cache_folder() / f"{name}-{digest}.jar"
     if not jar.exists():
-        java = find_java()
-        compiler, connect = (":".join(map(str, class_path(java, jars))) for jars in (COMPILER, CONNECT))
         with tempfile.TemporaryDirectory(dir=jar.parent) as scratch:
             classes, made = Path(scratch) / "classes", Path(scratch) / "made.jar"
-            command = [str(java.executable), "-cp", compiler, "org.eclipse.jdt.internal.compiler.batch.Main", "-nowarn"]
-            command += ["--release", "17", "-cp", connect, "-d", str(classes), *map(str, sources)]
-            subprocess.run(command, check=True)
+            compile_java(sources, CONNECT, classes)
             with zipfile.ZipFile(made, "w") as archive:
-                archive.writestr(_SERVICE, f"{HOSTILE}\n")
+                for base, listed in services.items():
+                    archive.writestr(f"META-INF/services/{base}", f"{listed}\n")
                 for path in classes.rglob("*.class"):
                     archive.write(path, path.relative_to(classes))
             made.rename(jar)
     return jar
+
+
+def compile_java(sources: Sequence[Path], needs: JarSet, classes: Path) -> None:
+    """Compile sources that need some jars into a folder."""
+    java = find_java()
+    compiler, others = (":".join(map(str, class_path(java, jars))) for jars in (COMPILER, needs))
+    command = [str(java.executable), "-cp", compiler, "org.eclipse.jdt.internal.compiler.batch.Main", "-nowarn"]
+    command += ["--release", "17", "-cp", others, "-d", str(classes), *map(str, sources)]
+    subprocess.run(command, check=True)

@@ -62,6 +62,8 @@ EXCEPTIONS: dict[str, str] = {
             "java/host_jar.py",
             "java/jvm.py",
             "java/pipeline.py",
+            "java/plugins.py",
+            "java/questions.py",
             "java/session.py",
             "java/task.py",
         ],

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fencepost.api.errors import DataError
+from fencepost.api.own_pipeline import OwnPipeline
 from fencepost.api.plugin_calls import kind_of
 
 if TYPE_CHECKING:
@@ -139,6 +140,7 @@ class SourceBatch:
     topic: str | None = None
     topics: Collection[str] = ()
     columns: pa.RecordBatch | None = None
+    pipeline: OwnPipeline | None = None
 
     @classmethod
     def of_dataframe(
@@ -176,15 +178,16 @@ class SourceBatch:
         offsets: Sequence[tuple[SourcePartition, SourceOffset | None]] = (),
         *,
         topic: str | None = None,
+        pipeline: OwnPipeline | None = None,
     ) -> SourceBatch:
         """Return a batch of records that are in memory, as the bytes that Kafka gets.
 
         `columns` has `value` (BINARY) and may have `key` (BINARY), `topic` (STRING), `partition` (INT32), `timestamp` (INT64,
         milliseconds) and `headers` (LIST of STRUCT<key: STRING, value: BINARY>). The connector's converters are not used,
-        and it may have no transforms: both need the values of which the bytes were made. Never starts Spark. Raises
-        DataError for an argument of another type.
+        and it may have no transforms: both need the values of which the bytes were made. Never starts Spark. `pipeline` says
+        what the connector itself dropped and refused on the way. Raises DataError for an argument of another type.
         """
-        return cls(columns=columns, offsets=offsets, topic=topic)
+        return cls(columns=columns, offsets=offsets, topic=topic, pipeline=pipeline)
 
     def __post_init__(self) -> None:
         """Raises DataError for arguments that contradict each other, or are of another type."""

@@ -1,8 +1,9 @@
-"""Finds the connectors in the jars of `plugin.path`, as Kafka Connect does, without a JVM.
+"""Finds the plugins in the jars of `plugin.path`, as Kafka Connect does, without a JVM.
 
 Each folder below a directory of `plugin.path` that has jars, at any depth, is a plugin, and so is each jar beside such
 folders. The classes of a plugin are those that its jars' service files list (KIP-898). A plugin whose jars have no such
-file is scanned: a class counts if its superclasses, in the same plugin, lead to Connect's SourceConnector.
+file is scanned: a class counts if what it extends and implements, in the same plugin, leads to one of BASES. Connect's
+own converters and transforms do not count, which come with its API: each JVM has them.
 
 A worker reads `plugin.path` once, when it starts.
 """
@@ -13,19 +14,32 @@ import logging
 import os
 import struct
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from fencepost.api.config_def import ConfigValue
 from fencepost.api.errors import ConfigError
 
 _log: Final = logging.getLogger(__name__)
 
-SOURCE_CONNECTOR: Final = "org.apache.kafka.connect.source.SourceConnector"
+_CONNECT: Final = "org.apache.kafka.connect."
+SOURCE_CONNECTOR: Final = f"{_CONNECT}source.SourceConnector"
+TRANSFORMATION: Final = f"{_CONNECT}transforms.Transformation"
+PREDICATE: Final = f"{_CONNECT}transforms.predicates.Predicate"
+CONVERTER: Final = f"{_CONNECT}storage.Converter"
+HEADER_CONVERTER: Final = f"{_CONNECT}storage.HeaderConverter"
+BASES: Final = (SOURCE_CONNECTOR, TRANSFORMATION, PREDICATE, CONVERTER, HEADER_CONVERTER)
+"""What a class that a configuration names derives from, in Java."""
+OF_CONNECT: Final = Path("Kafka Connect")
+"""The location of the plugins that Kafka Connect has itself, which each JVM has."""
+
+_OF_API: Final = tuple(f"{_CONNECT}{package}." for package in ("storage", "converters", "json", "transforms"))
 _SERVICES: Final = "META-INF/services/"
-_CONNECT_SERVICES: Final = f"{_SERVICES}org.apache.kafka.connect."
+_CONNECT_SERVICES: Final = _SERVICES + _CONNECT
 _JAR: Final = ".jar"
 
 _MAGIC: Final = 0xCAFEBABE
@@ -57,17 +71,36 @@ _SIZES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class JavaPlugin:
-    """A Java class that a configuration may name. `jars` are its plugin's, which lies at `location`."""
+    """A Java class that a configuration may name. `jars` are its plugin's, which lies at `location`.
+
+    `base` is the one of BASES that it derives from.
+    """
 
     java_class: str
     location: Path
     jars: tuple[Path, ...]
+    base: str = SOURCE_CONNECTOR
 
     @property
     def names(self) -> frozenset[str]:
         """The names that Connect knows the class by: the class, and the aliases without its package and its suffix."""
         simple = self.java_class.rpartition(".")[2]
-        return frozenset({self.java_class, simple, simple.removesuffix("Connector")} - {""})
+        suffix = "Connector" if self.base == SOURCE_CONNECTOR else self.base.rpartition(".")[2]
+        return frozenset({self.java_class, simple, simple.removesuffix(suffix)} - {""})
+
+
+class JavaClass:
+    """What stands here for a class in Java that is not a connector: its configuration is checked in a JVM."""
+
+    @classmethod
+    def java_version(cls) -> str:
+        """Return the version that the class says."""
+        raise NotImplementedError
+
+    @classmethod
+    def java_findings(cls, config: Mapping[str, str]) -> list[ConfigValue]:
+        """Let the definitions in Java, with their validators, check properties, which are without a prefix."""
+        raise NotImplementedError
 
 
 def find_java_connector(directories: Sequence[Path], name: str) -> JavaPlugin | None:
@@ -86,18 +119,67 @@ def find_java_connector(directories: Sequence[Path], name: str) -> JavaPlugin | 
     )
 
 
-@lru_cache(maxsize=16)
+def find_in_folder_of(connector: JavaPlugin, base: str, directories: Sequence[Path], name: str) -> JavaPlugin | None:
+    """Return the plugin of that base, class or alias for the pipeline of a connector, None if there is none.
+
+    One in the connector's own folder wins. A class that no service file lists is found as well, by its full name. Raises
+    ConfigError if several other folders have it.
+    """
+    found = [plugin for plugin in java_plugins(tuple(directories)) if plugin.base == base and name in plugin.names]
+    found = found or [
+        JavaPlugin(name, location, jars, base)
+        for location, jars in _folders(tuple(directories))
+        if "." in name and _have(jars, f"{name.replace('.', '/')}.class")
+    ]
+    own = [plugin for plugin in found if plugin.location == connector.location]
+    found = own or found
+    if len(found) < 2:
+        return found[0] if found else None
+    several = "; ".join(f"{plugin.java_class} in {plugin.location}" for plugin in found)
+    raise ConfigError(
+        f"{name} is in plugin.path more than once ({several}): give the class with its package, keep one of the plugins, or "
+        f"copy one into {connector.location}, the folder of the connector"
+    )
+
+
 def java_connectors(directories: tuple[Path, ...]) -> tuple[JavaPlugin, ...]:
     """Return the Java connectors in directories, by class. A jar that cannot be read is logged."""
+    return tuple(plugin for plugin in java_plugins(directories) if plugin.base == SOURCE_CONNECTOR)
+
+
+@lru_cache(maxsize=16)
+def java_plugins(directories: tuple[Path, ...]) -> tuple[JavaPlugin, ...]:
+    """Return the plugins of all kinds in directories, by class. A jar that cannot be read is logged."""
     found = [
-        JavaPlugin(name, location, jars)
-        for directory in directories
-        for location, jars in _plugins(directory)
-        for name in _connectors(jars)
+        JavaPlugin(name, location, jars, base)
+        for location, jars in _folders(directories)
+        for base, name in _classes(jars)
     ]
     for plugin in found:
-        _log.info("The Java connector %s is in %s", plugin.java_class, plugin.location)
+        _log.info("The Java class %s is in %s", plugin.java_class, plugin.location)
     return tuple(sorted(found, key=lambda plugin: (plugin.java_class, plugin.location)))
+
+
+@lru_cache(maxsize=16)
+def _folders(directories: tuple[Path, ...]) -> tuple[tuple[Path, tuple[Path, ...]], ...]:
+    """The location of each plugin, and its jars."""
+    return tuple(plugin for directory in directories for plugin in _plugins(directory))
+
+
+@lru_cache(maxsize=1024)
+def _have(jars: tuple[Path, ...], name: str) -> bool:
+    """Whether a file is in any of some jars. Those that cannot be read were logged."""
+    for jar in jars:
+        with suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(jar) as archive:
+            if name in archive.namelist():
+                return True
+    return False
+
+
+def forget_plugins() -> None:
+    """Read the directories again."""
+    for cached in (java_plugins, _folders, _have):
+        cached.cache_clear()
 
 
 def _plugins(directory: Path) -> Iterator[tuple[Path, tuple[Path, ...]]]:
@@ -112,16 +194,21 @@ def _plugins(directory: Path) -> Iterator[tuple[Path, tuple[Path, ...]]]:
             yield path, (path,)
 
 
-def _connectors(jars: Sequence[Path]) -> list[str]:
-    listed: dict[str, None] = {}
+def _classes(jars: Sequence[Path]) -> list[tuple[str, str]]:
+    """The base and the name of each plugin's class in jars."""
+    listed: dict[tuple[str, str], None] = {}
     has_services = False
     for jar in jars:
         try:
             with zipfile.ZipFile(jar) as archive:
                 names = archive.namelist()
-                has_services = has_services or any(name.startswith(_CONNECT_SERVICES) for name in names)
-                if _SERVICES + SOURCE_CONNECTOR in names:
-                    listed |= dict.fromkeys(_service(archive.read(_SERVICES + SOURCE_CONNECTOR)))
+                for service in names:
+                    if service.startswith(_CONNECT_SERVICES):
+                        base = service.removeprefix(_SERVICES)
+                        own = _not_of_api((base, name) for name in _service(archive.read(service)))
+                        # Connect's API has service files of its own, and often lies beside a plugin.
+                        has_services = has_services or bool(own)
+                        listed |= dict.fromkeys(found for found in own if base in BASES)
         except (OSError, zipfile.BadZipFile) as error:
             _log.error("The jar %s of plugin.path cannot be read: %s", jar, error)
     return list(listed) if has_services else _scanned(jars)
@@ -134,8 +221,8 @@ def _service(text: bytes) -> Iterator[str]:
             yield name
 
 
-def _scanned(jars: Sequence[Path]) -> list[str]:
-    """The connectors among all classes of jars."""
+def _scanned(jars: Sequence[Path]) -> list[tuple[str, str]]:
+    """The base and the name of each plugin's class among all classes of jars."""
     classes: dict[str, _ClassFile] = {}
     for jar in jars:
         try:
@@ -145,22 +232,31 @@ def _scanned(jars: Sequence[Path]) -> list[str]:
                         one = _class_file(archive.read(name))
                         classes.setdefault(one.name, one)
         except (OSError, zipfile.BadZipFile, ValueError, struct.error, KeyError) as error:
-            _log.error("The jar %s of plugin.path cannot be scanned for connectors: %s", jar, error)
-    return sorted(name for name, one in classes.items() if not one.is_abstract and _leads_to(classes, name))
+            _log.error("The jar %s of plugin.path cannot be scanned for plugins: %s", jar, error)
+    concrete = sorted(name for name, one in classes.items() if not one.is_abstract)
+    return _not_of_api((base, name) for name in concrete for base in _above(classes, name).intersection(BASES))
 
 
-def _leads_to(classes: Mapping[str, _ClassFile], name: str) -> bool:
-    seen: set[str] = set()
-    while name in classes and name not in seen:
-        seen.add(name)
-        name = classes[name].parent
-    return name == SOURCE_CONNECTOR and SOURCE_CONNECTOR not in seen
+def _not_of_api(found: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(base, name) for base, name in found if not name.startswith(_OF_API)]
+
+
+def _above(classes: Mapping[str, _ClassFile], name: str) -> set[str]:
+    """What a class extends and implements, as far as it is known."""
+    found: set[str] = set()
+    left = [name]
+    while left:
+        one = classes.get(left.pop())
+        new = set(() if one is None else one.parents) - found
+        found |= new
+        left += new
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class _ClassFile:
     name: str
-    parent: str
+    parents: tuple[str, ...]
     is_abstract: bool
 
 
@@ -183,6 +279,10 @@ def _class_file(data: bytes) -> _ClassFile:
                 (names[number],) = struct.unpack_from(">H", data, at + 1)
             at += 1 + _SIZES[tag]
         number += 2 if tag in _TWO_ENTRIES else 1
-    flags, this, parent = struct.unpack_from(">HHH", data, at)
-    above = texts[names[parent]] if parent else ""
-    return _ClassFile(texts[names[this]].replace("/", "."), above.replace("/", "."), bool(flags & _ABSTRACT))
+    flags, this, parent, interfaces = struct.unpack_from(">HHHH", data, at)
+    above = [parent, *struct.unpack_from(f">{interfaces}H", data, at + 8)]
+
+    def named(number: int) -> str:
+        return texts[names[number]].replace("/", ".")
+
+    return _ClassFile(named(this), tuple(named(number) for number in above if number), bool(flags & _ABSTRACT))

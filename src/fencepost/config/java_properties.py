@@ -15,6 +15,7 @@ _TRANSFORMS: Final = "fencepost.transforms"
 _FILTER: Final = "this Filter has no condition and would drop all records: set predicate, or take type=Sql with where"
 _ENCODING: Final = "set converter.encoding instead"
 _MODE: Final = "set delete.tombstone.handling.mode instead"
+_JAVA_CLASS: Final = "it is a class in Java, which does not run here"
 _RULES: Final = "rules of data contracts change the data, and are not run here"
 
 REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
@@ -27,6 +28,13 @@ REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
         "rule.executors": _RULES,
         "rule.actions": _RULES,
         "schema.format": "a registry gets schemas in their own format",
+    },
+    f"{_CONVERTERS}.avro.apicurio.ApicurioAvroConverter": {
+        "apicurio.registry.artifact.artifact-id": "schemas are named after their topic",
+        "apicurio.registry.artifact.version": "set apicurio.registry.find-latest instead",
+        "apicurio.registry.artifact.schema.location": "schemas come from the records",
+        "apicurio.registry.schema-resolver": _JAVA_CLASS,
+        "apicurio.registry.converter.serializer": _JAVA_CLASS,
     },
     f"{_TRANSFORMS}.fields.InsertField": {
         "offset.field": "it has no meaning for a source, because the offset is not known before the record is written",
@@ -82,6 +90,32 @@ WITHOUT_EFFECT: Final[Mapping[str, frozenset[str]]] = {
             "ignore.default.for.nullables",
         }
     ),
+    f"{_CONVERTERS}.avro.apicurio.ApicurioAvroConverter": frozenset(
+        f"apicurio.registry.{name}"
+        for name in (
+            "is-key",
+            "cache-latest",
+            "fault-tolerant-refresh",
+            "headers.handler",
+            "dereference-schema",
+            "serializer.dereference-schema",
+            "deserializer.dereference-schema",
+            "deserializer.key.return-class",
+            "deserializer.value.return-class",
+            "fallback.group-id",
+            "fallback.artifact-id",
+            "fallback.version",
+            "fallback.provider",
+            "serde.validation-enabled",
+            "use-specific-avro-reader",
+            "converter.deserializer",
+            *(
+                f"headers.{role}.{part}.name"
+                for role in ("key", "value")
+                for part in ("groupId", "artifactId", "version", "globalId", "contentId", "contentHash", "msgType")
+            ),
+        )
+    ),
     f"{_CONVERTERS}.protobuf.converter.ProtobufConverter": frozenset(
         {
             "enhanced.protobuf.schema.support",
@@ -132,6 +166,7 @@ worker of Java sets itself."""
 
 OPEN_PREFIXES: Final[Mapping[str, frozenset[str]]] = {
     f"{_CONVERTERS}.registry.base.RegistryConverter": frozenset({"request.header."}),
+    f"{_CONVERTERS}.avro.apicurio.ApicurioAvroConverter": frozenset({"apicurio.registry.request.headers."}),
 }
 """Prefixes of properties whose names are free."""
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fencepost.api.errors import ConfigError
+from fencepost.config.java_plugins import JavaPlugin
 from fencepost.config.java_settings import JavaSettings
 
 ALLOWED_MODULES: Final = "fencepost.plugins.allowed.modules"
@@ -31,13 +32,14 @@ class PluginSources:
 
     `directories` are the ones of `plugin.path`. `modules` are names, which include their submodules; `*` stands for all
     modules. `remedy` is the advice in messages about a missing plugin. `java` has the settings for
-    the JVMs of Java plugins.
+    the JVMs of Java plugins. `connector` is the Java connector whose pipeline the plugins are for, None for one in Python.
     """
 
     directories: tuple[Path, ...] = ()
     modules: tuple[str, ...] = ()
     remedy: str = "Install the package that has it (pip install ...) or put its directory on plugin.path"
     java: JavaSettings = field(default_factory=JavaSettings)
+    connector: JavaPlugin | None = None
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any], named: Iterable[str]) -> PluginSources:

@@ -11,6 +11,9 @@ A name is one of three things, tried in this order:
 
 `java:` before the name of a connector asks for the first only, `fencepost:` for the other two. Only the requested plugin
 is imported.
+
+Transforms, predicates and converters of a Java connector run in its JVM (see `sources_of`): their names stand for classes
+of Kafka Connect's own, or in jars of `plugin.path`, the connector's own folder first.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import importlib
 import logging
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from functools import lru_cache
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
@@ -31,31 +35,46 @@ from fencepost.api.plugin import Converter, HeaderConverter, Predicate, Transfor
 from fencepost.api.plugin_calls import call_plugin
 from fencepost.api.source import SourceConnector
 from fencepost.config.connector_instance import ConnectorInstance
-from fencepost.config.java_plugins import JavaPlugin, find_java_connector, java_connectors
+from fencepost.config.java_plugins import (
+    CONVERTER,
+    HEADER_CONVERTER,
+    OF_CONNECT,
+    PREDICATE,
+    SOURCE_CONNECTOR,
+    TRANSFORMATION,
+    JavaClass,
+    JavaPlugin,
+    find_in_folder_of,
+    find_java_connector,
+    forget_plugins,
+    java_connectors,
+)
 from fencepost.config.plugin_scan import scan
 from fencepost.config.plugin_sources import ALLOWED_MODULES, PluginSources, forget_sources
 
 _log: Final = logging.getLogger(__name__)
 _JAVA: Final = "java:"
 _OURS: Final = "fencepost:"
+_CONNECT: Final = "org.apache.kafka.connect."
 _ADAPTERS: Final = "fencepost.java"
-"""The group of the entry point whose function makes a connector class of a Java plugin: see fencepost.java."""
+"""The group of the entry point whose function makes a class of a Java plugin: see fencepost.java."""
 
 
 class PluginKind(Enum):
-    """The kinds of plugins: what users call them, their entry point group, and what they derive from."""
+    """The kinds of plugins: what users call them, their entry point group, and what they derive from, here and in Java."""
 
-    CONNECTOR = ("connector", "fencepost.connectors", SourceConnector)
-    CONVERTER = ("converter", "fencepost.converters", Converter)
-    HEADER_CONVERTER = ("header converter", "fencepost.converters", HeaderConverter)
-    TRANSFORMATION = ("transform", "fencepost.transforms", Transformation)
-    PREDICATE = ("predicate", "fencepost.predicates", Predicate)
-    CONFIG_PROVIDER = ("config provider", "fencepost.config_providers", ConfigProvider)
+    CONNECTOR = ("connector", "fencepost.connectors", SourceConnector, SOURCE_CONNECTOR)
+    CONVERTER = ("converter", "fencepost.converters", Converter, CONVERTER)
+    HEADER_CONVERTER = ("header converter", "fencepost.converters", HeaderConverter, HEADER_CONVERTER)
+    TRANSFORMATION = ("transform", "fencepost.transforms", Transformation, TRANSFORMATION)
+    PREDICATE = ("predicate", "fencepost.predicates", Predicate, PREDICATE)
+    CONFIG_PROVIDER = ("config provider", "fencepost.config_providers", ConfigProvider, None)
 
-    def __init__(self, label: str, group: str, base: type[Any]) -> None:
+    def __init__(self, label: str, group: str, base: type[Any], java_base: str | None) -> None:
         self.label = label
         self.group = group
         self.base = base
+        self.java_base = java_base
 
 
 def find_plugin(kind: PluginKind, name: str, *, property_name: str, sources: PluginSources) -> type[Any]:
@@ -72,6 +91,11 @@ def find_plugin(kind: PluginKind, name: str, *, property_name: str, sources: Plu
         if name.startswith(_JAVA):
             raise _no_java(name, property_name, sources)
         name = name.removeprefix(_OURS)
+    elif sources.connector is not None:
+        java = _in_jvm(kind, name, property_name, sources, sources.connector)
+        if java is not None:
+            return java_class(java, sources)
+        name = name.removeprefix(_OURS)
     found = _registered(kind.group, tuple(sys.path)).get(name)
     plugin = _load(kind, found, property_name) if found else _import(kind, name, property_name, sources)
     if not (isinstance(plugin, type) and issubclass(plugin, kind.base)):
@@ -83,8 +107,13 @@ def find_plugin(kind: PluginKind, name: str, *, property_name: str, sources: Plu
     return plugin
 
 
+def sources_of(connector: str, sources: PluginSources) -> PluginSources:
+    """Return the sources for the plugins of a connector's pipeline, by its class. Raises as `find_java_connector`."""
+    return replace(sources, connector=find_java_connector(sources.directories, connector.strip().removeprefix(_JAVA)))
+
+
 def java_class(plugin: JavaPlugin, sources: PluginSources) -> type[Any]:
-    """Return the connector class for a Java connector. The same one for the same connector and settings."""
+    """Return the class for a Java plugin. The same one for the same plugin and settings."""
     (adapter,) = _registered(_ADAPTERS, tuple(sys.path)).values()
     made: type[Any] = adapter.load()(plugin, sources.java)
     return made
@@ -102,6 +131,8 @@ def plugin_version(plugin: type[Any]) -> str:
     """Return a plugin's version: its own, else its package's, else "undefined"."""
     if issubclass(plugin, SourceConnector):
         return ConnectorInstance.of(plugin).version()
+    if issubclass(plugin, JavaClass):
+        return plugin.java_version()
     return _package_version(plugin.__module__.partition(".")[0])
 
 
@@ -119,7 +150,7 @@ def use_plugin_path(plugin_path: str) -> list[Path]:
     sys.path += [str(directory) for directory in directories if str(directory) not in sys.path]
     importlib.invalidate_caches()
     _registered.cache_clear()
-    java_connectors.cache_clear()
+    forget_plugins()
     forget_sources()
     return directories
 
@@ -149,6 +180,55 @@ def _registered(group: str, import_path: tuple[str, ...]) -> Mapping[str, EntryP
     return {entry.name: entry for entry in reversed(tuple(entry_points(group=group)))}
 
 
+def _in_jvm(
+    kind: PluginKind, name: str, property_name: str, sources: PluginSources, connector: JavaPlugin
+) -> JavaPlugin | None:
+    """The Java plugin that a name stands for in a Java connector's pipeline.
+
+    None for a transform in Python. Raises ConfigError for any other plugin that is not in Java.
+    """
+    forced = name.startswith(_OURS)
+    if not forced and kind.java_base is not None:
+        plain = name.removeprefix(_JAVA)
+        try:
+            found = _of_connect(kind, plain)
+            found = found or find_in_folder_of(connector, kind.java_base, sources.directories, plain)
+        except ConfigError as error:
+            raise ConfigError(str(error), name=property_name) from error
+        if found is not None:
+            return found
+        if name.startswith(_JAVA):
+            raise _not_in_jvm(kind, name, property_name, connector, "no jar in plugin.path has it")
+    if kind is PluginKind.TRANSFORMATION:
+        return None
+    in_python = forced or name in _registered(kind.group, tuple(sys.path))
+    why = "which is in Python here, for connectors in Python" if in_python else "which no jar in plugin.path has"
+    raise _not_in_jvm(kind, name, property_name, connector, why)
+
+
+def _of_connect(kind: PluginKind, name: str) -> JavaPlugin | None:
+    """The plugin of Kafka Connect's own, which all JVMs have: those that are known here by their Java names."""
+    entries = _registered(kind.group, tuple(sys.path))
+    alias = entries.get(name) if "." not in name else None
+    for entry in entries.values():
+        # A worker's default converter may have its Python path.
+        path = entry.value.replace(":", ".") if kind is not PluginKind.TRANSFORMATION else None
+        is_it = name in (entry.name, path) or (alias is not None and alias.value == entry.value)
+        if entry.name.startswith(_CONNECT) and is_it:
+            return JavaPlugin(entry.name, OF_CONNECT, (), kind.java_base or "")
+    return None
+
+
+def _not_in_jvm(kind: PluginKind, name: str, property_name: str, connector: JavaPlugin, why: str) -> ConfigError:
+    own = [entry.name for entry in plugin_entry_points(kind) if entry.name.startswith(_CONNECT)]
+    return ConfigError(
+        f"{connector.java_class} is a Java connector, whose {kind.label}s run in its JVM, and the property {property_name} "
+        f"names {name}, {why}: put a folder with the jars of the {kind.label} into a directory of plugin.path and restart "
+        f"the worker, or set {property_name} of the connector to one of Kafka Connect's own: {', '.join(own)}",
+        name=property_name,
+    )
+
+
 def _load(kind: PluginKind, entry: EntryPoint, property_name: str) -> Any:
     try:
         return call_plugin(f"The import of the {kind.label} {entry.name}", entry.load)
@@ -159,6 +239,8 @@ def _load(kind: PluginKind, entry: EntryPoint, property_name: str) -> Any:
 def _import(kind: PluginKind, name: str, property_name: str, sources: PluginSources) -> Any:
     module_name, _, class_name = name.rpartition(".")
     if not module_name or not all(part.isidentifier() for part in name.split(".")):
+        raise _unknown(kind, name, property_name, sources)
+    if name in _OTHER_DATA:
         raise _unknown(kind, name, property_name, sources)
     if not sources.admit(module_name):
         raise ConfigError(
@@ -199,7 +281,23 @@ def _no_java(name: str, property_name: str, sources: PluginSources) -> ConfigErr
     )
 
 
+_APICURIO: Final = "io.apicurio.registry.utils.converter."
+_OTHER_DATA: Final[Mapping[str, str]] = {
+    f"{_APICURIO}ExtJsonConverter": (
+        "it registers Connect's own schemas, for its own readers. Use JsonConverter, whose records have their schema, or "
+        "JsonSchemaConverter"
+    ),
+    f"{_APICURIO}ProtobufConverter": "its messages are not those of Confluent's. Use ProtobufConverter with its readers",
+}
+"""Why converters of Java that users may name are not here: no other one writes their bytes."""
+
+
 def _unknown(kind: PluginKind, name: str, property_name: str, sources: PluginSources) -> ConfigError:
+    if name in _OTHER_DATA:
+        return ConfigError(
+            f"The {kind.label} {name}, given by the property {property_name}, is not supported: {_OTHER_DATA[name]}",
+            name=property_name,
+        )
     # The names of Java classes, which have dots, would hide the aliases.
     known = [entry.name for entry in plugin_entry_points(kind) if "." not in entry.name]
     known += scan(sources.directories, kind.base.__name__)

@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _INT32_MAX = 2**31 - 1
+ESCAPED = "surrogateescape"
+"""How bytes that are not UTF-8 are kept in a Python text."""
 
 _FEWEST_IN_STRIDES = 256
 """For fewer rows the calls take longer than a join row by row."""
@@ -57,7 +59,10 @@ def wrap_bytes(strings: pa.Array, prefix: bytes, suffix: bytes) -> pa.Array:
 
 
 def join_columns(pieces: Sequence[str | Text], *, null: str = "null") -> pa.Array:
-    """Join constants and columns of equal length row by row; nulls read `null`. At least one column is needed."""
+    """Join constants and columns of equal length row by row; nulls read `null`. At least one column is needed.
+
+    Bytes of a constant that are not UTF-8 are given as Python's surrogate escapes.
+    """
     args: list[Any] = [""]
     for piece in pieces:
         if isinstance(piece, str):
@@ -70,7 +75,15 @@ def join_columns(pieces: Sequence[str | Text], *, null: str = "null") -> pa.Arra
     kept = _with_strides(kept)
     if len(kept) == 1 and kept[0].null_count == 0:
         return kept[0]
+    kept = [_constant(piece) if isinstance(piece, str) else piece for piece in kept]
     return pc.binary_join_element_wise(*kept, "", null_handling="replace", null_replacement=null)
+
+
+def _constant(text: str) -> Any:
+    """A text for Arrow's kernels, which do not check what they copy."""
+    data = text.encode(errors=ESCAPED)
+    edges = pa.py_buffer(np.array([0, len(data)], np.int32))
+    return pa.Array.from_buffers(pa.string(), 1, [None, edges, pa.py_buffer(data)])[0]
 
 
 def _with_strides(pieces: Sequence[Any]) -> list[Any]:
@@ -119,7 +132,7 @@ def _laid_out(run: Sequence[str | _Even]) -> list[Any]:
     row, places = b"", []
     for piece in run:
         places.append(len(row))
-        row += piece.encode() if isinstance(piece, str) else bytes(piece.width)
+        row += piece.encode(errors=ESCAPED) if isinstance(piece, str) else bytes(piece.width)
     if count * len(row) > _INT32_MAX:
         raise pa.ArrowCapacityError("The joined text does not fit an array of 32-bit offsets")
     # Arrow's allocator keeps freed memory.

@@ -10,6 +10,7 @@ in place of its topic partition and offset. All are texts in UTF-8:
     __connect.errors.class.name               the reader, transform or converter
     __connect.errors.exception.class.name     the kind of error
     __connect.errors.exception.message        what was wrong
+    __connect.errors.exception.stacktrace     Java's trace, if a plugin in Java refused it
     __connect.errors.file, .position, .line   where a file has it: byte and line of its first byte
     __connect.errors.source.partition,        JSON; of a record that was polled as one
     __connect.errors.source.offset
@@ -27,6 +28,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from fencepost.api.own_pipeline import RefusedByPipeline
 from fencepost.api.record import RefusedRow, SourceRecord
 from fencepost.api.time_texts import plain_value
 from fencepost.engine.refused_records import Stage
@@ -36,6 +38,9 @@ PREFIX: Final = "__connect.errors."
 
 MESSAGE_LIMIT: Final = 2_000
 """The maximum number of characters of an exception's message in a header."""
+
+TRACE_LIMIT: Final = 16_000
+"""The maximum number of characters of a trace in a header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +69,19 @@ class DeadLetter:
         reason, message = cause
         headers = _headers(stage, plugin, topic, type(reason).__name__, message)
         if isinstance(content, SourceRecord):
-            origin = {"source.partition": content.source_partition, "source.offset": content.source_offset}
-            told = tuple((PREFIX + name, _json(dict(part))) for name, part in origin.items())
+            told = _origin(content.source_partition, content.source_offset)
             value = content.value.raw if isinstance(content.value, RefusedRow) else content.value
             return cls(plain_bytes(value), plain_bytes(content.key), headers + told)
         columns = content if isinstance(content, Mapping) else {"value": content}
         return cls(plain_bytes(columns.get("value")), plain_bytes(columns.get("key")), headers)
+
+    @classmethod
+    def of_pipeline(cls, refused: RefusedByPipeline) -> DeadLetter:
+        """Return the dead letter of a record that the connector's own pipeline refused."""
+        headers = _headers(Stage(refused.stage), refused.plugin, refused.topic, refused.exception, refused.message)
+        trace = (f"{PREFIX}exception.stacktrace", refused.trace[:TRACE_LIMIT])
+        told = _origin(refused.source_partition, refused.source_offset)
+        return cls(refused.value, refused.key, (*headers, trace, *told))
 
     @property
     def size(self) -> int:
@@ -145,6 +157,11 @@ def _headers(stage: Stage, plugin: str, topic: str | None, kind: str, message: s
         "exception.message": message[:MESSAGE_LIMIT],
     }  # fmt: skip
     return tuple((PREFIX + name, text) for name, text in texts.items() if text is not None)
+
+
+def _origin(partition: Mapping[str, Any], offset: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    origin = {"source.partition": partition, "source.offset": offset}
+    return tuple((PREFIX + name, _json(dict(part))) for name, part in origin.items())
 
 
 def _text(content: bytes | None) -> str | None:

@@ -7,7 +7,7 @@ down to single rows: a batch that passes costs one attempt, one with a single ba
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
@@ -17,6 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from fencepost.api.errors import ConfigError, PluginError, RetriableError, describe_error
+from fencepost.api.own_pipeline import OwnPipeline
 from fencepost.api.record import RefusedRow, SourceRecord
 from fencepost.config.error_handling import FOR_EVER, ErrorHandling, Tolerance
 from fencepost.engine.dead_letters import DeadLetter
@@ -131,6 +132,30 @@ class ErrorHandler:
         if self._handling.dead_letter_topic is not None:
             self._letters += [DeadLetter.of_row(row, reader, topic) for row in rows]
 
+    def take_over(self, pipeline: OwnPipeline) -> None:
+        """Skip what the connector's own pipeline refused.
+
+        Raises RecordRefusedError for the first record, if that is not tolerated (RecordWaitsError if it is retriable).
+        """
+        self._tally = self._tally.plus(ErrorCounts(failures=pipeline.retries, retries=pipeline.retries))
+        for refused in pipeline.refused:
+            described = RefusedRecord(
+                Stage(refused.stage),
+                refused.plugin,
+                refused.topic,
+                f"{refused.exception}: {refused.message}".removesuffix("."),
+                f" It has {_source(refused.source_partition, refused.source_offset)}",
+                refused.content if self._handling.log_include_messages else None,
+            )
+            if not self.tolerates:
+                failure = self._fatal(described, refused.error)
+                failure.add_note(refused.trace)
+                raise failure
+            listed = (described,) if self._handling.log_enable and len(self._tally.listed) < LISTED else ()
+            self._tally = self._tally.plus(ErrorCounts(failures=1, skipped=1, errors_logged=len(listed)), *listed)
+            if self._handling.dead_letter_topic is not None:
+                self._letters.append(DeadLetter.of_pipeline(refused))
+
     def apply(self, rows: StageRows, attempt: Callable[[int, int], T]) -> tuple[list[Passed[T]], np.ndarray | None]:
         """Process rows in a stage: `attempt(start, stop)` processes a range of them, or raises.
 
@@ -237,10 +262,11 @@ class ErrorHandler:
         if row is None or not self._records:
             return ""
         record = self._records[row]
-        return (
-            f" It is number {row} of its batch, with the source partition {dict(record.source_partition)} and the "
-            f"source offset {dict(record.source_offset)}."
-        )
+        return f" It is number {row} of its batch, with {_source(record.source_partition, record.source_offset)}"
+
+
+def _source(partition: Mapping[str, object], offset: Mapping[str, object]) -> str:
+    return f"the source partition {dict(partition)} and the source offset {dict(offset)}."
 
 
 def _place(row: RefusedRow) -> str:

@@ -366,11 +366,31 @@ def json_text(value: Any, where: str) -> str | None:
     if value is None:
         return None
     try:
+        if isinstance(value, dict | list | tuple):
+            _check_names(value)
         return _COMPACT.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         why = why_no_json(value)
         told = f"{error}. Give the record" if why is None else f"{why}, or the record"
         raise DataError(f"{where} cannot be written without a schema: {told} a value_schema or key_schema") from error
+
+
+def _check_names(value: Mapping[Any, Any] | Sequence[Any]) -> None:
+    """Raise TypeError for keys of one dict that JSON would give the same name, such as 1 and "1"."""
+    if isinstance(value, Mapping):
+        if any(type(name) is not str for name in value):
+            found: dict[str, Any] = {}
+            for name in value:
+                (text,) = json.loads(_COMPACT.encode({name: None}))
+                if text in found:
+                    raise TypeError(
+                        f"{found[text]!r} and {name!r} are keys of one dict, and both have the name {text!r} in JSON"
+                    )
+                found[text] = name
+        value = tuple(value.values())
+    for part in value:
+        if isinstance(part, dict | list | tuple):
+            _check_names(part)
 
 
 def _plain(value: Any) -> Any:

@@ -52,6 +52,8 @@ class SourceWrite:
 
     def prepared(self) -> Callable[[WriteSpec], list[Ack]]:
         """Do what can be done before a transaction begins, and return what writes the rows into it."""
+        if self.batch.pipeline is not None:
+            self.write.errors.take_over(self.batch.pipeline)
         transformed = self._transformed_rows()
         if transformed is not None:
             return partial(self._write_transformed, transformed)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, Protocol
 
-import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
@@ -23,45 +22,25 @@ from fencepost.api.record import ArrowReader, RefusedRow
 from fencepost.config.error_handling import Tolerance
 from fencepost.engine.attempts import of_first_attempt, task_context
 from fencepost.engine.column_types import ColumnTypes, column_types
-from fencepost.engine.conversion import Converted, convert
+from fencepost.engine.conversion import convert
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.read_ahead import read_ahead
 from fencepost.engine.refused_records import Tally
 from fencepost.engine.reports import Report, read_reports, report_text
-from fencepost.engine.routing import (
-    Ownership,
-    PartitionCounts,
-    Routed,
-    Router,
-    agreed,
-    contiguous_run,
-    split,
-    writer_of,
-)
+from fencepost.engine.routing import Ownership, PartitionCounts, Router, agreed, contiguous_run
+from fencepost.engine.targeted_blocks import TARGETED, targeted_blocks, targeted_records
 from fencepost.engine.write_spec import WriteSpec
 from fencepost.kafka.producer.sender import RecordWriter
-from fencepost.kafka.records.columns import HEADERS, normalize
 
 REPORT_SCHEMA: Final = "report STRING"
 """The result of a writer: rows with the texts of the pieces of its Report, or of a FencepostError."""
 
-TARGETED_SCHEMA: Final = (
-    "writer INT, topic STRING, partition INT, key BINARY, value BINARY, timestamp BIGINT, "
-    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>, message STRING"
-)
-"""The rows of the shuffle: converted records with their target, or a message.
+TARGETED_SCHEMA: Final = "writer INT, topic STRING, records BINARY, message STRING"
+"""The rows of the shuffle: blocks of converted records of one topic for one writer (see `targeted_blocks`), or a message.
 
 A message is the text of the Report of a converting partition, or of the FencepostError that ended it.
 """
-
-_TARGETED: Final = pa.schema(
-    [
-        ("writer", pa.int32()), ("topic", pa.string()), ("partition", pa.int32()), ("key", pa.binary()),
-        ("value", pa.binary()), ("timestamp", pa.int64()), ("headers", HEADERS), ("message", pa.string()),
-    ]
-)  # fmt: skip
-
 
 _TOLERANT: Final = "read_tolerant"
 
@@ -251,7 +230,7 @@ class ConvertStage:
                 for batch in self.source.batches(given, errors):
                     for converted in convert(batch, self.types, self.spec.pipeline, errors):
                         self.spec.topic_gate.admit({converted.topic})
-                        yield self._targeted(converted, router)
+                        yield from targeted_blocks(converted, router.targets(converted), self.writers)
         except FencepostError as error:
             yield _message(error)
         else:
@@ -259,21 +238,6 @@ class ConvertStage:
             for piece in report.pieces():
                 if piece != Report():
                     yield _message(piece)
-
-    def _targeted(self, converted: Converted, router: Router) -> pa.RecordBatch:
-        records, count = converted.records, len(converted.records)
-        targets = router.targets(converted)
-        columns = [
-            pa.array(writer_of(converted.topic, targets, self.writers)),
-            pa.repeat(converted.topic, count),
-            pa.array(targets),
-            pa.nulls(count, pa.binary()) if records.key is None else records.key.cast(pa.binary()),
-            records.value.cast(pa.binary()),
-            pa.nulls(count, pa.int64()) if records.timestamp is None else records.timestamp,
-            pa.nulls(count, HEADERS) if records.headers is None else records.headers,
-            pa.nulls(count, pa.string()),
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=_TARGETED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,19 +266,6 @@ class WriteTargeted:
             return Report(writer.flush(), tally, agreed(report.partitions for report in converting), letters)
 
 
-def targeted_records(batch: pa.RecordBatch) -> Iterator[Routed]:
-    """Split the rows of TARGETED_SCHEMA that are records by topic partition."""
-    if batch.num_rows == 0:
-        return
-    topics = batch["topic"].dictionary_encode()
-    codes = topics.indices.to_numpy()
-    for code, topic in enumerate(topics.dictionary.to_pylist()):
-        rows = batch if len(topics.dictionary) == 1 else batch.take(pa.array(np.flatnonzero(codes == code)))
-        # Spark gives bytes and text back with 64-bit offsets if spark.sql.execution.arrow.useLargeVarTypes is set.
-        records = normalize(rows["value"], key=rows["key"], timestamp=rows["timestamp"], headers=rows["headers"])
-        yield from split(topic, records, rows["partition"].to_numpy())
-
-
 def _reports(write: Callable[[TaskContext], Report]) -> Iterator[pa.RecordBatch]:
     """Yield the texts of a report, each in a batch of its own: the texts of a batch have a limit together."""
     for text in _report_texts(write):
@@ -331,8 +282,8 @@ def _report_texts(write: Callable[[TaskContext], Report]) -> list[str]:
 
 
 def _message(content: Report | FencepostError) -> pa.RecordBatch:
-    row = dict.fromkeys(_TARGETED.names) | {"writer": 0, "message": report_text(content)}
-    return pa.RecordBatch.from_pylist([row], schema=_TARGETED)
+    row = dict.fromkeys(TARGETED.names) | {"writer": 0, "message": report_text(content)}
+    return pa.RecordBatch.from_pylist([row], schema=TARGETED)
 
 
 def reader_schema(reader: ArrowReader) -> str:

@@ -7,7 +7,7 @@ object. A started connector runs in the JVM of its name, with its tasks.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, Final
 
@@ -19,7 +19,7 @@ from fencepost.config.java_plugins import JavaPlugin
 from fencepost.config.java_settings import JavaSettings
 from fencepost.java.definitions import definitions, findings
 from fencepost.java.errors import JavaError, JvmEndedError
-from fencepost.java.jvm import JVMS, QUESTIONS
+from fencepost.java.questions import about, ask, keys, version
 from fencepost.java.session import ConnectorSession
 from fencepost.java.task import JavaTask
 
@@ -38,17 +38,16 @@ class JavaConnector(SourceConnector):
 
     def version(self) -> str:
         """Return the version that the Java class says."""
-        version: str = _about(self.plugin, self.settings)["version"] or "undefined"
-        return version
+        return version(self.plugin, self.settings)
 
     def config(self) -> ConfigDef:
         """Return the definitions of its ConfigDef. Raises as `ask`."""
-        return definitions(_keys(self.plugin, self.settings))
+        return definitions(keys(self.plugin, self.settings))
 
     def validate(self, config: Config) -> list[ConfigValue]:
         """Let the Java connector check a configuration."""
         found = findings(self._ask("validate", config=self._given(config))["values"])
-        if _about(self.plugin, self.settings)["metadata"] and not self._name.startswith(_USES_NO_METADATA):
+        if about(self.plugin, self.settings)["metadata"] and not self._name.startswith(_USES_NO_METADATA):
             why = (
                 f"The tasks of the Java connector {self._name} want to know where each of their records was written "
                 "(commitRecord with metadata), which this version cannot tell them: run it in Kafka Connect"
@@ -128,32 +127,6 @@ class JavaConnector(SourceConnector):
         return ask(self.plugin, self.settings, question, **request)
 
 
-def ask(plugin: JavaPlugin, settings: JavaSettings, question: str, **request: Any) -> dict[str, Any]:
-    """Ask the JVM for questions about a connector. Raises JavaError, JvmEndedError, and what the start of a JVM raises."""
-    jvm = JVMS.lease(QUESTIONS, settings)
-    try:
-        channel = jvm.channel()
-        try:
-            jars = [str(jar) for jar in plugin.jars]
-            what = f"{question}() of {plugin.java_class} failed"
-            return channel.call(question, what, jars=jars, **{"class": plugin.java_class}, **request)[0]
-        finally:
-            channel.close()
-    finally:
-        JVMS.release(jvm)
-
-
-@lru_cache(maxsize=256)
-def _about(plugin: JavaPlugin, settings: JavaSettings) -> Mapping[str, Any]:
-    return ask(plugin, settings, "about")
-
-
-@lru_cache(maxsize=256)
-def _keys(plugin: JavaPlugin, settings: JavaSettings) -> Sequence[Mapping[str, Any]]:
-    keys: Sequence[Mapping[str, Any]] = ask(plugin, settings, "config")["keys"]
-    return keys
-
-
 @lru_cache(maxsize=256)
 def java_connector_class(plugin: JavaPlugin, settings: JavaSettings) -> type[JavaConnector]:
     """Return the class for a Java connector, named as it is."""
@@ -162,7 +135,7 @@ def java_connector_class(plugin: JavaPlugin, settings: JavaSettings) -> type[Jav
 
 @lru_cache(maxsize=256)
 def _task_class(plugin: JavaPlugin, settings: JavaSettings) -> type[JavaTask]:
-    return _named(JavaTask, _about(plugin, settings)["task"], plugin, settings)
+    return _named(JavaTask, about(plugin, settings)["task"], plugin, settings)
 
 
 def _named(base: type[Any], java_class: str, plugin: JavaPlugin, settings: JavaSettings) -> type[Any]:

@@ -1,73 +1,77 @@
-"""The converters of a Java connector, which run in its JVM: they need Java's schemas.
-
-Connect's own converters are there. Everything else is refused with the reason, not left out.
-"""
+"""The pipeline of a Java connector, which runs in its JVM: transforms, predicates and converters need Java's schemas."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 from fencepost.api.errors import ConfigError
-from fencepost.config.connector_config import ConnectorConfig
+from fencepost.config.connector_config import ConnectorConfig, PluginSpec, TransformSpec
 from fencepost.config.error_handling import Tolerance
-from fencepost.config.ids import ConnectorTaskId
-from fencepost.config.plugins import PluginKind, plugin_entry_points
+from fencepost.config.plugin_sources import PluginSources
+from fencepost.config.plugins import PluginKind, find_plugin, sources_of
+from fencepost.java.plugins import JavaPart
+from fencepost.java.questions import location
 
-_CONNECT: Final = "org.apache.kafka.connect."
 _ROLES: Final = {
     "key.converter": PluginKind.CONVERTER,
     "value.converter": PluginKind.CONVERTER,
     "header.converter": PluginKind.HEADER_CONVERTER,
 }
+_TYPE: Final = "converter.type"
+
+
+def java_pipeline(connector: ConnectorConfig, defaults: Mapping[str, str], sources: PluginSources) -> dict[str, Any]:
+    """Return the pipeline of a Java connector as the host in the JVM takes it; `defaults` are the worker's converters.
+
+    Raises ConfigError, which names the property, for a plugin that is not in Java.
+    """
+    finder = _Finder(sources_of(connector.connector_class, sources))
+    converters = {}
+    for role, kind in _ROLES.items():
+        spec = connector.converter(role, defaults)
+        own = {**spec.properties, _TYPE: role.partition(".")[0]}
+        converters[role] = finder.part(kind, PluginSpec(spec.type, own), role)
+    errors = connector.errors
+    return {
+        "converters": converters,
+        "transforms": [finder.step(spec) for spec in connector.transforms],
+        "errors": {
+            "tolerates": errors.tolerance is Tolerance.ALL,
+            "letters": errors.dead_letter_topic is not None,
+            "contents": errors.log_enable and errors.log_include_messages,
+            "retry.timeout.ms": errors.retry_timeout_ms,
+            "retry.delay.max.ms": errors.retry_delay_max_ms,
+        },
+    }
 
 
 @dataclass(frozen=True, slots=True)
-class JavaTaskSetting:
-    """What a Java task needs besides its configuration: its number, and its converters' properties, as Connect's."""
+class _Finder:
+    sources: PluginSources
 
-    task: ConnectorTaskId
-    converters: Mapping[str, str] = field(repr=False)
+    def part(self, kind: PluginKind, spec: PluginSpec, property_name: str) -> dict[str, Any]:
+        """Return a plugin with its properties. Raises ConfigError."""
+        found = find_plugin(kind, spec.type, property_name=property_name, sources=self.sources)
+        if not issubclass(found, JavaPart):
+            raise ConfigError(
+                f"The {kind.label} {spec.type}, given by the property {property_name}, is in Python, and the pipeline of "
+                "this connector runs in its JVM: take one in Java",
+                name=property_name,
+            )
+        return {**location(found.plugin), "properties": dict(spec.properties)}
 
-
-def java_converters(connector: ConnectorConfig, defaults: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of the converters in the JVM; `defaults` are the worker's.
-
-    Raises ConfigError, which names the property, for everything that a Java connector cannot have yet.
-    """
-    whose = f"The connector {connector.name} is a Java connector"
-    if connector.transforms:
-        raise ConfigError(
-            f"{whose}, and transforms of its records are not supported yet: remove the property transforms",
-            name="transforms",
-        )
-    if connector.errors.tolerance is not Tolerance.NONE:
-        raise ConfigError(
-            f"{whose}, and its records cannot be skipped yet: remove errors.tolerance", name="errors.tolerance"
-        )
-    if connector.errors.retry_timeout_ms:
-        raise ConfigError(
-            f"{whose}, and its conversions cannot be repeated yet: remove errors.retry.timeout",
-            name="errors.retry.timeout",
-        )
-    found: dict[str, str] = {}
-    for role, kind in _ROLES.items():
-        spec = connector.converter(role, defaults)
-        found[role] = _java_name(kind, role, spec.type, whose)
-        found |= {f"{role}.{name}": value for name, value in spec.properties.items()}
-    return found
+    def step(self, spec: TransformSpec) -> dict[str, Any]:
+        """Return a transform with its predicate, which both get their type as well, as in Connect. Raises ConfigError."""
+        name = f"transforms.{spec.alias}"
+        step = self.part(PluginKind.TRANSFORMATION, _with_type(spec.transform), f"{name}.type") | {"alias": spec.alias}
+        if spec.predicate is not None:
+            predicate = _with_type(spec.predicate)
+            step["predicate"] = self.part(PluginKind.PREDICATE, predicate, f"predicates.{spec.predicate_alias}.type")
+            step["negate"] = spec.negate
+        return step
 
 
-def _java_name(kind: PluginKind, role: str, name: str, whose: str) -> str:
-    """The class of Connect's that a name stands for."""
-    entries = {entry.name: entry.value for entry in plugin_entry_points(kind)}
-    known = {entry: entries[entry] for entry in entries if entry.startswith(_CONNECT)}
-    for java_class, value in known.items():
-        if name.strip() in (java_class, value.replace(":", ".")) or entries.get(name.strip()) == value:
-            return java_class
-    raise ConfigError(
-        f"{whose}, whose converters run in its JVM, and the property {role} names {name}, which is not supported there yet: "
-        f"set {role} of the connector to one of {', '.join(sorted(known))}",
-        name=role,
-    )
+def _with_type(spec: PluginSpec) -> PluginSpec:
+    return PluginSpec(spec.type, {**spec.properties, "type": spec.type.strip()})

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import base64
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from fencepost.api.errors import IllegalStateError
+from fencepost.api.own_pipeline import OwnPipeline, RefusedByPipeline
 from fencepost.api.record import SourceBatch
 from fencepost.api.source import Config, SourceTask
+from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.java_plugins import JavaPlugin
 from fencepost.config.java_settings import JavaSettings
 from fencepost.java.columns import record_columns
-from fencepost.java.pipeline import JavaTaskSetting
+from fencepost.java.errors import java_error
 from fencepost.java.session import JavaSession
 
 _WAIT_MS: Final = 100
 """The time to wait for a Java poll, which may take longer: the worker commits meanwhile, and asks again."""
+
+
+@dataclass(frozen=True, slots=True)
+class JavaTaskSetting:
+    """What a Java task needs besides its configuration: its number, and its pipeline as the host in the JVM takes it."""
+
+    task: ConnectorTaskId
+    pipeline: Mapping[str, Any] = field(repr=False)
 
 
 class JavaTask(SourceTask):
@@ -37,7 +50,7 @@ class JavaTask(SourceTask):
         task = self._setting.task
         self._session = JavaSession(
             task.connector, self.settings, f"task {task}", self.context, self.plugin,
-            kind="task", name=str(task), config=dict(config), pipeline=dict(self._setting.converters),
+            kind="task", name=str(task), config=dict(config), pipeline=dict(self._setting.pipeline),
             boundaries=self.context.transaction_context is not None, **{"class": config["task.class"]},
         )  # fmt: skip
         self._session.call("start")
@@ -51,9 +64,9 @@ class JavaTask(SourceTask):
         self._end_transaction(answer["boundary"])
         offsets = [(json.loads(partition), _decoded(offset)) for partition, offset in answer["offsets"]]
         topics: list[str] = answer["topics"]
-        return SourceBatch.of_columns(
-            record_columns(answer, body), offsets, topic=topics[0] if len(topics) == 1 else None
-        )
+        pipeline = OwnPipeline(answer["polled"], answer["retries"], [_refused(one) for one in answer["refused"]])
+        topic = topics[0] if len(topics) == 1 else None
+        return SourceBatch.of_columns(record_columns(answer, body), offsets, topic=topic, pipeline=pipeline)
 
     def commit(self) -> None:
         """Let the Java task know that everything returned so far is committed."""
@@ -85,6 +98,24 @@ class JavaTask(SourceTask):
             context.abort_transaction()
         else:
             context.commit_transaction()
+
+
+def _refused(one: Mapping[str, Any]) -> RefusedByPipeline:
+    key, value = (None if one.get(name) is None else base64.b64decode(one[name]) for name in ("key", "value"))
+    return RefusedByPipeline(
+        one["stage"],
+        one["plugin"],
+        one["topic"],
+        java_error(f"{one['stage']} failed", one),
+        one["exception"],
+        one["message"] or "",
+        one["trace"],
+        _decoded(one["partition"]) or {},
+        _decoded(one["offset"]) or {},
+        key,
+        value,
+        one.get("content"),
+    )
 
 
 def _decoded(text: str | None) -> dict[str, Any] | None:

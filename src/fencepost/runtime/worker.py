@@ -28,8 +28,8 @@ from fencepost.config.restart_config import RestartConfig
 from fencepost.config.worker_config import ExactlyOnceSourceSupport, WorkerConfig
 from fencepost.engine.engine import SparkEngine
 from fencepost.engine.plugin_builder import NewPluginMetrics
-from fencepost.java.pipeline import JavaTaskSetting, java_converters
-from fencepost.java.task import JavaTask
+from fencepost.java.pipeline import java_pipeline
+from fencepost.java.task import JavaTask, JavaTaskSetting
 from fencepost.kafka.admin.topic_creator import TopicCreator
 from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.producer.transactional import TransactionalProducer
@@ -300,8 +300,8 @@ class Worker:
     ) -> Callable[[], SourceTask]:
         if not issubclass(task_class, JavaTask):
             return task_class
-        converters = java_converters(connector, self.config.properties)
-        return partial(task_class, JavaTaskSetting(task_id, converters))
+        pipeline = java_pipeline(connector, self.config.properties, self.config.plugin_sources)
+        return partial(task_class, JavaTaskSetting(task_id, pipeline))
 
     def _topic_creator(self, connector: ConnectorConfig) -> TopicCreator | None:
         if connector.topic_creation is None:

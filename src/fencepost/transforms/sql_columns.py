@@ -23,11 +23,11 @@ def fitted_column(
         case "topic":
             return F.coalesce(column.cast("STRING"), F.col("topic")).alias(name)
         case "partition":
-            return column.cast("INT").alias(name)
+            return _whole(plugin, name, column, kind).cast("INT").alias(name)
         case "timestamp":
             if isinstance(kind, t.TimestampType | t.TimestampNTZType):
                 column = utc_millis(column, kind)
-            return column.cast("BIGINT").alias(name)
+            return _whole(plugin, name, column, kind).cast("BIGINT").alias(name)
         case "headers":
             return _headers(column, kind, before.dataType).alias(name)
     metadata = {key: value for key, value in (before.metadata or {}).items() if key == NULLS_METADATA}
@@ -48,6 +48,23 @@ def fitted_column(
             f"{plugin} gives {name} the field {twice} twice, of which readers would see one: give each field a name of its own"
         )
     return column.alias(name, metadata=metadata)
+
+
+def _whole(plugin: str, name: str, column: Column, kind: t.DataType) -> Column:
+    """Refuse numbers with a fraction: a cast would cut it off."""
+    if isinstance(kind, t.FloatType | t.DoubleType):
+        fraction = F.isnan(column) | (F.rint(column) != column)
+    elif isinstance(kind, t.DecimalType) and kind.scale > 0:
+        fraction = F.floor(column) != column
+    else:
+        return column
+    unit = "milliseconds" if name == "timestamp" else "the number of a partition"
+    reason = F.concat(
+        F.lit(f"{plugin} gives {name} "),
+        column.cast("STRING"),
+        F.lit(f", but {unit} must be whole: use floor() or round()"),
+    )
+    return F.when(fraction, F.raise_error(reason).cast(kind)).otherwise(column)
 
 
 def _field_twice(kind: t.DataType) -> str | None:

@@ -19,7 +19,7 @@ from pyspark import SparkContext
 from pyspark.errors import ParseException
 from pyspark.sql import Column
 from pyspark.sql.classic.column import Column as ClassicColumn
-from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructType
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, NullType, StructType
 
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.spark_names import backticked
@@ -35,7 +35,7 @@ _SHOWN: Final = 1_000
 """The number of characters of an expression that messages show."""
 _TOO_DEEP: Final = f"it is nested more than {DEEPEST} deep"
 _HEADERS: Final = "headers"
-_HEADERS_TYPE: Final = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
+_TEXT_HEADERS: Final = "ARRAY<STRUCT<key: STRING, value: STRING>>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,11 +299,20 @@ class _Rebuild:
         return self._with(node, children), None
 
     def _headers(self, node: _Node) -> _Node:
-        """The headers, which are null where a record has none, as an array that is empty there."""
+        """The headers, which are null where a record has none, as an array that is empty there.
+
+        Their values are texts, whether or not the records of a batch have any: where they do, the bytes of a polled record's
+        headers are here.
+        """
         kind = self.schema[_HEADERS].dataType
-        empty = f"CAST(array() AS {_HEADERS_TYPE if isinstance(kind, NullType) else kind.simpleString()})"
+        pair = kind.elementType if isinstance(kind, ArrayType) else None
+        if isinstance(pair, StructType) and not isinstance(pair[-1].dataType, BinaryType):
+            declared = kind.simpleString()
+        else:
+            declared = _TEXT_HEADERS
         path = "".join(f".{backticked(part)}" for part in node.parts[1:])
-        return _Node.of(_parser().parseExpression(f"coalesce({_HEADERS}, {empty}){path}"))
+        headers = f"coalesce(CAST({_HEADERS} AS {declared}), CAST(array() AS {declared})){path}"
+        return _Node.of(_parser().parseExpression(headers))
 
     def _with(self, node: _Node, children: tuple[_Node, ...]) -> _Node:
         if all(new is old for new, old in zip(children, node.children, strict=True)):

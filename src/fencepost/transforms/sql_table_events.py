@@ -138,12 +138,12 @@ def _holds_map(kind: t.DataType) -> bool:
 
 
 def _with_headers(added: Sequence[tuple[str, str]], kind: t.DataType) -> str:
-    """The headers and after them others, whose values are texts."""
+    """The headers and after them others, whose values are texts unless the source declares another type than bytes."""
     pair = kind.elementType if isinstance(kind, t.ArrayType) else None
-    value = pair["value"].dataType.simpleString() if isinstance(pair, t.StructType) else "string"
+    declared = pair["value"].dataType if isinstance(pair, t.StructType) else t.StringType()
+    value = "string" if isinstance(declared, t.BinaryType) else declared.simpleString()
     pairs = (f"named_struct('key', {sql_text(key)}, 'value', CAST({text} AS {value}))" for key, text in added)
-    known = f"coalesce(headers, CAST(array() AS {kind.simpleString()}))" if pair is not None else "array()"
-    return f"concat({known}, array({', '.join(pairs)}))"
+    return f"concat(headers, array({', '.join(pairs)}))"
 
 
 ExtractChangedRecordState = defined(
@@ -170,12 +170,11 @@ def _from_headers(given: Mapping[str, Any], schema: t.StructType) -> Mapping[str
         raise DataError(
             f"HeaderToValue needs a value that is a struct, but it is of type {kind.simpleString()}: put HoistField before it"
         )
-    pair = getattr(schema["headers"].dataType, "elementType", None)
-    is_bytes = isinstance(pair, t.StructType) and isinstance(pair["value"].dataType, t.BinaryType)
     contents = {}
     for header, field in zip(given["headers"], given["fields"], strict=True):
-        value = f"try_element_at(filter(headers, h -> h.key = {sql_text(header)}), -1).value"
-        contents[tuple(field.split("."))] = f"CAST({value} AS STRING)" if is_bytes else value
+        contents[tuple(field.split("."))] = (
+            f"try_element_at(filter(headers, h -> h.key = {sql_text(header)}), -1).value"
+        )
     columns: dict[str, str | None] = {"value": _extended(("value",), kind, contents)}
     if given["operation"].lower() == "move":
         moved = ", ".join(sql_text(header) for header in given["headers"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
@@ -159,3 +160,36 @@ def test_a_task_continues_by_itself_after_its_registry_was_killed(
         stop(task)
         assert seen.starts == 1
         assert read(bootstrap_servers, registry, topic) == [{"id": 1, "name": "a"}]
+
+
+def test_a_registry_killed_in_mid_run_is_waited_for_and_its_lost_ids_are_refused(
+    runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, tmp_path: Path
+):
+    """Its schemas are in memory, so that another one gets the id of the first."""
+    registry = EmbeddedRegistry(tmp_path)
+    with registry:
+        task, seen = runner.task(name, topic, settings(registry) | {"value.converter.retries.max.wait.ms": "50"})
+        killed = threading.Event()
+        left = [(NARROW, {"id": 1, "name": "a"}), (f"{NARROW}, note STRING", {"id": 2, "name": "b", "note": "c"})]
+
+        def polled(_task: object, _records: object) -> list[SourceRecord]:
+            if not left or (len(left) == 1 and not killed.is_set()):
+                return []
+            schema, value = left.pop(0)
+            return [SourceRecord({"p": 1}, {"saved": 1}, topic, value=value, value_schema=schema)]
+
+        seen.on_poll = polled
+        task.start()
+        wait_for(lambda: seen.commits == 1)
+        before = read(bootstrap_servers, registry, topic)
+        registry.kill()
+        killed.set()
+        wait_for(lambda: task.error is not None)
+        assert "could not be asked for" in str(task.error)
+        assert task.state is State.RUNNING
+        assert task.transaction.open is None
+        registry.start()
+        wait_for_state(task, State.FAILED)
+        assert "to two schemas" in str(task.error)
+        assert before == [{"id": 1, "name": "a"}]
+        assert len(read_topic(bootstrap_servers, topic)) == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
@@ -244,6 +244,82 @@ def test_a_refusal_fails_the_task_whatever_is_tolerated(
         assert part in message
     assert read(bootstrap_servers, registry, topic) == [{"id": 1, "name": "a"}]
     assert seen.commits == 1
+
+
+def flood(handler: Any) -> bool:
+    """Two gigabytes, as far as they are read."""
+    handler.send_response(200)
+    handler.send_header("Content-Length", str(2 * 1024**3))
+    handler.end_headers()
+    piece = b" " * 1024 * 1024
+    try:
+        for _ in range(2 * 1024):
+            handler.wfile.write(piece)
+    except OSError:
+        handler.close_connection = True
+    return True
+
+
+def cut(handler: Any) -> bool:
+    """Half an answer, and then the end of the connection, as of a registry that is killed."""
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    handler.wfile.write(b'{"id": 2')
+    handler.close_connection = True
+    return True
+
+
+HOSTILE: Mapping[str, tuple[Callable[[BaseHTTPRequestHandler], bool], str]] = {
+    "HTML": (
+        lambda handler: send(handler, 200, b"<html>Log in</html>", "text/html"), "answered text/html where JSON was due"
+    ),
+    "the id of another schema": (
+        lambda handler: send(handler, 200, b'{"id": 1}', "application/json"), "gave the id 1 to two schemas"
+    ),
+    "a text for an id": (lambda handler: send(handler, 200, b'{"id": "2"}', "application/json"), "with the id '2'"),
+    "a redirect": (
+        lambda handler: send(handler, 302, b"", "text/html", Location="http://127.0.0.1:1/"), "redirects are not followed"
+    ),
+    "two gigabytes": (flood, "which no registry does"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_an_answer_that_no_registry_gives_fails_the_task_whatever_is_tolerated(
+    runner: TaskRunner, bootstrap_servers: str, topic: str, registry: FakeRegistry, kind: str
+):
+    answer, told = HOSTILE[kind]
+    task, seen = runner.task(unique("connector"), topic, settings(registry) | {"errors.tolerance": "all"})
+    polling(seen, rows(topic, {"id": 1, "name": "a"}), rows(topic, {"id": 2, "name": "b", "note": "c"}, schema=WIDE))
+    registry.respond = lambda handler: handler.command == "POST" and len(registry.schemas) == 1 and answer(handler)
+    _run_until_failed(task)
+    assert told in str(task.error)
+    assert read(bootstrap_servers, registry, topic) == [{"id": 1, "name": "a"}]
+    assert seen.commits == 1
+
+
+def test_a_registry_that_ends_in_the_middle_of_an_answer_is_waited_for(
+    runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, registry: FakeRegistry
+):
+    task, seen = runner.task(name, topic, settings(registry))
+    first, second = {"id": 1, "name": "a"}, {"id": 2, "name": "b", "note": "c"}
+    polling(seen, rows(topic, first), rows(topic, second, schema=WIDE))
+    away = threading.Event()
+    away.set()
+    registry.respond = lambda handler: (
+        away.is_set() and handler.command == "POST" and len(registry.schemas) == 1 and cut(handler)
+    )
+    task.start()
+    wait_for(lambda: len(registry.asked("POST", "/versions")) >= 5)
+    assert task.state is State.RUNNING
+    assert task.transaction.open is None
+    assert read(bootstrap_servers, registry, topic) == [first]
+    away.clear()
+    wait_for(lambda: seen.commits >= 2)
+    stop(task)
+    assert read(bootstrap_servers, registry, topic) == [first, second]
+    assert seen.starts == 1
 
 
 def _run_until_failed(task: WorkerSourceTask) -> None:

@@ -189,12 +189,19 @@ GUARDS = (
         "tests/unit/engine/test_job_failure.py::test_a_missing_module_is_distinguished_from_bad_data",
     ),
     Guard(
-        "the offsets in the text of shuffled records",
-        "engine/write_stage.py",
-        'normalize(rows["value"], key=rows["key"], timestamp=rows["timestamp"], headers=rows["headers"])\n',
-        'normalize(rows["value"], key=rows["key"], timestamp=rows["timestamp"])\n',
-        "tests/unit/engine/test_targeted_records.py"
+        "the headers of shuffled records",
+        "engine/targeted_blocks.py",
+        'timestamp=block["timestamp"], headers=block["headers"])\n',
+        'timestamp=block["timestamp"])\n',
+        "tests/unit/engine/test_targeted_blocks.py"
         "::test_shuffled_records_are_their_rows_whatever_offsets_spark_uses[64-bit offsets]",
+    ),
+    Guard(
+        "the order of shuffled blocks of one topic partition",
+        "engine/spark/job_write.py",
+        '.repartitionById(writers, F.col("writer")).sortWithinPartitions(_POSITION)',
+        '.repartitionById(writers, F.col("writer")).sortWithinPartitions(F.col(_POSITION).desc())',
+        "tests/broker/engine/spark/test_engine_spark.py::test_keyed_splits_keep_the_order_of_each_key[3]",
     ),
     Guard(
         "the second question for the partitions of topics that rows name",

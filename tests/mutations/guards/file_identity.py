@@ -4,11 +4,26 @@ from __future__ import annotations
 
 from tests.mutations.guard import Guard
 
+_SPELLED = "tests/unit/connectors/files/discovery/test_spellings.py::"
 _RENAMED = "tests/unit/connectors/files/discovery/test_renames.py::"
 _USED_AGAIN = "tests/unit/connectors/files/discovery/test_names_used_again.py::"
 _ROTATED = "tests/unit/connectors/files/discovery/test_rotated_files.py::"
 
 GUARDS = (
+    Guard(
+        "the offset of a file whose path is spelled in another way now",
+        "connectors/files/discovery/renames.py",
+        "if committed.get(name) is not None and name not in abandoned]",
+        "if name is file]",
+        f"{_SPELLED}test_a_file_under_another_spelling_is_not_read_again[as_text-dotted]",
+    ),
+    Guard(
+        "the start of a file that has the name of a renamed one in another spelling",
+        "connectors/files/discovery/renames.py",
+        "if committed.get(name) is not None and name not in abandoned]",
+        "if committed.get(name) is not None]",
+        f"{_SPELLED}test_a_file_that_is_renamed_and_spelled_anew_is_not_read_again",
+    ),
     Guard(
         "the offset that a former name has no longer",
         "connectors/files/discovery/renames.py",
@@ -54,8 +69,8 @@ GUARDS = (
     Guard(
         "the offset of a file under its former name",
         "connectors/files/discovery/renames.py",
-        "            if best != file:",
-        "            if not best:",
+        "        if best != file:",
+        "        if not best:",
         f"{_RENAMED}test_a_file_that_is_renamed_while_nothing_runs_is_not_read_again[as_text]",
     ),
     Guard(
@@ -68,8 +83,8 @@ GUARDS = (
     Guard(
         "the furthest offset of a file with several names",
         "connectors/files/discovery/renames.py",
-        "best = max(names",
-        "best = min(names",
+        "best = max([file, *others]",
+        "best = min([file, *others]",
         f"{_RENAMED}test_a_file_that_is_renamed_back_continues_at_its_furthest_position",
     ),
     Guard(

@@ -7,6 +7,8 @@ from tests.mutations.guard import Guard
 _CLIENT = "tests/unit/converters/registry/test_client.py"
 _TASKS = "tests/broker/runtime/test_registry.py"
 _DECISIONS = "tests/unit/converters/registry/test_decisions.py"
+_RECURSIVE = "tests/unit/converters/registry/test_recursive_schemas.py"
+_APICURIO = "tests/unit/converters/avro/test_apicurio.py"
 _VALIDATION = "tests/unit/runtime/connector/test_registry_validation.py"
 
 GUARDS = (
@@ -102,6 +104,49 @@ GUARDS = (
         "if time.monotonic() > self._deadline:",
         "if False:",
         f"{_VALIDATION}::test_a_registry_that_hangs_does_not_hold_up_the_validation",
+    ),
+    Guard(
+        "the reader of recursive schemas, which raises where the compiled one ends the process",
+        "converters/avro/reading.py",
+        "_read_py.schemaless_reader if _is_recursive(parsed, named) else",
+        "_read_py.schemaless_reader if False else",
+        f"{_RECURSIVE}::test_values_that_are_too_deep_are_refused_and_do_not_end_the_process",
+    ),
+    Guard(
+        "each of Apicurio's settings for ids, without which it writes other bytes",
+        "converters/registry/apicurio.py",
+        'if line == "3":',
+        "if True:",
+        f"{_APICURIO}::test_the_second_line_writes_them_if_each_setting_says_so",
+    ),
+    Guard(
+        "the length before a whole value of bytes, which Apicurio's readers want",
+        "converters/avro/apicurio.py",
+        "raw_bytes=False",
+        "raw_bytes=True",
+        f"{_APICURIO}::test_bytes_have_their_length_as_apicurios_serializer_writes_it",
+    ),
+    Guard(
+        "keys of one name in JSON, of which readers keep one",
+        "engine/grouping.py",
+        "                if text in found:",
+        "                if False:",
+        "tests/unit/engine/test_grouping.py::test_keys_that_json_gives_one_name_are_refused",
+    ),
+    Guard(
+        "all digits of decimals that verify compares",
+        "api/decimals.py",
+        ".scaleb(-scale, _EXACT)",
+        ".scaleb(-scale)",
+        "tests/unit/api/test_decimals.py::test_readers_of_a_registry_keep_all_digits",
+    ),
+    Guard(
+        "numbers that JSON does not have, which readers take for zero",
+        "converters/jsonschema/converter.py",
+        "            check_numbers(values)\n",
+        "",
+        "tests/unit/converters/jsonschema/test_converter.py::"
+        "test_numbers_that_json_does_not_have_are_refused_with_their_place",
     ),
     Guard(
         "a login in an address, which answers hide",

@@ -1,4 +1,4 @@
-"""Java connectors are found in jars by their service files, or by their superclasses."""
+"""Java plugins are found in jars by their service files, or by what their classes extend and implement."""
 
 from __future__ import annotations
 
@@ -11,16 +11,27 @@ from pathlib import Path
 import pytest
 
 from fencepost.api.errors import ConfigError
-from fencepost.config.java_plugins import SOURCE_CONNECTOR, find_java_connector, java_connectors
+from fencepost.config.java_plugins import (
+    CONVERTER,
+    HEADER_CONVERTER,
+    PREDICATE,
+    SOURCE_CONNECTOR,
+    TRANSFORMATION,
+    find_in_folder_of,
+    find_java_connector,
+    forget_plugins,
+    java_connectors,
+    java_plugins,
+)
 
 SERVICE = f"META-INF/services/{SOURCE_CONNECTOR}"
 
 
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
-    java_connectors.cache_clear()
+    forget_plugins()
     yield
-    java_connectors.cache_clear()
+    forget_plugins()
 
 
 def jar(path: Path, **files: bytes | str) -> Path:
@@ -31,16 +42,20 @@ def jar(path: Path, **files: bytes | str) -> Path:
     return path
 
 
-def class_file(name: str, parent: str, *, flags: int = 0x21) -> bytes:
+def class_file(name: str, parent: str, *interfaces: str, flags: int = 0x21) -> bytes:
     """A class file with no members, and a long among its constants, which takes two numbers."""
     constants = [b"\x05" + struct.pack(">q", 7)]
-    for text in (name, parent):
+    texts = (name, parent, *interfaces)
+    for text in texts:
         encoded = text.replace(".", "/").encode()
         constants.append(b"\x01" + struct.pack(">H", len(encoded)) + encoded)
-    # The long is 1 and 2, the texts are 3 and 4, the classes 5 and 6.
-    constants += [b"\x07" + struct.pack(">H", number) for number in (3, 4)]
-    head = struct.pack(">IHHH", 0xCAFEBABE, 0, 61, 7)
-    return head + b"".join(constants) + struct.pack(">HHHHHHH", flags, 5, 6, 0, 0, 0, 0)
+    # The long is 1 and 2, then there are the texts, then the classes.
+    first = 3 + len(texts)
+    constants += [b"\x07" + struct.pack(">H", number) for number in range(3, first)]
+    head = struct.pack(">IHHH", 0xCAFEBABE, 0, 61, first + len(texts))
+    numbers = range(first + 2, first + len(texts))
+    tail = struct.pack(f">HHHH{len(numbers)}H", flags, first, first + 1, len(numbers), *numbers)
+    return head + b"".join(constants) + tail + struct.pack(">HHH", 0, 0, 0)
 
 
 def found(directory: Path) -> dict[str, list[str]]:
@@ -66,6 +81,69 @@ def test_a_plugin_without_service_files_is_scanned(tmp_path: Path):
     }
     jar(tmp_path / "acme" / "a.jar", **classes)
     assert list(found(tmp_path)) == ["acme.Source"]
+
+
+def test_plugins_of_all_kinds_are_scanned_by_what_they_implement(tmp_path: Path):
+    text = "acme.Text"
+    classes = {
+        "acme/Smt.class": class_file("acme.Smt", "java.lang.Object", TRANSFORMATION, flags=0x621),
+        "acme/Upper.class": class_file("acme.Upper", "java.lang.Object", "java.io.Serializable", "acme.Smt"),
+        "acme/Upper$Key.class": class_file("acme.Upper$Key", "acme.Upper"),
+        "acme/Text.class": class_file(text, "java.lang.Object", CONVERTER, HEADER_CONVERTER),
+        "acme/Is.class": class_file("acme.Is", "java.lang.Object", PREDICATE),
+    }
+    jar(tmp_path / "a.jar", **classes)
+    assert sorted((one.java_class, one.base) for one in java_plugins((tmp_path,))) == sorted(
+        [
+            ("acme.Is", PREDICATE), (text, CONVERTER), (text, HEADER_CONVERTER), ("acme.Upper", TRANSFORMATION),
+            ("acme.Upper$Key", TRANSFORMATION),
+        ]
+    )  # fmt: skip
+
+
+def test_a_jar_with_the_api_of_connect_in_it_has_its_connectors(tmp_path: Path):
+    classes = {
+        "api.class": class_file(SOURCE_CONNECTOR, "java.lang.Object", flags=0x421),
+        "acme/Source.class": class_file("acme.Source", SOURCE_CONNECTOR),
+    }
+    jar(tmp_path / "a.jar", **classes)
+    assert list(found(tmp_path)) == ["acme.Source"]
+
+
+def test_the_api_of_connect_beside_a_plugin_has_no_plugins(tmp_path: Path):
+    text = "org.apache.kafka.connect.storage.StringConverter"
+    jar(tmp_path / "acme" / "connect-api.jar", **{f"META-INF/services/{CONVERTER}": text})
+    jar(tmp_path / "acme" / "a.jar", **{"acme/Avro.class": class_file("acme.Avro", "java.lang.Object", CONVERTER)})
+    assert [one.java_class for one in java_plugins((tmp_path,))] == ["acme.Avro"]
+
+
+def test_a_class_that_no_service_file_lists_is_found_by_its_name(tmp_path: Path):
+    jar(tmp_path / "one" / "a.jar", **{SERVICE: "acme.Source"})
+    jar(tmp_path / "one" / "b.jar", **{"acme/Avro.class": b""})
+    connector = find_java_connector([tmp_path], "Source")
+    assert connector is not None
+    plugin = find_in_folder_of(connector, CONVERTER, [tmp_path], "acme.Avro")
+    assert plugin is not None
+    assert (plugin.base, plugin.location.name) == (CONVERTER, "one")
+    assert find_in_folder_of(connector, CONVERTER, [tmp_path], "Avro") is None
+
+
+def test_the_transform_in_the_folder_of_the_connector_wins(tmp_path: Path):
+    transform = f"META-INF/services/{TRANSFORMATION}"
+    jar(tmp_path / "one" / "a.jar", **{SERVICE: "acme.Source", transform: "acme.Smt"})
+    jar(tmp_path / "two" / "a.jar", **{transform: "acme.Smt\nacme.Other"})
+    jar(tmp_path / "three" / "a.jar", **{SERVICE: "acme.Third"})
+
+    def location(connector: str, name: str) -> str | None:
+        java = find_java_connector([tmp_path], connector)
+        assert java is not None
+        plugin = find_in_folder_of(java, TRANSFORMATION, [tmp_path], name)
+        return None if plugin is None else plugin.location.name
+
+    assert (location("Source", "Smt"), location("Source", "acme.Other")) == ("one", "two")
+    assert location("Source", "acme.Missing") is None
+    with pytest.raises(ConfigError, match=r"more than once .*one; .*two.* copy one into .*three"):
+        location("Third", "acme.Smt")
 
 
 def test_a_directory_that_is_missing_has_no_plugins(tmp_path: Path):

@@ -12,6 +12,7 @@ from fencepost.config.java_properties import refusals, takes_any_property, witho
 from fencepost.config.plugin_instances import plugin_definitions
 from fencepost.config.plugin_sources import ANY_MODULE
 from fencepost.config.plugins import PluginKind, find_plugin, plugin_entry_points
+from fencepost.converters.avro.converter import AvroConverter
 from fencepost.engine.plugin_builder import PluginBuilder
 
 _NULLS, _SYNTAX = "replace.null.with.default", "field.syntax.version"
@@ -102,6 +103,38 @@ _PROTOBUF = (
     "reference.subject.name.strategy", "specific.protobuf.key.type", "specific.protobuf.value.type", "derive.type",
 )  # fmt: skip
 
+_APICURIO = (
+    *(
+        f"apicurio.registry.{name}"
+        for name in (
+            "url", "is-key", "auto-register", "auto-register.if-exists", "find-latest", "cache-latest", "fault-tolerant-refresh",
+            "artifact-resolver-strategy", "artifact.group-id", "artifact.artifact-id", "artifact.version",
+            "artifact.schema.location", "schema-resolver", "id-handler", "as-confluent", "use-id", "headers.enabled",
+            "headers.handler", "check-period-ms", "retry-count",
+            "retry-backoff-ms", "dereference-schema", "serializer.dereference-schema", "deserializer.dereference-schema",
+            "deserializer.key.return-class", "deserializer.value.return-class", "fallback.group-id", "fallback.artifact-id",
+            "fallback.version", "fallback.provider", "serde.validation-enabled", "avro.encoding", "avro-datum-provider",
+            "use-specific-avro-reader", "converter.serializer", "converter.deserializer", "auth.service.token.endpoint",
+            "auth.client.id", "auth.client.secret", "auth.client.scope", "auth.username", "auth.password",
+            "request.ssl.truststore.location", "request.ssl.keystore.password", "request.ssl.key.password",
+        )
+    ),
+    *(
+        f"apicurio.auth.{name}"
+        for name in (
+            "service.token.endpoint", "service.url", "realm", "client.id", "client.secret", "client.scope", "username", "password",
+        )
+    ),
+    *(
+        f"apicurio.registry.headers.{role}.{part}.name"
+        for role in ("key", "value")
+        for part in ("groupId", "artifactId", "version", "globalId", "contentId", "contentHash", "msgType")
+    ),
+    "enhanced.avro.schema.support", "connect.meta.data",
+    # Confluent's, which change nothing there either.
+    *(name for name in (*_REGISTRY, *_AVRO) if name in without_effect(AvroConverter)),
+)  # fmt: skip
+
 TRANSFORMS: Mapping[str, tuple[str, ...]] = {
     "ByLogicalTableRouter": (
         "topic.regex", "topic.replacement", "key.enforce.uniqueness", "key.field.name", "key.field.regex",
@@ -150,6 +183,7 @@ CONVERTERS = {
         _OF_CONVERTERS,
     ),
     "AvroConverter": (*_REGISTRY, *_AVRO),
+    "ApicurioAvroConverter": _APICURIO,
     "JsonSchemaConverter": (*_REGISTRY, *_JSON_SCHEMA),
     "ProtobufConverter": (*_REGISTRY, *_PROTOBUF),
     "JsonConverter": (*_JSON, *_OF_CONVERTERS),

@@ -14,6 +14,7 @@ from pyspark.sql.types import DataType
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.ddl import parse_columns
 from fencepost.api.errors import ConfigError, DataError, PluginError, RetriableError
+from fencepost.api.own_pipeline import OwnPipeline, RefusedByPipeline
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.record import SourceRecord
 from fencepost.config.error_handling import ErrorHandling, Tolerance
@@ -312,3 +313,46 @@ def test_the_time_that_tries_take_counts():
     assert retries.next_pause() == pytest.approx(0.1)
     clock.now += 0.2
     assert retries.next_pause() is None
+
+
+def refused_by_pipeline(error: Exception) -> OwnPipeline:
+    one = RefusedByPipeline(
+        "VALUE_CONVERTER",
+        "acme.Avro",
+        "t",
+        error,
+        "acme.Bad",
+        "no schema",
+        "at acme.Avro",
+        {"p": 1},
+        {"o": 2},
+        b"k",
+        b"v",
+    )
+    return OwnPipeline(5, 3, [one])
+
+
+@pytest.mark.parametrize("kind", [DataError, RetriableError])
+def test_what_a_connectors_own_pipeline_refused_fails_the_task(kind: type[Exception]):
+    errors = ErrorHandler(ErrorHandling())
+    with pytest.raises(
+        RecordRefusedError, match=r"topic t failed in the stage VALUE_CONVERTER \(acme.Avro\)"
+    ) as caught:
+        errors.take_over(refused_by_pipeline(kind("bad")))
+    assert isinstance(caught.value, RecordWaitsError) == (kind is RetriableError)
+    assert caught.value.__notes__ == ["at acme.Avro"]
+    assert caught.value.tally.counts == ErrorCounts(failures=4, errors=1, retries=3)
+
+
+def test_what_a_connectors_own_pipeline_refused_becomes_a_dead_letter():
+    errors = ErrorHandler(replace(LOGGED, dead_letter_topic="dead"))
+    errors.take_over(refused_by_pipeline(DataError("bad")))
+    assert errors.tally.counts == ErrorCounts(failures=4, skipped=1, retries=3, errors_logged=1)
+    (letter,) = errors.letters
+    assert (letter.key, letter.value) == (b"k", b"v")
+    assert dict(letter.headers) == {
+        "__connect.errors.topic": "t", "__connect.errors.stage": "VALUE_CONVERTER",
+        "__connect.errors.class.name": "acme.Avro", "__connect.errors.exception.class.name": "acme.Bad",
+        "__connect.errors.exception.message": "no schema", "__connect.errors.exception.stacktrace": "at acme.Avro",
+        "__connect.errors.source.partition": '{"p":1}', "__connect.errors.source.offset": '{"o":2}',
+    }  # fmt: skip

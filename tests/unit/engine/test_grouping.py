@@ -224,6 +224,24 @@ def test_values_that_json_cannot_hold_are_refused_with_a_replacement(value: obje
     assert "value_schema" in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("value", "pair", "name"),
+    [
+        ({1: "a", "1": "b"}, "1 and '1'", "1"),
+        ({"x": [{"true": 0, True: 1}]}, "'true' and True", "true"),
+        (({"null": 0, "o": {}, None: 1},), "'null' and None", "null"),
+        ({"a": {"1.5": 0, 1.5: 1}}, "'1.5' and 1.5", "1.5"),
+    ],
+)
+def test_keys_that_json_gives_one_name_are_refused(value: object, pair: str, name: str):
+    with pytest.raises(DataError, match=f"{pair} are keys of one dict, and both have the name '{name}' in JSON"):
+        json_text(value, "The value")
+
+
+def test_keys_that_are_no_texts_are_texts_in_json():
+    assert json_text({1: "a", "2": {3: "b"}, None: [{True: 1}]}, "") == '{"1":"a","2":{"3":"b"},"null":[{"true":1}]}'
+
+
 def test_values_that_contain_themselves_or_are_too_deep_are_refused():
     circle: list[object] = []
     circle.append(circle)

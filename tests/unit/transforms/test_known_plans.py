@@ -23,6 +23,7 @@ from fencepost.engine.spark.transform import GroupPlans, transform_group
 from fencepost.transforms.base import is_planned_by_schema
 from fencepost.transforms.chain import Step
 from fencepost.transforms.fields import InsertField
+from fencepost.transforms.sql import Sql
 from tests.support.engine import pipeline
 from tests.unit.transforms.support import predicate, step
 
@@ -72,6 +73,12 @@ def transformed(spark: SparkSession, records: Sequence[SourceRecord], steps: Any
     return [transform_group(spark, group, steps, plans) for group in groups]
 
 
+def sql(properties: Mapping[str, str]) -> Step:
+    transform = Sql()
+    transform.configure(properties)
+    return Step(transform)
+
+
 def rules_run(spark: SparkSession) -> int:
     """How many rules Spark's analyzer and optimizer have run: a plan that is made runs some."""
     jvm: Any = spark._jvm
@@ -107,12 +114,24 @@ CHAINS: Mapping[str, tuple[Step, ...]] = {
     "predicate": (
         Step(step("MaskField$Value", {"fields": "n"}).transform, predicate("TopicNameMatches", {"pattern": "o.*"})),
     ),
+    "explode": (sql({"explode": "transform(sequence(0, value.n % 3), i -> named_struct('i', i, 't', value.text))", "value": "struct(value.n, item)"}),),
+    "explode, some without items": (
+        sql({"explode": "value.tags", "where": "value.n <> 0 AND item IS NOT NULL", "value": "item", "key": "concat(item, 'k')"}),
+    ),
+    "explode twice": (
+        sql({"explode": "array(value, value)", "value": "item", "where": "value.n > 0"}),
+        sql({"explode": "value.tags", "value": "struct(value.n, item)"}),
+        step("InsertField$Value", {"static.field": "s", "static.value": "x"}),
+    ),
+    "explode what a predicate selects": (
+        Step(sql({"explode": "array(1, 2)", "topic": "concat(topic, item)"}).transform, predicate("HasHeaderKey", {"name": "h"})),
+    ),
     "Filter and predicate": (
         Step(step("Filter").transform, predicate("HasHeaderKey", {"name": "other"})),
         Step(step("MaskField$Value", {"fields": "n"}).transform, predicate("TopicNameMatches", {"pattern": "o.*"})),
         Step(step("MaskField$Value", {"fields": "ok"}).transform, predicate("HasHeaderKey", {"name": "h"})),
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("records", [schemaless(), declared()], ids=["schemaless", "declared"])

@@ -87,7 +87,7 @@ KEPT = {"key": "old", "value": b"0"}
 @pytest.mark.parametrize("given", [[{}, {"headers": [KEPT]}], [{}]], ids=["some", "none"])
 def test_a_record_without_headers_has_an_empty_array(spark: SparkSession, given: list[dict[str, Any]]) -> None:
     records = Records("STRUCT<id: INT>", [row | {"value": {"id": 1}} for row in given])
-    new = "named_struct('key', 'new', 'value', CAST('1' AS BINARY))"
+    new = "named_struct('key', 'new', 'value', '1')"
     appended = applied(spark, records, sql(headers=f"array_append(headers, {new})"), column="headers")
     assert appended == [[*row.get("headers", []), ADDED] for row in given]
     assert applied(spark, records, sql(where="NOT exists(headers, h -> h.key = 'old')"), column="headers") == [None]
@@ -96,6 +96,16 @@ def test_a_record_without_headers_has_an_empty_array(spark: SparkSession, given:
         {"n": len(row.get("headers", [])), "keys": [header["key"] for header in row.get("headers", [])]}
         for row in given
     ]
+
+
+@pytest.mark.parametrize("given", [{}, {"headers": [{"key": "op", "value": b"\xe9"}]}], ids=["none", "bytes"])
+def test_the_values_of_headers_are_texts(spark: SparkSession, given: dict[str, Any]) -> None:
+    records = Records("STRUCT<id: INT>", [given | {"value": {"id": 1}}])
+    kinds = applied(spark, records, sql(value="typeof(headers)"))
+    assert kinds == ["array<struct<key:string,value:string>>"]
+    new = "named_struct('key', 'new', 'value', '1')"
+    appended = applied(spark, records, sql(headers=f"array_append(headers, {new})"), column="headers")
+    assert appended == [[*given.get("headers", []), ADDED]], "bytes stay as they are"
 
 
 @pytest.mark.parametrize(
@@ -113,6 +123,21 @@ def test_a_timestamp_may_be_a_time(spark: SparkSession) -> None:
         2000,
         None,
     ]
+
+
+@pytest.mark.parametrize("column", ["timestamp", "partition"])
+@pytest.mark.parametrize("number", ["1.5D", "1.5", "CAST('NaN' AS DOUBLE)", "CAST(0.25 AS FLOAT)", "-1.5"])
+def test_a_fraction_is_refused_and_not_cut_off(spark: SparkSession, column: str, number: str) -> None:
+    with pytest.raises(
+        PySparkException, match=rf"Sql gives {column} \S+, but .* must be whole: use floor\(\) or round\(\)"
+    ):
+        applied(spark, RECORDS, sql(**{column: number}), column=column)
+
+
+@pytest.mark.parametrize("number", ["2.0D", "2.00", "CAST(2 AS FLOAT)", "floor(2.5)", "round(1.5)", "'2'"])
+def test_whole_numbers_of_any_type_are_timestamps_and_partitions(spark: SparkSession, number: str) -> None:
+    (first, *_) = rows(spark, RECORDS, sql(timestamp=number, partition=number))
+    assert (first["timestamp"], first["partition"]) == (2, 2)
 
 
 def test_a_select_with_a_star_keeps_all_columns(spark: SparkSession) -> None:

@@ -10,8 +10,10 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from fencepost.api.config_def import ConfigDef
 from fencepost.config.connector_config import below
 from fencepost.config.properties import load_connector_config
+from fencepost.converters.registry.apicurio import APICURIO_URL, confluent_properties, define_apicurio
 from fencepost.converters.registry.reading import RegistryReader
 from fencepost.converters.registry.settings import URL
 
@@ -85,4 +87,6 @@ def _of_role(
     config: Mapping[str, str], name: str, reader: Callable[[Mapping[str, str]], RegistryReader]
 ) -> RoleReading:
     own = below(config, f"{name}.")
+    if APICURIO_URL in own:
+        own = confluent_properties(define_apicurio(ConfigDef()).parse(own), own)
     return RoleReading(config.get(name), reader(own) if URL in own else None)

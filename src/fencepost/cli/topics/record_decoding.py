@@ -21,6 +21,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
+from fencepost.api.decimals import scaled
 from fencepost.api.errors import ConfigError
 from fencepost.api.foreign_json import parse_json
 from fencepost.converters.registry.reading import RegistryReader, is_framed
@@ -150,7 +151,7 @@ _SIZES: Final[Mapping[str, int]] = {
     "DoubleConverter": 8,
 }
 
-REGISTRY_CONVERTERS: Final = ("AvroConverter", "ProtobufConverter", "JsonSchemaConverter")
+REGISTRY_CONVERTERS: Final = ("AvroConverter", "ApicurioAvroConverter", "ProtobufConverter", "JsonSchemaConverter")
 """Converters whose records are decoded by a schema registry."""
 
 CONVERTERS: Final = (*_DECODERS, *REGISTRY_CONVERTERS)
@@ -181,8 +182,7 @@ def _decimal(schema: Mapping[str, Any], payload: Any) -> Any:
     if not isinstance(payload, str):
         return payload
     scale = int(schema.get("parameters", {}).get("scale", 0))
-    unscaled = int.from_bytes(base64.b64decode(payload, validate=True), "big", signed=True)
-    return f"{Decimal(unscaled).scaleb(-scale):f}"
+    return f"{scaled(base64.b64decode(payload, validate=True), scale):f}"
 
 
 def _date(_schema: Mapping[str, Any], days: int) -> str:

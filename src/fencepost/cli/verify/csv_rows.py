@@ -14,6 +14,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
+from fencepost.api.decimals import scaled
 from fencepost.api.errors import DataError
 from fencepost.api.foreign_json import parse_json
 from fencepost.cli.verify.row_check import Row, SourceFile, json_value
@@ -119,7 +120,7 @@ def _plain_decimal(schema: Mapping[str, Any], cell: Any) -> Any:
     if schema.get("name") != _DECIMAL or not isinstance(cell, str):
         return cell
     scale = int(schema.get("parameters", {}).get("scale", 0))
-    return Decimal(int.from_bytes(base64.b64decode(cell), "big", signed=True)).scaleb(-scale)
+    return scaled(base64.b64decode(cell), scale)
 
 
 def _since_epoch(text: str, *, days: bool) -> str:

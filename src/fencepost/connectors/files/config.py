@@ -322,7 +322,5 @@ def declared_schemas(parsed: Mapping[str, Any]) -> dict[str, str]:
 
     Raises ConfigError as `declared_columns`.
     """
-    columns = declared_columns(parsed)
-    if columns is None or parsed[TOPIC_COLUMN]:
-        return {}
-    return {parsed[TOPIC]: RecordColumns.from_values(parsed).ddl(columns)}
+    columns, record = declared_columns(parsed), RecordColumns.from_values(parsed)
+    return {} if columns is None or record.topic else {parsed[TOPIC]: record.ddl(columns)}

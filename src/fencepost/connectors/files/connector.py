@@ -52,6 +52,7 @@ from fencepost.connectors.files.content.restart_point import check_content_offse
 from fencepost.connectors.files.discovery.find import FILES, Discovery
 from fencepost.connectors.files.discovery.renames import former_names, together
 from fencepost.connectors.files.discovery.shares import Share
+from fencepost.connectors.files.discovery.spellings import respelled, with_present_names
 from fencepost.connectors.files.discovery.watch import FileWatch
 from fencepost.connectors.files.formats.inference import ddl_text
 from fencepost.connectors.files.formats.tables.table_file import TablePosition
@@ -127,6 +128,7 @@ class FileSourceConnector(SourceConnector):
         self._inferred: str | None = None
         # They stay, so that tasks whose files stay the same keep their configurations.
         self._formers: dict[str, list[str]] = {}
+        self._spellings: dict[str, list[str]] = {}
 
     def stop(self) -> None:
         """End the watch."""
@@ -170,12 +172,15 @@ class FileSourceConnector(SourceConnector):
         defined = FILE_SOURCE_CONFIG.keys()
         own = {name: value for name, value in self._config.items() if name in defined}
         files = self._watch.files
-        self._formers |= former_names(
-            files, self.context.offset_reader.items(), self.context.allowed_paths, self._watch.inodes or {}
+        committed = list(self.context.offset_reader.items())
+        self._formers |= former_names(files, committed, self.context.allowed_paths, self._watch.inodes or {})
+        names = (
+            str((partition or {}).get(FILENAME_FIELD, "")) for partition, offset in committed if offset is not None
         )
+        self._spellings |= respelled(files, names)
         for file, formers in self._watch.formers.items():
             self._formers[file] = list(dict.fromkeys([*self._formers.get(file, ()), *formers]))
-        units = together(files, self._formers)
+        units = together(files, with_present_names(files, self._formers, self._spellings))
         # A single task waits for the first file, so that the connector does not seem to have none by mistake.
         shares = distribute(list(units), min(max_tasks, len(units))) if files else [[]]
         if files and self._parsed[SCHEMA] == INFER:
@@ -189,7 +194,7 @@ class FileSourceConnector(SourceConnector):
             # A task gets another configuration, and so restarts, if one of its names has another file.
             inodes = {file: seen.get(file) for file in files if not is_object(file)}
         renamed = {file: self._formers[file] for file in files if file in self._formers}
-        return Share(files, inodes, renamed).in_config()
+        return Share(files, inodes, renamed, self._spellings).in_config()
 
     def partitions_follow_task_configs(self, config: Config) -> bool:  # noqa: ARG002 - it is so in all configurations
         """Say yes: a task's configuration names its files, and each file belongs to one task."""

@@ -40,6 +40,7 @@ from fencepost.connectors.files.discovery.find import FILES
 from fencepost.connectors.files.discovery.renames import resume
 from fencepost.connectors.files.discovery.seen_inodes import SeenInodes
 from fencepost.connectors.files.discovery.shares import Share
+from fencepost.connectors.files.discovery.spellings import other_spellings
 from fencepost.connectors.files.formats.tables.table_reader import RowRange
 from fencepost.connectors.files.opening import Opening
 from fencepost.connectors.files.readers import Readers
@@ -128,9 +129,10 @@ class FileSourceTask(SourceTask):
         self._inodes = SeenInodes(share.inodes or {}, self._looks_s)
         # An offset is adopted only if the connector knows where the file went that had the name before.
         formers = {file: names for file, names in share.renamed.items() if not self._inodes.is_unsure(file)}
-        names = list(dict.fromkeys([*share.files, *chain(*formers.values())]))
+        spellings = {file: other_spellings(file, share.spellings) for file in share.files} if share.spellings else {}
+        names = list(dict.fromkeys([*share.files, *chain(*formers.values(), *spellings.values())]))
         offsets = self.context.offset_reader.offsets([{FILENAME_FIELD: name} for name in names])
-        resumed = resume(share.files, formers, dict(zip(names, offsets, strict=True)), allowed)
+        resumed = resume(share.files, formers, dict(zip(names, offsets, strict=True)), allowed, spellings)
         self._changed = resumed.changed
         for path in share.files:
             # An old name may be used again.

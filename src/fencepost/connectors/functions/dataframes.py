@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,14 +31,15 @@ from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
 from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.context import ExactlyOnceSupport
 from fencepost.api.ddl import parse_columns
-from fencepost.api.errors import ConfigError, DataError
+from fencepost.api.errors import ConfigError, DataError, describe_error
 from fencepost.api.plugin_calls import call_plugin, iterate_plugin
 from fencepost.api.record import PollResult, SourceBatch
 from fencepost.api.source import Config, SourceConnector, SourceTask
 from fencepost.config.validators import at_least
-from fencepost.connectors.rows.record_mapping import RecordColumns, define_record_columns, validate_columns
+from fencepost.connectors.rows.record_mapping import TOPIC, RecordColumns, define_record_columns, validate_columns
 from fencepost.connectors.rows.row_types import MisfitError
 
+_log: Final = logging.getLogger(__name__)
 INTERVAL: Final = "poll.interval.ms"
 
 _OFFSET: Final = "offset"
@@ -85,6 +87,19 @@ class PySparkSourceConnector(SourceConnector):
         """Check each property, and those that depend on others."""
         return validate_columns(super().validate(config))
 
+    def known_schemas(self, config: Config) -> dict[str, str]:
+        """Return the data source's columns, unless a column names the topics, or the data source cannot tell them yet."""
+        parsed = _CONFIG.parse(config)
+        record = RecordColumns.from_values(parsed)
+        if record.topic:
+            return {}
+        try:
+            _, columns = _made(self.data_source, config)
+            return {parsed[TOPIC]: record.ddl(columns)}
+        except Exception as error:  # noqa: BLE001 - the data source's own code
+            _log.warning("The columns could not be read for the schema registry: %s", describe_error(error))
+            return {}
+
     def task_class(self) -> type[SourceTask]:
         """Return a task that runs the data source."""
         attributes = {"__module__": __name__, "data_source": self.data_source, "made_of": self.data_source}
@@ -94,6 +109,14 @@ class PySparkSourceConnector(SourceConnector):
         """Return SUPPORTED: a stream reader reads between two offsets."""
         del config
         return ExactlyOnceSupport.SUPPORTED
+
+
+def _made(data_source: type[DataSource], config: Config) -> tuple[DataSource, StructType]:
+    """Return a data source with these options, and its columns."""
+    name = data_source.__qualname__
+    made = call_plugin(f"The constructor of {name}", data_source, CaseInsensitiveDict(config))
+    schema = call_plugin(f"schema() of {name}", made.schema)
+    return made, parse_columns(schema) if isinstance(schema, str) else schema
 
 
 class PySparkSourceTask(SourceTask):
@@ -112,10 +135,7 @@ class PySparkSourceTask(SourceTask):
         parsed = _CONFIG.parse(config)
         self._interval_s = parsed[INTERVAL] / 1000
         self._record = RecordColumns.from_values(parsed)
-        name = self.data_source.__qualname__
-        self._source = call_plugin(f"The constructor of {name}", self.data_source, CaseInsensitiveDict(config))
-        schema = call_plugin(f"schema() of {name}", self._source.schema)
-        self._columns = parse_columns(schema) if isinstance(schema, str) else schema
+        self._source, self._columns = _made(self.data_source, config)
         self._record.check(self._columns)
         self._reader = _stream_reader(self._source, self._columns)
         self._partition = {"source": self._source.name()}

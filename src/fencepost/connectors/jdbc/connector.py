@@ -13,17 +13,19 @@ from typing import Final
 
 from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.context import ExactlyOnceSupport
-from fencepost.api.errors import ConfigError, DataError
+from fencepost.api.errors import ConfigError, DataError, FencepostError
 from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.api.source import Config, SourceConnector, SourceTask
 from fencepost.connectors.distribution import distribute
 from fencepost.connectors.jdbc.connection import PostgresAddress, translated
 from fencepost.connectors.jdbc.drivers import check_url
 from fencepost.connectors.jdbc.offsets import ColumnOffset, SnapshotOffset, bulk_time, is_partition
+from fencepost.connectors.jdbc.postgres.reader import QuerySource
 from fencepost.connectors.jdbc.postgres.task import TASK_TABLES
 from fencepost.connectors.jdbc.properties import CONFIG, MODE, SINGLE_WRITER, URL, JdbcConfig, Mode
 from fencepost.connectors.jdbc.tables import TableId, find_tables
 from fencepost.connectors.jdbc.task import JdbcSourceTask
+from fencepost.connectors.table_schemas import in_time
 from fencepost.version import __version__
 
 _log: Final = logging.getLogger(__name__)
@@ -70,6 +72,27 @@ class JdbcSourceConnector(SourceConnector):
                 "promise with %s=true that there is a single writer",
                 MODE, parsed.mode, MODE, Mode.SNAPSHOT, SINGLE_WRITER,
             )  # fmt: skip
+
+    def known_schemas(self, config: Config) -> dict[str, str]:
+        """Return the columns of the tables or the query on PostgreSQL, as they are now.
+
+        None while the database cannot be asked, and for other databases, whose types only Spark tells.
+        """
+        parsed = JdbcConfig.parse(config)
+        if not parsed.on_postgres or parsed.record.topic:
+            return {}
+        try:
+            return self._schemas(parsed)
+        except FencepostError as error:
+            _log.warning("The columns of the tables could not be read for the schema registry: %s", error)
+            return {}
+
+    def _schemas(self, parsed: JdbcConfig) -> dict[str, str]:
+        address = self._address(parsed)
+        with translated("the catalogs", address, on_loss=lambda: None), address.connect() as connection:
+            tables = [None] if parsed.query else find_tables(connection, parsed)
+            sources = [QuerySource(table, parsed, address) for table in tables]
+            return {source.topic: source.describe(connection).schema for source in in_time(sources)}
 
     def _address(self, parsed: JdbcConfig) -> PostgresAddress:
         return PostgresAddress.of(parsed.values, self.context.allowed_paths)

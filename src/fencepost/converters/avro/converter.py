@@ -73,7 +73,7 @@ class AvroConverter(RegistryConverter):
         try:
             parsed = parsed_schema(written.text)
             others = [parsed_schema(part.text) for part in referred.values()]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(f"The registry's schema is not one of Avro: {error}") from error
         return Plan(plan(derived.connect, parsed, self._options, others, strict=strict))
 

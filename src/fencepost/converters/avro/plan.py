@@ -24,6 +24,7 @@ from fencepost.converters.avro.schema import (
     named_types,
 )
 from fencepost.converters.avro.steps import (
+    ANY_DIGITS,
     ArrayStep,
     AvroStep,
     BytesStep,
@@ -59,9 +60,10 @@ def plan(
         if not (isinstance(written, dict) and written.get("name") == ANYTHING):
             raise DataError(f"The records have no schema, and are written as {ANYTHING} only: give them a schema")
         return AnythingStep()
-    if _kind(written) == "bytes" and schema["type"] == "bytes":
+    if options.raw_bytes and _kind(written) == "bytes" and schema["type"] == "bytes":
         # The whole value is the bytes, so nothing needs their length.
-        return BytesStep(decimal=schema.get("name") == DECIMAL, raw=True)
+        details = written if isinstance(written, dict) else {}
+        return BytesStep(decimal=schema.get("name") == DECIMAL, raw=True, digits=_digits(details))
     return finder.of(schema, written, "")
 
 
@@ -167,11 +169,16 @@ def _scalar(schema: Connect, written: Avro, place: str) -> AvroStep:  # noqa: PL
             return EnumStep(tuple(details["symbols"]))
         case "bytes", "bytes":
             _check_scale(schema, details, place)
-            return BytesStep(decimal=decimal)
+            return BytesStep(decimal=decimal, digits=_digits(details))
         case "bytes", "fixed":
             _check_scale(schema, details, place)
-            return FixedStep(details["size"], decimal=decimal)
+            return FixedStep(details["size"], decimal=decimal, digits=_digits(details))
     raise _misfit(schema, written, place)
+
+
+def _digits(written: Mapping[str, Any]) -> int:
+    precision = written.get("precision")
+    return precision if written.get("logicalType") == "decimal" and isinstance(precision, int) else ANY_DIGITS
 
 
 def _check_scale(schema: Connect, written: Mapping[str, Any], place: str) -> None:

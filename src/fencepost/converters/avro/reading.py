@@ -8,18 +8,31 @@ import io
 import json
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
+from fencepost.api.decimals import scaled
 from fencepost.converters.registry.reading import Reader, needs
 from fencepost.converters.registry.schemas import RegistrySchema
+
+_DECIMAL: Final = "fencepost-exact-decimal"
+"""The logical type of decimals for fastavro, in place of its own."""
+_TIMES: Final = frozenset(
+    {
+        "date", "time-millis", "time-micros", "timestamp-millis", "timestamp-micros", "timestamp-nanos",
+        "local-timestamp-millis", "local-timestamp-micros",
+    }
+)  # fmt: skip
 
 
 def avro_reader(schema: RegistrySchema, for_people: bool, referred: Mapping[str, RegistrySchema]) -> Reader:
     """Return the reader of a schema, as MakeReader."""
     try:
         import fastavro  # noqa: PLC0415 - optional
+        from fastavro import _read_py  # noqa: PLC0415 - see _is_recursive
     except ImportError:
         raise needs("fastavro", "registry") from None
+    for kind in ("bytes", "fixed"):
+        fastavro.read.LOGICAL_READERS[f"{kind}-{_DECIMAL}"] = _decimal
     named: dict[str, Any] = {}
     try:
         for part in referred.values():
@@ -31,17 +44,42 @@ def avro_reader(schema: RegistrySchema, for_people: bool, referred: Mapping[str,
     if given == "bytes" or (isinstance(given, dict) and given.get("type") == "bytes" and "logicalType" not in given):
         return _plain
 
+    schemaless_reader = _read_py.schemaless_reader if _is_recursive(parsed, named) else fastavro.schemaless_reader
+
     def read(data: bytes) -> Any:
         stream = io.BytesIO(data)
         try:
-            found = fastavro.schemaless_reader(stream, parsed, None)
+            found = _plain(schemaless_reader(stream, parsed, None))
         except Exception as error:
             raise ValueError(f"bytes that do not fit their schema: {type(error).__name__}") from error
         if stream.tell() != len(data):
             raise ValueError("bytes that do not fit their schema: more than a value")
-        return _plain(found)
+        return found
 
     return read
+
+
+def _is_recursive(schema: Any, named: Mapping[str, Any]) -> bool:
+    """Whether values of a schema may have any depth.
+
+    fastavro's compiled reader ends the process where such values are deeper than its stack; the one in Python raises.
+    """
+    finite: set[str] = set()
+
+    def found(part: Any, around: tuple[str, ...]) -> bool:
+        if isinstance(part, list):
+            return any(found(branch, around) for branch in part)
+        if isinstance(part, str):
+            return part in around or (part in named and part not in finite and found(named[part], around))
+        kind, name = part["type"], part.get("name")
+        if kind not in ("record", "error"):
+            return found(part.get("items", part.get("values", "null")), around)
+        if name in around or any(found(field["type"], (*around, name)) for field in part["fields"]):
+            return True
+        finite.add(name)
+        return False
+
+    return found(schema, ())
 
 
 def _found(parsed: Any, named: Mapping[str, Any]) -> Any:
@@ -52,17 +90,23 @@ def _found(parsed: Any, named: Mapping[str, Any]) -> Any:
 
 
 def _wanted(schema: Any, for_people: bool) -> Any:
-    return schema if for_people else _without_times(schema)
+    """A schema with the logical types that fastavro is to convert: dates and times for people, and decimals.
 
-
-def _without_times(schema: Any) -> Any:
-    """A schema without the logical types that fastavro converts to dates and times."""
+    Other programs write texts that are no UUID, and decimals of more digits than their precision, which fastavro rounds.
+    """
     if isinstance(schema, list):
-        return [_without_times(branch) for branch in schema]
-    if isinstance(schema, dict):
-        kept = {name: _without_times(part) for name, part in schema.items()}
-        return kept if kept.get("logicalType") == "decimal" else {n: p for n, p in kept.items() if n != "logicalType"}
-    return schema
+        return [_wanted(branch, for_people) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: _wanted(part, for_people) for name, part in schema.items()}
+    logical = found.pop("logicalType", None)
+    if logical == "decimal":
+        return found | {"logicalType": _DECIMAL}
+    return found | {"logicalType": logical} if for_people and logical in _TIMES else found
+
+
+def _decimal(data: bytes, schema: Any, _reader_schema: Any = None) -> Decimal:
+    return scaled(data, schema.get("scale", 0))
 
 
 def _plain(value: Any) -> Any:

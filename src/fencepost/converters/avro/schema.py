@@ -64,6 +64,8 @@ class AvroOptions:
     enhanced: bool = False
     optional_map_keys: bool = False
     scrub: bool = False
+    raw_bytes: bool = True
+    """Whether a whole value that is bytes has no length before it."""
 
 
 def avro_schema(schema: Connect | None, options: AvroOptions = AvroOptions()) -> Avro:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -107,16 +107,39 @@ class TextStep(AvroStep):
         return _with_lengths(values, rows)
 
 
+ANY_DIGITS: Final = 1_000_000
+"""More than a decimal can have."""
+
+
+def _check_digits(values: pa.Array, rows: Array | None, digits: int, place: str) -> None:
+    """Raise DataError for a decimal with more digits than the schema says: readers would round it."""
+    if digits >= values.type.precision:
+        return
+    given = values if rows is None else values.filter(pa.array(np.asarray(rows, bool)))
+    try:
+        given.cast(pa.decimal128(max(digits, values.type.scale, 1), values.type.scale))
+    except pa.ArrowInvalid:
+        raise DataError(
+            f"{place or 'The record'} has a decimal of more than the {digits} digits that the schema allows: register a schema "
+            "with a larger precision, or cast it"
+        ) from None
+
+
 @dataclass(frozen=True)
 class BytesStep(AvroStep):
-    """bytes. `decimal`: the unscaled values of decimals; `raw`: without their length, as values that are bytes alone."""
+    """bytes. `decimal`: the unscaled values of decimals; `raw`: without their length, as values that are bytes alone.
+
+    `digits` is the precision of the schema's decimals.
+    """
 
     decimal: bool = False
     raw: bool = False
+    digits: int = ANY_DIGITS
 
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
         """The length, and the bytes."""
         if self.decimal and pt.is_decimal(values.type):
+            _check_digits(values, rows, self.digits, place)
             values = unscaled_bytes(widened(values))
         if not pt.is_binary(values.type):
             raise UnsupportedTypeError(values.type, place)
@@ -129,10 +152,12 @@ class FixedStep(AvroStep):
 
     size: int
     decimal: bool = False
+    digits: int = ANY_DIGITS
 
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
         """The bytes. Raises DataError for another length."""
         if self.decimal and pt.is_decimal(values.type):
+            _check_digits(values, rows, self.digits, place)
             return [self._decimals(widened(values), rows, place)]
         if not pt.is_binary(values.type):
             raise UnsupportedTypeError(values.type, place)

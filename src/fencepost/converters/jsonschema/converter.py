@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -27,7 +29,8 @@ from fencepost.converters.registry.config import SCHEMA_NAMES
 from fencepost.converters.registry.registry import CONTENT
 from fencepost.converters.registry.schema_names import with_names
 from fencepost.converters.registry.schemas import RegistrySchema
-from fencepost.converters.text import Text, join_columns, wrap_bytes
+from fencepost.converters.render import children, plain
+from fencepost.converters.text import ESCAPED, Text, join_columns, wrap_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
@@ -41,6 +44,16 @@ class _Renderer(JsonRenderer):
         if string_keys:
             return super().map(keys, values, string_keys=True)
         return join_columns(['{"key":', keys, ',"value":', values, "}"]), ("[", ",", "]")
+
+    def framed(self, values: pa.Array, prefix: bytes) -> pa.Array:
+        """The texts of a column as `binary`, each after a prefix; nulls stay null."""
+        if pa.types.is_struct(values.type) and values.type.num_fields and not values.null_count:
+            # The prefix is joined with the fields: putting it before whole texts would copy them once more.
+            pieces = [prefix.decode(errors=ESCAPED), *self._object(values, "")]
+            if not all(isinstance(piece, str) for piece in pieces):
+                return join_columns(pieces).view(pa.binary())
+        text = self.render(values)
+        return wrap_bytes(text.body, prefix + text.prefix.encode(), text.suffix.encode()).view(pa.binary())
 
 
 class JsonSchemaConverter(RegistryConverter):
@@ -84,10 +97,10 @@ class JsonSchemaConverter(RegistryConverter):
         spark_type, connect = derived.connect
         try:
             parsed = json.loads(written.text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"The registry's schema is not JSON: {error}") from error
         if written.text != derived.schema.text:
-            check_kind(connect, parsed)
+            check_kind(connect, parsed, self._options)
             if strict and (missing := list(missing_properties(connect, parsed))):
                 raise DataError(f"it has no property for {', '.join(missing)}")
         return Plan(spark_type)
@@ -104,9 +117,8 @@ class JsonSchemaConverter(RegistryConverter):
         if steps is not None:
             for field in missing_values(steps, values):
                 raise DataError(f"The field {field} is null, but its schema says that it never is: declare it nullable")
-        renderer = _Renderer(numeric_decimals=self._options.numeric_decimals)
-        text = renderer.render(values)
-        return wrap_bytes(text.body, prefix + text.prefix.encode(), text.suffix.encode()).view(pa.binary())
+            check_numbers(values)
+        return _Renderer(numeric_decimals=self._options.numeric_decimals).framed(values, prefix)
 
     def _connect(self, topic: str, schema: DataType | None) -> dict[str, Any] | None:
         if schema is None:
@@ -124,6 +136,36 @@ class JsonSchemaConverter(RegistryConverter):
     @staticmethod
     def _has_no_schema(schema: DataType | None) -> bool:
         return schema is None or schema.typeName() == "void"
+
+
+def check_numbers(values: pa.Array, path: str = "") -> None:
+    """Raise DataError for NaN and the infinities: JSON has only texts for them, and a schema of numbers does not allow any.
+
+    Java writes these texts, and its own converter reads them as zero.
+    """
+    values = plain(values)
+    kind = values.type
+    if pa.types.is_floating(kind):
+        numbers = values.drop_null() if values.null_count else values
+        if not np.isfinite(numbers.to_numpy(zero_copy_only=False)).all():
+            raise DataError(
+                f"{path or 'The value'} is NaN or infinite, and its JSON Schema allows numbers alone, which JSON does not have "
+                "for it: make it null, or a STRING"
+            )
+    elif pa.types.is_struct(kind):
+        parts = values.flatten() if _has_floats(kind) else []
+        for field, part in zip(kind, parts, strict=False):
+            check_numbers(part, f"{path}.{field.name}" if path else field.name)
+    elif pa.types.is_list(kind) and _has_floats(kind):
+        check_numbers(values.flatten(), f"{path}[]")
+    elif pa.types.is_map(kind) and _has_floats(kind):
+        for name, part in (("key", values.keys), ("value", values.items)):
+            check_numbers(children(values, part)[1][0], f"{path}[{name}]")
+
+
+@lru_cache(maxsize=512)
+def _has_floats(kind: pa.DataType) -> bool:
+    return pa.types.is_floating(kind) or any(_has_floats(kind.field(at).type) for at in range(kind.num_fields))
 
 
 def _only_false(name: str, value: Any) -> None:

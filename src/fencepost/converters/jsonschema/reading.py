@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
+from fencepost.api.decimals import scaled
 from fencepost.api.foreign_json import parse_json
 from fencepost.converters.jsonschema.schema import LOGICAL, without_null
 from fencepost.converters.registry.reading import Reader
@@ -22,15 +23,14 @@ def json_reader(schema: RegistrySchema, for_people: bool, referred: Mapping[str,
     del referred
     try:
         parsed = json.loads(schema.text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"a schema that is not JSON: {error}") from error
 
     def read(data: bytes) -> Any:
         try:
-            found = parse_json(data.decode(), parse_float=Decimal)
-        except ValueError as error:
+            return _value(parsed, parse_json(data.decode(), parse_float=Decimal), for_people)
+        except (ValueError, RecursionError) as error:
             raise ValueError("bytes that are not JSON") from error
-        return _value(parsed, found, for_people)
 
     return read
 
@@ -70,8 +70,7 @@ def _decimal(schema: Mapping[str, Any], value: Any) -> Any:
     """A decimal: the bytes of its unscaled value in base64 (decimal.format=BASE64), or a number."""
     if not isinstance(value, str):
         return value
-    unscaled = int.from_bytes(base64.b64decode(value, validate=True), "big", signed=True)
-    return Decimal(unscaled).scaleb(-int(schema["connect.parameters"]["scale"]))
+    return scaled(base64.b64decode(value, validate=True), int(schema["connect.parameters"]["scale"]))
 
 
 _TIMES: Final[Mapping[str, Callable[[int], str]]] = {

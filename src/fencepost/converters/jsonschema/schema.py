@@ -84,16 +84,32 @@ def missing_properties(connect: Connect | None, written: Any, path: str = "") ->
             yield from missing_properties(connect["values"], found.get("additionalProperties", {}), f"{path}[value]")
 
 
-def check_kind(connect: Connect | None, written: Any) -> None:
-    """Raise DataError if another JSON Schema is of values of another type altogether."""
+def check_kind(connect: Connect | None, written: Any, options: JsonSchemaOptions, path: str = "") -> None:
+    """Raise DataError if another JSON Schema has another type for a value or a field, or requires a field that is not there.
+
+    What else it may say, such as ranges and patterns, is not checked.
+    """
     found = without_null(written)
-    if connect is None or not isinstance(found, Mapping) or "type" not in found:
+    if connect is None or not isinstance(found, Mapping) or "$ref" in found:
         return
-    wanted = _schema(connect, JsonSchemaOptions(), None)
-    ours, theirs = without_null(wanted)["type"], found["type"]
-    kinds = theirs if isinstance(theirs, list) else [theirs]
-    if ours not in kinds and not (ours == "integer" and "number" in kinds) and "number" not in {ours, *kinds}:
-        raise DataError(f"it is for values of the type {', '.join(map(str, kinds))}, and these are of {ours}")
+    if "type" in found:
+        ours, theirs = _parts(connect, options)[0], found["type"]
+        kinds = theirs if isinstance(theirs, list) else [theirs]
+        if ours not in kinds and not (ours == "integer" and "number" in kinds):
+            raise DataError(
+                f"{path or 'it'} is for values of the type {', '.join(map(str, kinds))}, and these are of {ours}"
+            )
+    match connect["type"]:
+        case "struct":
+            fields, properties = {field["field"]: field for field in connect["fields"]}, found.get("properties")
+            if missing := [str(name) for name in found.get("required") or () if name not in fields]:
+                raise DataError(f"{path or 'it'} requires {', '.join(missing)}, which the records do not have")
+            for name, part in properties.items() if isinstance(properties, Mapping) else ():
+                check_kind(fields.get(name), part, options, f"{path}.{name}" if path else str(name))
+        case "array":
+            check_kind(connect["items"], found.get("items"), options, f"{path}[]")
+        case "map" if connect["keys"]["type"] == "string":
+            check_kind(connect["values"], found.get("additionalProperties"), options, f"{path}[value]")
 
 
 def _schema(connect: Connect, options: JsonSchemaOptions, index: int | None) -> dict[str, Any]:

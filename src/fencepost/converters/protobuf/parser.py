@@ -254,11 +254,25 @@ class _Types:
     file: ParsedFile
     imported: list[ParsedFile]
 
-    def message(self, message: ParsedMessage, around: tuple[ParsedMessage, ...]) -> ProtoMessage:
-        scopes = (*around, message)
-        return ProtoMessage(message.name, tuple(self.field(part, scopes) for part in message.fields))
+    def message(
+        self, message: ParsedMessage, around: tuple[ParsedMessage, ...], users: tuple[ParsedMessage, ...] = ()
+    ) -> ProtoMessage:
+        """The message with its types. `around` are the messages that it is declared in, `users` those that have it as a type.
 
-    def field(self, part: ProtoField, scopes: tuple[ParsedMessage, ...]) -> ProtoField:
+        Raises DataError for a message that has itself as a type, through others or not: its values have any depth.
+        """
+        if any(message is user for user in users):
+            names = " -> ".join(user.name for user in (*users, message))
+            raise DataError(
+                f"The registry's schema has a message in itself, {names}, and columns have no type of any depth: write with "
+                "another schema, or under another subject"
+            )
+        scopes, users = (*around, message), (*users, message)
+        return ProtoMessage(message.name, tuple(self.field(part, scopes, users) for part in message.fields))
+
+    def field(
+        self, part: ProtoField, scopes: tuple[ParsedMessage, ...], users: tuple[ParsedMessage, ...]
+    ) -> ProtoField:
         # With a dot in front it is a full name.
         part = replace(part, type=part.type.removeprefix("."))
         # The innermost message of that name.
@@ -268,15 +282,13 @@ class _Types:
             path = ".".join([*package, *(each.name for each in scopes[:depth])])
             for inner in scope.nested:
                 if part.type in (inner.name, f"{scope.name}.{inner.name}", f"{path}.{inner.name}"):
-                    _check_not_within(inner, scopes)
-                    return replace(part, message=self.message(inner, scopes[:depth]))
+                    return replace(part, message=self.message(inner, scopes[:depth], users))
         for message in self.file.messages:
             if part.type in (message.name, f"{self.file.package}.{message.name}"):
-                _check_not_within(message, scopes)
-                return replace(part, message=self.message(message, ()))
-        return self.of_imported(part)
+                return replace(part, message=self.message(message, (), users))
+        return self.of_imported(part, users)
 
-    def of_imported(self, part: ProtoField) -> ProtoField:
+    def of_imported(self, part: ProtoField, users: tuple[ParsedMessage, ...]) -> ProtoField:
         """The field with a message of another file, whose name may leave out packages that both are in."""
         around = self.file.package.split(".")
         names = [".".join([*around[:depth], part.type]) for depth in range(len(around), -1, -1)]
@@ -284,13 +296,8 @@ class _Types:
             for file in self.imported:
                 for message in file.messages:
                     if name == (f"{file.package}.{message.name}" if file.package else message.name):
-                        return replace(part, message=_Types(file, self.imported).message(message, ()))
+                        return replace(part, message=_Types(file, self.imported).message(message, (), users))
         return part
-
-
-def _check_not_within(message: ParsedMessage, scopes: tuple[ParsedMessage, ...]) -> None:
-    if any(message is scope for scope in scopes):
-        raise DataError(f"The registry's schema has a message in itself: {message.name}")
 
 
 def _refused(word: str) -> DataError:

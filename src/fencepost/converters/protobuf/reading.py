@@ -9,9 +9,9 @@ from __future__ import annotations
 import base64
 import datetime as dt
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any, Final
 
+from fencepost.api.decimals import scaled
 from fencepost.api.errors import DataError
 from fencepost.converters.protobuf.schema import DATE, DECIMAL, TIME, TIMESTAMP, WRAPPER_PACKAGE, WRAPPERS
 from fencepost.converters.registry.reading import Reader, needs
@@ -74,7 +74,7 @@ def _value(message: Any, for_people: bool) -> Any:
         case name if name in _WRAPPERS:
             return _scalar(message.DESCRIPTOR.fields_by_name["value"], message.value, for_people)
         case name if name == DECIMAL:
-            return Decimal(int.from_bytes(message.value, "big", signed=True)).scaleb(-message.scale)
+            return scaled(message.value, message.scale)
         case name if name in _TIMES:
             return _TIMES[name](message, for_people)
     return {field.name: _field(message, field, for_people) for field in message.DESCRIPTOR.fields}

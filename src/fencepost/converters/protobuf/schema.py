@@ -263,10 +263,17 @@ class _Messages:
     def checked(self, message: ProtoMessage, place: str) -> ProtoMessage:
         """Refuse a message that has a name twice, which Protobuf refuses."""
         names: dict[str, ProtoMessage | None] = {}
+        in_json: dict[str, str] = {}
         for part in message.fields:
             if part.name in names:
                 raise _twice(part.name, place)
             names[part.name] = None
+            other = in_json.setdefault(_json_name(part.name), part.name)
+            if other != part.name:
+                raise DataError(
+                    f"{place or 'The record'} has the fields {other!r} and {part.name!r}, which Protobuf's compilers refuse in "
+                    f"one message: both are called {_json_name(part.name)!r} in its JSON. Rename one of them"
+                )
         for part in message.fields:
             inner = part.message
             if inner is None:
@@ -275,6 +282,15 @@ class _Messages:
                 raise _twice(inner.name, place)
             names[inner.name] = inner
         return message
+
+
+def _json_name(name: str) -> str:
+    """The name of a field in Protobuf's JSON, which compilers of proto3 allow once in a message.
+
+    https://protobuf.dev/programming-guides/json/
+    """
+    first, *parts = name.split("_")
+    return first + "".join(part[:1].upper() + part[1:] for part in parts)
 
 
 def _twice(name: str, place: str) -> DataError:

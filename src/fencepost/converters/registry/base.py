@@ -97,6 +97,10 @@ class RegistryConverter(BuiltinConverter):
 
     language: ClassVar[str]
     """The registry's name of the type of schemas."""
+    url_property: ClassVar[str] = URL
+    """The property with the registry's address, in the user's configuration."""
+    register_property: ClassVar[str] = "auto.register.schemas"
+    """The property that has schemas registered, likewise."""
 
     def __init__(self) -> None:
         self.settings: dict[str, Any] = {}
@@ -136,11 +140,15 @@ class RegistryConverter(BuiltinConverter):
 
     def configure(self, configs: Mapping[str, str], *, is_key: bool | None = None) -> None:
         """Set the properties. `is_key` None is for headers. Raises ConfigError."""
-        values = self.config().parse(configs)
-        self._registry_settings = RegistrySettings.of(values, configs)
+        self._set(self.config(), configs, is_key=is_key)
+
+    def _set(self, definitions: ConfigDef, configs: Mapping[str, str], *, is_key: bool | None) -> None:
+        """Set properties with Confluent's names. Raises ConfigError."""
+        values = definitions.parse(configs)
+        self._registry_settings = RegistrySettings.of(values, configs, url_property=self.url_property)
         _warn_of_unused(values)
         self.role = "header" if is_key is None else "key" if is_key else "value"
-        secret = {name for name, key in self.config().keys().items() if key.type is ConfigDef.Type.PASSWORD}
+        secret = {name for name, key in definitions.keys().items() if key.type is ConfigDef.Type.PASSWORD}
         # The rest is pickled to executors.
         self.settings = {name: value for name, value in values.items() if name not in secret | {URL}}
 
@@ -156,7 +164,10 @@ class RegistryConverter(BuiltinConverter):
     @property
     def _reached(self) -> RegistrySettings:
         if self._registry_settings is None:
-            raise ConfigError(f"{type(self).__name__} has no registry: the property {URL} is required", name=URL)
+            raise ConfigError(
+                f"{type(self).__name__} has no registry: the property {self.url_property} is required",
+                name=self.url_property,
+            )
         return self._registry_settings
 
     def check(self, schemas: Mapping[str, DataType | None]) -> None:
@@ -171,10 +182,18 @@ class RegistryConverter(BuiltinConverter):
         with closing(RegistryClient(brief, patience_s=_CHECK_S)) as client:
             try:
                 client.check()
-                for topic, schema in schemas.items():
+                began = time.monotonic()
+                for number, (topic, schema) in enumerate(schemas.items()):
+                    if time.monotonic() - began > _CHECK_S / 2:
+                        _log.info(
+                            "%d of %d schemas were asked for; the others are when they are written",
+                            number,
+                            len(schemas),
+                        )
+                        break
                     self._check_schema(Registry(client), topic, _normal(schema))
             except (RegistryError, RegistryUnavailableError) as error:
-                raise ConfigError(str(error), name=URL) from error
+                raise ConfigError(str(error), name=self.url_property) from error
 
     def _check_schema(self, registry: Registry, topic: str, schema: DataType | None) -> None:
         """Ask whether a schema would be accepted, and register nothing. Raises as `prepare`."""
@@ -282,7 +301,7 @@ class RegistryConverter(BuiltinConverter):
             else:
                 found = registry.looked_up(subject, derived.schema, normalize=normalize)
         except RegistryAnsweredError as error:
-            raise _explained(error, where, subject, registry.client) from error
+            raise _explained(error, where, subject, registry.client, self.register_property) from error
         if found.schema.type != self.language:
             raise RegistryError(
                 f"The schema {found.id} of subject {subject}, for {where}, is of type {found.schema.type}, and "
@@ -338,7 +357,9 @@ def _warn_of_unused(values: Mapping[str, Any]) -> None:
             )
 
 
-def _explained(error: RegistryAnsweredError, where: str, subject: str, client: RegistryClient) -> RegistryAnsweredError:
+def _explained(
+    error: RegistryAnsweredError, where: str, subject: str, client: RegistryClient, register_property: str
+) -> RegistryAnsweredError:
     """Explain a refusal for a connector, with advice."""
     newest = ""
     if not isinstance(error, RegistryAccessError):
@@ -351,7 +372,7 @@ def _explained(error: RegistryAnsweredError, where: str, subject: str, client: R
     elif isinstance(error, RegistryMissingError):
         told = (
             f"The schema of {where} is not in the registry under subject {subject}{newest}: {error.reason or error}. Register "
-            "it, or set auto.register.schemas=true"
+            f"it, or set {register_property}=true"
         )
     elif isinstance(error, RegistryAccessError):
         told = f"{error}. It was for subject {subject}, of {where}"

@@ -144,7 +144,7 @@ class RegistryClient:
         if not isinstance(answer, dict):
             raise RegistryAnswerError(
                 f"The schema registry {self.address} answered {type(answer).__name__} where an object was due, asked for "
-                f"{what}: is this the address of a registry? Check schema.registry.url"
+                f"{what}: is this the address of a registry? Check {self._settings.url_property}"
             )
         return answer
 
@@ -157,7 +157,8 @@ class RegistryClient:
         except ValueError as error:
             raise RegistryAnswerError(
                 f"The schema registry {answer.address} answered {answer.content_type or 'something'} where JSON was due, "
-                f"asked for {what}: is this the address of a registry? Check schema.registry.url, and what stands between"
+                f"asked for {what}: is this the address of a registry? Check {self._settings.url_property}, and what "
+                "stands between"
             ) from error
 
     def _answer(self, method: str, path: str, body: Mapping[str, Any] | None, what: str, attempts: int) -> Answer:
@@ -183,7 +184,7 @@ class RegistryClient:
                 last = f"{answer.address} answered {_told(answer)}"
         raise RegistryUnavailableError(
             f"The schema registry {self.address} could not be asked for {what}: {last}. Nothing of these records is written "
-            "until it answers: start it, or correct schema.registry.url"
+            f"until it answers: start it, or correct {self._settings.url_property}"
         )
 
     def _headers(self) -> dict[str, str]:
@@ -209,7 +210,8 @@ class RegistryClient:
         if answer.status < 200 or answer.status < 400:
             raise RegistryAnswerError(
                 f"The schema registry {answer.address} answered {told}, asked for {what}: redirects are not followed, "
-                "because the login is for this address alone. Set schema.registry.url to the address that is meant"
+                f"because the login is for this address alone. Set {self._settings.url_property} to the address that is "
+                "meant"
             )
         kind: type[RegistryRefusedError | RegistryAccessError | RegistryMissingError] = RegistryRefusedError
         advice = ""

@@ -92,8 +92,7 @@ class HttpClient:
         """Close the connections."""
         self._pool.clear()
 
-    @staticmethod
-    def _read(response: Any, shown: str, deadline: float) -> bytes:
+    def _read(self, response: Any, shown: str, deadline: float) -> bytes:
         pieces, size = [], 0
         while piece := response.read1(_PIECE, decode_content=False):
             pieces.append(piece)
@@ -101,7 +100,7 @@ class HttpClient:
             if size > LONGEST_ANSWER:
                 raise RegistryAnswerError(
                     f"The schema registry {shown} answered with more than {LONGEST_ANSWER} bytes, which no registry does: "
-                    "check schema.registry.url"
+                    f"check {self._settings.url_property}"
                 )
             if time.monotonic() > deadline:
                 raise TransportError(f"{shown} did not end its answer in time (http.read.timeout.ms)")

@@ -59,6 +59,7 @@ class RegistrySettings:
     header_items: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     oauth: OAuthSettings | None = None
     token_buffer_s: float = 300.0
+    url_property: str = URL
     tls: TlsConfig | None = field(default=None, repr=False)
 
     @property
@@ -73,10 +74,13 @@ class RegistrySettings:
         return any(address.startswith("https:") for address in addresses)
 
     @classmethod
-    def of(cls, values: Mapping[str, Any], properties: Mapping[str, str]) -> RegistrySettings:
+    def of(
+        cls, values: Mapping[str, Any], properties: Mapping[str, str], *, url_property: str = URL
+    ) -> RegistrySettings:
         """Read the parsed `values` of the defined properties, and those with free names among all `properties`.
 
-        Passwords are hidden in messages from here on. Raises ConfigError that names a property.
+        `url_property` is the address's property in the user's configuration, for messages. Passwords are hidden in
+        messages from here on. Raises ConfigError that names a property.
         """
         headers = _headers(properties)
         bearer, oauth = _bearer(values)
@@ -99,6 +103,7 @@ class RegistrySettings:
             header_items=tuple(sorted(headers.items())),
             oauth=oauth,
             token_buffer_s=float(values["bearer.auth.cache.expiry.buffer.seconds"]),
+            url_property=url_property,
             tls=_tls(properties),
         )
 

@@ -1,7 +1,8 @@
 """Plans of transforms, kept for later batches with the same columns.
 
 Spark takes much longer to plan a select than to evaluate it over a hundred rows. So the expressions that its optimizer
-made are kept. Later batches go through them in the driver's JVM: Arrow, rows, Spark's interpreted projection, Arrow.
+made are kept. Later batches go through them in the driver's JVM: Arrow, rows, Spark's interpreted projection, Arrow. Arrays
+are exploded between two such ways, on Arrow.
 
 A kept plan is correct only if planning again would give the same one. So its key has everything that it depends on: the
 session and its settings, the transforms, and the types of the columns. Transforms that depend on more are planned for
@@ -12,6 +13,7 @@ Expressions have buffers and other state. So a plan has one user at a time, and 
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +23,7 @@ from functools import lru_cache, reduce
 from typing import Any, Final, Generic, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -34,6 +37,7 @@ P = TypeVar("P")
 _CAPACITY: Final = 64
 _LIMIT: Final = "spark.sql.execution.arrow.localRelationThreshold"
 _PASSES: Final = "__fencepost_passes"
+_ARRAY: Final = "__fencepost_array"
 
 
 class _Use(Enum):
@@ -67,47 +71,69 @@ class KnownPlans(Generic[P]):
                 del self._plans[next(iter(self._plans))]
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of a plan: projections, as functions of Scala from row to row, with a filter before them if it `filters`.
+
+    With a filter the last column of the result shows whether a row passes: an iterator's filter would have to be a function
+    of Scala, which Spark's conditions are not. `given` and `result` are the columns before and after, as Java's StructType.
+    If it `explodes`, the last column of the result (before the one that shows whether a row passes) is an array.
+    """
+
+    projections: Sequence[Any]
+    filters: bool
+    explodes: bool
+    given: Any
+    result: Any
+    result_schema: pa.Schema
+
+    def rows(self, session: SparkSession, batch: pa.RecordBatch) -> pa.Table:
+        """Return the rows that pass, one for each item of their arrays if it explodes."""
+        given = rows_from_arrow(session, batch, self.given)
+        try:
+            selected = reduce(lambda rows, projection: rows.map(projection), self.projections, given)
+            table = rows_to_arrow(session, selected, self.result, self.result_schema)
+        except Exception:
+            # Counting consumes the remaining rows, and so frees their memory.
+            with suppress(Py4JError, PySparkException):
+                given.size()
+            raise
+        if self.filters:
+            table = table.filter(table[_PASSES]).drop_columns([_PASSES])
+        return _exploded(table) if self.explodes else table
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalPlan:
     """A selection from one table, as expressions that are evaluated over other rows. For one thread at a time.
 
-    `given` and `result` are the columns before and after, for Arrow and as Java's StructType. `limit` is the number of
-    bytes up to which Spark itself would evaluate the selection in the driver.
+    `given` and `result` are the columns before and after. `limit` is the number of bytes up to which Spark itself would
+    evaluate the selection in the driver.
     """
 
     session: SparkSession
-    projections: Sequence[Any]
-    filters: bool
+    parts: Sequence[_Part]
     limit: int
     given: pa.Schema
-    given_java: Any
     result: pa.Schema
-    result_java: Any
 
     @classmethod
     def of(cls, table: DataFrame, selection: DataFrame) -> LocalPlan | None:
         """Keep the plan of a selection from a table that Spark does not evaluate while it plans.
 
-        None if the plan is more than projections of one filter. Raises Py4JError or TypeError if Spark's internals are
-        not as expected.
+        None if the plan is more than projections, one filter before them, and arrays that are exploded between them.
+        Raises Py4JError or TypeError if Spark's internals are not as expected.
         """
         session = selection.sparkSession
-        evaluated = _projections(session, selection)
-        if evaluated is None or not may_use_files(session):
+        parts = _parts(session, selection)
+        if parts is None or not may_use_files(session):
             return None
-        projections, filters = evaluated
-        result, result_java = _arrow_schema(selection.schema), selection._jdf.schema()  # noqa: SLF001 - rows are the JVM's
-        if filters:
-            result, result_java = result.append(pa.field(_PASSES, pa.bool_())), result_java.add(_PASSES, "boolean")
         return cls(
             session=session,
-            projections=projections,
-            filters=filters,
+            parts=parts,
             limit=int(str(session.conf.get(_LIMIT)).removesuffix("b")),
             given=_arrow_schema(table.schema),
-            given_java=table._jdf.schema(),  # noqa: SLF001 - likewise
-            result=result,
-            result_java=result_java,
+            result=_arrow_schema(selection.schema),
         )
 
     def takes(self, batch: pa.RecordBatch) -> bool:
@@ -117,44 +143,78 @@ class LocalPlan:
     def rows(self, batch: pa.RecordBatch) -> pa.Table:
         """Return the selection from a batch.
 
-        Raises Spark's error for a row that an expression refuses, even if the filter drops it.
+        Raises Spark's error for a row that an expression refuses, even if a filter drops it.
         """
         _set_active(self.session)
-        batch = pa.RecordBatch.from_arrays(batch.columns, schema=self.given)
-        given = rows_from_arrow(self.session, batch, self.given_java)
-        try:
-            selected = reduce(lambda rows, projection: rows.map(projection), self.projections, given)
-            table = rows_to_arrow(self.session, selected, self.result_java, self.result)
-        except Exception:
-            # Counting consumes the remaining rows, and so frees their memory.
-            with suppress(Py4JError, PySparkException):
-                given.size()
-            raise
-        return table.filter(table[_PASSES]).drop_columns([_PASSES]) if self.filters else table
+        table = pa.Table.from_arrays(batch.columns, schema=self.given)
+        for part in self.parts:
+            (whole,) = table.combine_chunks().to_batches() or [None]
+            if whole is None:
+                return self.result.empty_table()
+            table = part.rows(self.session, whole)
+        return pa.Table.from_arrays(table.columns, schema=self.result)
 
 
-def _projections(session: SparkSession, selection: DataFrame) -> tuple[list[Any], bool] | None:
-    """The projections of a plan, in their order, as functions of Scala from row to row.
+def _exploded(table: pa.Table) -> pa.Table:
+    """Return a row for each item of the arrays in the last column, with the item in its place."""
+    arrays = table.columns[-1].combine_chunks()
+    rows, items = pc.list_parent_indices(arrays), pc.list_flatten(arrays)
+    kept = table.select(range(table.num_columns - 1)).take(rows)
+    return kept.append_column(table.schema.names[-1], items)
 
-    With a filter the last column shows whether a row passes: an iterator's filter would have to be a function of Scala,
-    which Spark's conditions are not. None for any other plan.
-    """
+
+def _parts(session: SparkSession, selection: DataFrame) -> list[_Part] | None:
+    """The parts of a plan, in their order; each but the last one ends with an array. None for any other plan."""
     plan = selection._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 - pyspark shows no plan
-    projects: list[Any] = []
-    while plan.nodeName() == "Project":
-        projects.insert(0, plan)
+    parts: list[_Part] = []
+    result = selection._jdf.schema()  # noqa: SLF001 - likewise
+    last: list[tuple[Any, Any]] = []
+    while True:
+        steps = last
+        while plan.nodeName() == "Project":
+            steps.insert(0, (plan.projectList(), plan.output()))
+            plan = plan.child()
+        passes, plan = (plan.condition(), plan.child()) if plan.nodeName() == "Filter" else (None, plan)
+        parts.insert(0, _part(session, plan.output(), steps, passes, result, explodes=len(parts) > 0))
+        if plan.nodeName() == "LogicalRDD":
+            return parts
+        if plan.nodeName() != "Generate" or plan.outer() or not _is_explode(plan.generator()):
+            return None
+        kept, array = plan.requiredChildOutput(), plan.generator().child()
+        last = [(kept.appended(array), None)]
+        result = _struct(session, kept).add(_ARRAY, array.dataType(), True)
         plan = plan.child()
-    passes, plan = (plan.condition(), plan.child()) if plan.nodeName() == "Filter" else (None, plan)
-    if plan.nodeName() != "LogicalRDD":
-        return None
-    catalyst: Any = session._jvm.org.apache.spark.sql.catalyst.expressions  # type: ignore[union-attr] # noqa: SLF001 - likewise
-    found, columns, boolean = [], plan.output(), None if passes is None else passes.dataType()
-    for expressions in [project.projectList() for project in projects] or [columns]:
-        every = expressions if passes is None else expressions.appended(passes)
-        found.append(catalyst.InterpretedProjection(every, columns))
-        columns = projects[len(found) - 1].output() if projects else columns
-        passes = None if passes is None else catalyst.BoundReference(columns.size(), boolean, True)
-    return found, passes is not None
+
+
+def _is_explode(generator: Any) -> bool:
+    """Whether a generator makes a row of each item of an array."""
+    kinds = generator.getClass().getSimpleName(), generator.child().dataType().getClass().getSimpleName()
+    return kinds == ("Explode", "ArrayType")
+
+
+def _struct(session: SparkSession, attributes: Any) -> Any:
+    jvm: Any = session._jvm  # noqa: SLF001 - types are the JVM's
+    return jvm.org.apache.spark.sql.catalyst.types.DataTypeUtils.fromAttributes(attributes)
+
+
+def _part(
+    session: SparkSession, columns: Any, steps: Sequence[tuple[Any, Any]], passes: Any, result: Any, *, explodes: bool
+) -> _Part:
+    """Steps from `columns` to `result`: the expressions of each, and the columns that they are."""
+    jvm: Any = session._jvm  # noqa: SLF001 - expressions are the JVM's
+    catalyst: Any = jvm.org.apache.spark.sql.catalyst.expressions
+    given, filters = _struct(session, columns), passes is not None
+    boolean = passes.dataType() if filters else None
+    projections = []
+    for expressions, made in steps or [(columns, columns)]:
+        every = expressions.appended(passes) if filters else expressions
+        projections.append(catalyst.InterpretedProjection(every, columns))
+        columns = made
+        passes = catalyst.BoundReference(expressions.size(), boolean, True) if filters else None
+    schema = _arrow_schema(StructType.fromJson(json.loads(result.json())))
+    if filters:
+        schema, result = schema.append(pa.field(_PASSES, pa.bool_())), result.add(_PASSES, "boolean")
+    return _Part(projections, filters, explodes, given, result, schema)
 
 
 def settings_hash(session: SparkSession) -> int:

@@ -1,7 +1,7 @@
 """The plugins that a worker lists, and their properties.
 
 A plugin is listed under the Java class that it replaces, if any, because tools know that name; else under its Python
-path. Registered plugins are listed, those that configurations name by their Python paths, and the Java connectors in
+path. Registered plugins are listed, those that configurations name by their Python paths, and the Java plugins in
 `plugin.path`. Where the latter have a class that a registered plugin replaces, that plugin has its Python path.
 """
 
@@ -22,7 +22,7 @@ from fencepost.api.errors import ConfigError, describe_error
 from fencepost.api.plugin_calls import call_plugin
 from fencepost.api.source import describe
 from fencepost.config.connector_config import connector_config_def
-from fencepost.config.java_plugins import java_connectors
+from fencepost.config.java_plugins import java_plugins
 from fencepost.config.plugin_instances import plugin_definitions
 from fencepost.config.plugin_scan import scan
 from fencepost.config.plugin_sources import ANY_MODULE, PluginSources
@@ -118,17 +118,18 @@ class PluginCatalogue:
                 yield from installed
 
     def _java(self) -> Iterator[InstalledPlugin]:
-        """The Java connectors in jars. A version is asked of the JVM, once."""
-        for plugin in java_connectors(self._sources.directories):
+        """The Java plugins in jars. A version is asked of the JVM, once."""
+        kinds = {kind.java_base: kind for kind in _TYPES}
+        for plugin in java_plugins(self._sources.directories):
             try:
                 found = java_class(plugin, self._sources)
                 version = plugin_version(found)
             except Exception as error:  # noqa: BLE001 - a plugin's code may raise anything; the others are listed
                 if plugin.java_class not in self._broken:
                     self._broken.add(plugin.java_class)
-                    _log.error("The Java connector %s cannot be used: %s", plugin.java_class, describe_error(error))
+                    _log.error("The Java class %s cannot be used: %s", plugin.java_class, describe_error(error))
                 continue
-            yield InstalledPlugin(plugin.java_class, plugin.names, PluginKind.CONNECTOR, found, version)
+            yield InstalledPlugin(plugin.java_class, plugin.names, kinds[plugin.base], found, version)
 
     @cached_property
     def _registered(self) -> Sequence[InstalledPlugin]:

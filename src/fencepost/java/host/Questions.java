@@ -9,26 +9,49 @@ import java.util.Map;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigValue;
+import org.apache.kafka.connect.components.Versioned;
 import org.apache.kafka.connect.source.SourceConnector;
 import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.storage.Converter;
+import org.apache.kafka.connect.storage.HeaderConverter;
+import org.apache.kafka.connect.transforms.Transformation;
+import org.apache.kafka.connect.transforms.predicates.Predicate;
 
-/** What is asked of a connector that is not started. Each question has a new object of its class. */
+/** What is asked of a plugin that is not started. Each question has a new object of its class. */
 final class Questions {
+    private static final Map<String, Class<?>> BASES = Map.of(
+        SourceConnector.class.getName(), SourceConnector.class, Transformation.class.getName(), Transformation.class,
+        Predicate.class.getName(), Predicate.class, Converter.class.getName(), Converter.class,
+        HeaderConverter.class.getName(), HeaderConverter.class);
+
     private Questions() { }
 
     static void answer(String question, JsonNode request, ObjectNode answer) throws Exception {
         PluginLoader loader = PluginLoader.of(request);
         Thread.currentThread().setContextClassLoader(loader);
-        SourceConnector connector = loader.create(request.get("class").asText(), SourceConnector.class);
+        Object plugin = loader.create(request.get("class").asText(), BASES.get(request.get("base").asText()));
         Map<String, String> config = Wire.properties(request.path("config"));
         switch (question) {
             case "about" -> {
-                Class<?> task = connector.taskClass();
-                answer.put("version", connector.version()).put("task", task.getName());
-                answer.put("metadata", overrides(task, SourceRecord.class, RecordMetadata.class));
+                answer.put("version", plugin instanceof Versioned versioned ? versioned.version() : null);
+                if (plugin instanceof SourceConnector connector) {
+                    Class<?> task = connector.taskClass();
+                    answer.put("task", task.getName()).put("metadata", overrides(task, SourceRecord.class, RecordMetadata.class));
+                }
             }
-            case "config" -> definitions(connector.config(), answer.putArray("keys"));
-            case "validate" -> values(connector.validate(config).configValues(), answer.putArray("values"));
+            case "config" -> definitions(definitions(plugin), answer.putArray("keys"));
+            case "validate" -> {
+                List<ConfigValue> found = plugin instanceof SourceConnector connector
+                    ? connector.validate(config).configValues() : definitions(plugin).validate(config);
+                values(found, answer.putArray("values"));
+            }
+            default -> answer(question, (SourceConnector) plugin, config, request, answer);
+        }
+    }
+
+    private static void answer(
+        String question, SourceConnector connector, Map<String, String> config, JsonNode request, ObjectNode answer) {
+        switch (question) {
             case "exactlyOnceSupport" -> answer.put("answer", name(connector.exactlyOnceSupport(config)));
             case "canDefineTransactionBoundaries" -> answer.put("answer", name(connector.canDefineTransactionBoundaries(config)));
             case "alterOffsets" -> {
@@ -38,6 +61,17 @@ final class Questions {
             }
             default -> throw new IllegalArgumentException(question);
         }
+    }
+
+    /** The definitions of a plugin, none for a class that returns null. */
+    private static ConfigDef definitions(Object plugin) {
+        ConfigDef found;
+        if (plugin instanceof SourceConnector connector) found = connector.config();
+        else if (plugin instanceof Transformation<?> transform) found = transform.config();
+        else if (plugin instanceof Predicate<?> predicate) found = predicate.config();
+        else if (plugin instanceof Converter converter) found = converter.config();
+        else found = ((HeaderConverter) plugin).config();
+        return found == null ? new ConfigDef() : found;
     }
 
     private static String name(Enum<?> value) {

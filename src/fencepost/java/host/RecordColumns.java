@@ -25,6 +25,7 @@ final class RecordColumns {
     private final Column headerEnds = new Column();
     private final Map<Map<String, ?>, Map<String, ?>> offsets = new LinkedHashMap<>();
     private final ArrayNode encoded = Wire.JSON.createArrayNode();
+    private final ArrayNode refused = Wire.JSON.createArrayNode();
     private boolean hasPartitions;
     private boolean hasTimestamps;
 
@@ -33,10 +34,21 @@ final class RecordColumns {
     final BitSet written = new BitSet();
     /** What the task asked for after these records, null for nothing. */
     String boundary;
+    /** How often stages were tried again. */
+    int retries;
     long number;
+    private int count;
 
     RecordColumns() {
         headerEnds.room(4).putInt(0);
+    }
+
+    /** No rows, but a refused record, which is not skipped. */
+    static RecordColumns of(StageErrors.Refused refused, SourceRecord record, StageErrors errors) {
+        RecordColumns columns = new RecordColumns();
+        columns.refuse(refused, record, errors);
+        columns.retries = errors.takeRetries();
+        return columns;
     }
 
     boolean isEmpty() {
@@ -62,10 +74,21 @@ final class RecordColumns {
         values.add(value);
     }
 
+    /** Add a record that a stage refused: as it was polled, in the forms that are needed. */
+    void refuse(StageErrors.Refused why, SourceRecord record, StageErrors errors) {
+        ObjectNode one = refused.addObject().put("stage", why.stage).put("plugin", why.plugin.getName()).put("topic", record.topic());
+        Wire.describe(why.reason, one);
+        one.put("exception", why.reason.getClass().getName()).put("message", why.reason.getMessage());
+        one.put("partition", Offsets.encoded(record.sourcePartition())).put("offset", Offsets.encoded(record.sourceOffset()));
+        if (errors.letters) one.put("key", PlainBytes.of(record.keySchema(), record.key())).put("value", PlainBytes.of(record.valueSchema(), record.value()));
+        if (errors.contents) one.put("content", record.toString());
+    }
+
     /** The offset of a record counts also if it is not written. */
     void keep(SourceRecord record, boolean isWritten) {
         written.set(polled.size(), isWritten);
         polled.add(record);
+        count++;
         offsets.put(record.sourcePartition(), record.sourceOffset());
     }
 
@@ -79,6 +102,7 @@ final class RecordColumns {
         answer.put("batch", number).put("rows", values.count()).put("boundary", boundary);
         answer.set("topics", Wire.JSON.valueToTree(topics.keySet()));
         answer.set("offsets", encoded);
+        answer.put("polled", count).put("retries", retries).set("refused", refused);
         ArrayNode names = answer.putArray("buffers");
         if (topics.size() > 1) append("topic", topic.filled(), names, parts);
         if (hasPartitions) append("partition", partition.filled(), names, parts);

@@ -1,45 +1,64 @@
 package fencepost.host;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
 import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.connect.errors.DataException;
 import org.apache.kafka.connect.header.Header;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.storage.Converter;
 import org.apache.kafka.connect.storage.HeaderConverter;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
-/** The converters of a connector: from its records to bytes, in columns. */
+/** The transforms and converters of a connector: from its records to bytes, in columns. */
 final class RecordPipeline {
-    private final Converter key;
-    private final Converter value;
-    private final HeaderConverter header;
+    private static final Logger LOG = LoggerFactory.getLogger(RecordPipeline.class);
 
-    RecordPipeline(PluginLoader loader, Map<String, String> properties) throws Exception {
-        key = converter(loader, properties, "key.converter", true);
-        value = converter(loader, properties, "value.converter", false);
-        header = loader.create(properties.get("header.converter"), HeaderConverter.class);
-        Map<String, String> own = Wire.below(properties, "header.converter.");
-        own.put("converter.type", "header");
-        header.configure(own);
+    private final List<Step> steps = new ArrayList<>();
+    private final Part<Converter> key;
+    private final Part<Converter> value;
+    private final Part<HeaderConverter> header;
+    private final StageErrors errors;
+
+    RecordPipeline(JsonNode request) throws Exception {
+        JsonNode converters = request.get("converters");
+        key = converter(converters.get("key.converter"), true);
+        value = converter(converters.get("value.converter"), false);
+        JsonNode ofHeaders = converters.get("header.converter");
+        header = Part.of(ofHeaders, HeaderConverter.class);
+        header.run(() -> header.object.configure(Part.properties(ofHeaders)));
+        for (JsonNode step : request.get("transforms")) steps.add(new Step(step));
+        errors = new StageErrors(request.get("errors"));
     }
 
-    private static Converter converter(PluginLoader loader, Map<String, String> properties, String role, boolean isKey) throws Exception {
-        Converter converter = loader.create(properties.get(role), Converter.class);
-        converter.configure(Wire.below(properties, role + "."), isKey);
+    private static Part<Converter> converter(JsonNode request, boolean isKey) throws Exception {
+        Part<Converter> converter = Part.of(request, Converter.class);
+        converter.run(() -> converter.object.configure(Part.properties(request), isKey));
         return converter;
     }
 
-    /** Polled records as columns: several where the task asked to end a transaction after a record. */
+    /**
+     * Polled records as columns: several where the task asked to end a transaction after a record. A record that is refused
+     * and may not be skipped comes alone: nothing else of the poll is to be written.
+     */
     List<RecordColumns> columns(List<SourceRecord> records, Transactions transactions) {
         List<RecordColumns> all = new ArrayList<>();
         RecordColumns columns = new RecordColumns();
         all.add(columns);
         for (SourceRecord record : records) {
-            add(columns, record);
-            columns.keep(record, true);
+            try {
+                columns.keep(record, add(columns, record));
+            } catch (StageErrors.Refused refused) {
+                if (!errors.tolerates) return List.of(RecordColumns.of(refused, record, errors));
+                columns.refuse(refused, record, errors);
+                columns.keep(record, false);
+            } catch (StageErrors.Stopped stopped) {
+                return List.of();
+            }
+            columns.retries += errors.takeRetries();
             String asked = transactions == null ? null : transactions.taken(record);
             if (asked != null) {
                 columns.boundary = asked;
@@ -54,25 +73,57 @@ final class RecordPipeline {
         return all;
     }
 
-    private void add(RecordColumns columns, SourceRecord record) {
+    /** Whether the record is among the columns: transforms may drop it. */
+    private boolean add(RecordColumns columns, SourceRecord polled) throws StageErrors.Refused {
+        if (polled.sourcePartition() == null)
+            throw new DataException("The connector returned a record without a source partition, for the topic " + polled.topic());
+        SourceRecord changed = polled;
+        for (Step step : steps) {
+            SourceRecord given = changed;
+            changed = errors.passed("TRANSFORMATION", step.type(), () -> step.apply(given));
+            if (changed == null) return false;
+        }
+        SourceRecord record = changed;
         String topic = record.topic();
-        if (topic == null) throw new DataException("The connector returned a record without a topic, at " + record.sourceOffset());
-        if (record.sourcePartition() == null)
-            throw new DataException("The connector returned a record without a source partition, for the topic " + topic);
-        RecordHeaders headers = new RecordHeaders();  // Converters may add some, such as the number of a schema.
-        if (record.headers() != null)
-            for (Header one : record.headers())
-                headers.add(one.key(), header.fromConnectHeader(topic, one.key(), one.schema(), one.value()));
-        byte[] keyBytes = key.fromConnectData(topic, headers, record.keySchema(), record.key());
-        byte[] valueBytes = value.fromConnectData(topic, headers, record.valueSchema(), record.value());
+        if (topic == null) throw new DataException("The connector returned a record without a topic, at " + polled.sourceOffset());
+        // Converters may add some, such as the number of a schema.
+        RecordHeaders headers = errors.passed("HEADER_CONVERTER", header.object.getClass(), () -> header.call(() -> headers(topic, record)));
+        byte[] keyBytes = errors.passed("KEY_CONVERTER", key.object.getClass(),
+            () -> key.call(() -> key.object.fromConnectData(topic, headers, record.keySchema(), record.key())));
+        byte[] valueBytes = errors.passed("VALUE_CONVERTER", value.object.getClass(),
+            () -> value.call(() -> value.object.fromConnectData(topic, headers, record.valueSchema(), record.value())));
         for (org.apache.kafka.common.header.Header one : headers)
             columns.addHeader(one.key().getBytes(StandardCharsets.UTF_8), one.value());
         columns.add(topic, record.kafkaPartition(), record.timestamp(), keyBytes, valueBytes);
+        return true;
     }
 
-    void close() throws Exception {
-        key.close();
-        value.close();
-        header.close();
+    private RecordHeaders headers(String topic, SourceRecord record) {
+        RecordHeaders headers = new RecordHeaders();
+        if (record.headers() != null)
+            for (Header one : record.headers())
+                headers.add(one.key(), header.object.fromConnectHeader(topic, one.key(), one.schema(), one.value()));
+        return headers;
+    }
+
+    /** End pauses of retries. On any thread. */
+    void stop() {
+        errors.stop();
+    }
+
+    /** Close all plugins. What one of them throws is logged. */
+    void close() {
+        for (Step step : steps) closed(step::close);
+        closed(() -> key.run(key.object::close));
+        closed(() -> value.run(value.object::close));
+        closed(() -> header.run(header.object::close));
+    }
+
+    private static void closed(Part.Work close) {
+        try {
+            close.run();
+        } catch (Exception error) {
+            LOG.warn("A plugin of the pipeline could not be closed", error);
+        }
     }
 }

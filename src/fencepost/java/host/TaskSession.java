@@ -67,7 +67,7 @@ final class TaskSession implements Session, SourceTaskContext {
         });
         task = loader.create(request.get("class").asText(), SourceTask.class);
         config = Wire.properties(request.get("config"));
-        pipeline = new RecordPipeline(loader, Wire.properties(request.get("pipeline")));
+        pipeline = new RecordPipeline(request.get("pipeline"));
         transactions = request.get("boundaries").asBoolean() ? new Transactions() : null;
         keeps = Questions.overrides(task.getClass(), SourceRecord.class, RecordMetadata.class)
             || Questions.overrides(task.getClass(), SourceRecord.class);
@@ -91,6 +91,7 @@ final class TaskSession implements Session, SourceTaskContext {
             case "stop" -> {
                 MDC.put("task", name);
                 Thread.currentThread().setContextClassLoader(loader);
+                pipeline.stop();
                 task.stop();
             }
             default -> throw new IllegalArgumentException(operation);

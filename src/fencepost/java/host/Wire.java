@@ -11,7 +11,6 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.channels.SocketChannel;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -60,15 +59,6 @@ final class Wire {
     static Map<String, String> properties(JsonNode node) {
         Map<String, String> found = new LinkedHashMap<>();
         node.properties().forEach(field -> found.put(field.getKey(), field.getValue().asText(null)));
-        return found;
-    }
-
-    /** The properties below a prefix, without it. */
-    static Map<String, String> below(Map<String, String> properties, String prefix) {
-        Map<String, String> found = new HashMap<>();
-        properties.forEach((name, value) -> {
-            if (name.startsWith(prefix)) found.put(name.substring(prefix.length()), value);
-        });
         return found;
     }
 }

@@ -16,7 +16,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.api.plugin_calls import call_plugin
 from fencepost.api.secrets import HIDDEN, hide, is_secret_name, secret_values
 from fencepost.config.connector_config import plugin_aliases
-from fencepost.config.plugins import PluginKind, find_plugin
+from fencepost.config.plugins import PluginKind, find_plugin, sources_of
 from fencepost.config.worker_config import WorkerConfig
 
 _ROLES: Final = {
@@ -28,7 +28,7 @@ _ROLES: Final = {
 _CHAINS: Final = {"transforms": PluginKind.TRANSFORMATION, "predicates": PluginKind.PREDICATE}
 _REFERENCE: Final = re.compile(r"\$\{[^}:]*:[^}]*\}")
 """A placeholder of a config provider, which is not a secret."""
-_URLS: Final = "schema.registry.url"
+_URLS: Final = "registry.url"
 _LOGIN_IN_URL: Final = re.compile(r"://[^/?#\s]*@")
 """A user and a password in an address, where Confluent's converters have them by default."""
 
@@ -122,7 +122,8 @@ def _aliases(what: str, config: Mapping[str, str]) -> list[str]:
 
 def _names(worker: WorkerConfig, config: Mapping[str, str], kind: PluginKind, name: str, prefix: str) -> list[str]:
     try:
-        plugin = find_plugin(kind, config[name], property_name=name, sources=worker.plugin_sources)
+        sources = sources_of(config.get("connector.class", ""), worker.plugin_sources)
+        plugin = find_plugin(kind, config[name], property_name=name, sources=sources)
         return [prefix + password for password in _of_class(plugin)]  # type: ignore[arg-type]  # classes are hashable
     except Exception:  # noqa: BLE001 - the caller that runs the plugin reports its failure; the names suffice here
         return []

@@ -20,7 +20,7 @@ from fencepost.converters import ByteArrayConverter, SimpleHeaderConverter
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.plugin_builder import NewPluginMetrics, PluginBuilder
 from fencepost.java.connector import JavaConnector
-from fencepost.java.pipeline import java_converters
+from fencepost.java.pipeline import java_pipeline
 
 KnownSchemas = Callable[[], Mapping[str, str]]
 """Returns the columns of the records of topics, as `SourceConnector.known_schemas`."""
@@ -34,7 +34,7 @@ def build_pipeline(
     """Return the pipeline for a connector's records, with `new_metrics` of its task. Raises ConfigError that names the property."""
     plugins, defaults = PluginBuilder(worker.plugin_sources), worker.properties
     if is_java(worker, connector):
-        java_converters(connector, defaults)
+        java_pipeline(connector, defaults, worker.plugin_sources)
         return _of_bytes(connector)
     if new_metrics is not None:
         plugins = replace(plugins, new_metrics=new_metrics)
@@ -79,8 +79,9 @@ def pipeline_errors(
     try:
         pipeline = build_pipeline(worker, connector)
         if known_schemas is not None:
-            # Transforms change schemas, in ways that only their rows tell.
-            known = {} if pipeline.transforms else known_schemas()
+            # Transforms change schemas, in ways that only their rows tell. To find schemas may take a connection.
+            asks = _asks(pipeline.key_converter) or _asks(pipeline.value_converter)
+            known = known_schemas() if asks and not pipeline.transforms else {}
             columns = {topic: parse_columns(ddl) for topic, ddl in known.items()}
             _check("key.converter", pipeline.key_converter, _types(columns, "key"))
             _check("value.converter", pipeline.value_converter, _types(columns, "value"))
@@ -88,6 +89,11 @@ def pipeline_errors(
     except ConfigError as error:
         return [ConfigValue(error.name or "value.converter", errors=[str(error)])]
     return []
+
+
+def _asks(converter: Converter) -> bool:
+    """Whether a converter asks a service about schemas."""
+    return type(converter).check is not Converter.check
 
 
 def _types(columns: Mapping[str, StructType], name: str) -> dict[str, DataType | None]:

@@ -8,7 +8,8 @@ from typing import Any, Final
 from fencepost.api.config_def import ConfigValue
 from fencepost.api.errors import ConfigError
 from fencepost.config.connector_config import plugin_aliases
-from fencepost.config.plugins import PluginKind, find_plugin, plugin_version
+from fencepost.config.plugin_sources import PluginSources
+from fencepost.config.plugins import PluginKind, find_plugin, plugin_version, sources_of
 from fencepost.config.version_range import VersionRange
 from fencepost.config.worker_config import WorkerConfig
 
@@ -48,32 +49,33 @@ def version_errors(name: str, config: Mapping[str, Any], installed: str) -> list
 
 def require_converter_versions(worker: WorkerConfig) -> None:
     """Check the converters in the worker's file. Raises ConfigError."""
-    _raise_first(_of_roles(worker, worker.properties), worker.properties)
+    _raise_first(_of_roles(worker, worker.plugin_sources, worker.properties), worker.properties)
 
 
 def require_versions(worker: WorkerConfig, config: Mapping[str, str], connector_version: str) -> None:
     """Check the plugins of a configuration that was accepted: another version may be installed since. Raises ConfigError."""
+    sources = sources_of(config["connector.class"], worker.plugin_sources)
 
     def plugins() -> Iterator[tuple[str, str]]:
         yield f"connector.{VERSION}", connector_version
-        yield from _of_roles(worker, config)
+        yield from _of_roles(worker, sources, config)
         for what, kind in CHAINS.items():
             for alias in plugin_aliases(what, config):
                 name, given = f"{what}.{alias}.{VERSION}", f"{what}.{alias}.type"
                 if name in config:
-                    plugin = find_plugin(kind, config[given], property_name=given, sources=worker.plugin_sources)
+                    plugin = find_plugin(kind, config[given], property_name=given, sources=sources)
                     yield name, plugin_version(plugin)
 
     _raise_first(plugins(), config)
 
 
-def _of_roles(worker: WorkerConfig, config: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _of_roles(worker: WorkerConfig, sources: PluginSources, config: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The version properties of converters that are set, each with the installed version."""
     for role, kind in ROLES.items():
         name = f"{role}.{VERSION}"
         if name in config:
             given = config.get(role, worker.properties[role])
-            yield name, plugin_version(find_plugin(kind, given, property_name=role, sources=worker.plugin_sources))
+            yield name, plugin_version(find_plugin(kind, given, property_name=role, sources=sources))
 
 
 def _raise_first(plugins: Iterator[tuple[str, str]], config: Mapping[str, str]) -> None:

@@ -23,10 +23,11 @@ from fencepost.config.client_overrides import ClientKind
 from fencepost.config.config_transformer import TransformedConfig
 from fencepost.config.connector_config import ConnectorConfig, below, connector_config_def, plugin_aliases
 from fencepost.config.connector_instance import ConnectorInstance
+from fencepost.config.java_plugins import JavaClass
 from fencepost.config.java_properties import open_prefixes, refusals, takes_any_property, without_effect
 from fencepost.config.log_context import log_context
 from fencepost.config.plugin_instances import plugin_definitions
-from fencepost.config.plugins import PluginKind, find_plugin, plugin_version
+from fencepost.config.plugins import PluginKind, find_plugin, plugin_version, sources_of
 from fencepost.config.preflight import merge, preflight
 from fencepost.config.restart_config import define_restarts
 from fencepost.config.topic_creation import PREFIX as TOPIC_CREATION
@@ -148,6 +149,7 @@ def _validated(
     worker: WorkerConfig, transformed: TransformedConfig, connector: ConnectorInstance, *, accepted: bool
 ) -> Validation:
     config, own = transformed.properties, connector.config()
+    worker = replace(worker, plugin_sources=sources_of(config[_CONNECTOR_CLASS], worker.plugin_sources))
     sections = [
         _common(worker, config, connector),
         _Section(own.keys()),
@@ -263,7 +265,7 @@ def _converter(worker: WorkerConfig, role: str, config: Mapping[str, str]) -> _S
         return _Section({})
     prefix = f"{role}."
     definitions = _copied(plugin_definitions(ROLES[role], plugin), prefix=prefix)
-    found = [*_checked(definitions, config, plugin), *_refused(plugin, prefix, config)]
+    found = [*_checked(definitions, config, plugin, prefix), *_refused(plugin, prefix, config)]
     return _of_plugin(definitions, found, plugin, prefix, definitions.keys())
 
 
@@ -311,16 +313,23 @@ def _chained(worker: WorkerConfig, what: str, alias: str, config: Mapping[str, s
         group=group, order_in_group=1, width=_W.LONG,
     )  # fmt: skip
     own = () if plugin is None else _define_own(definitions, plugin, what, prefix, group)
-    found += _checked(definitions, config, plugin)
+    found += _checked(definitions, config, plugin, prefix)
     if plugin is None:
         return _Section(definitions.keys(), found, prefix)
     return _of_plugin(definitions, [*found, *_refused(plugin, prefix, config)], plugin, prefix, own)
 
 
-def _checked(definitions: ConfigDef, config: Mapping[str, str], plugin: type[Any] | None) -> list[ConfigValue]:
-    """Validate with a plugin's definitions. Their validators are the plugin's code."""
+def _checked(
+    definitions: ConfigDef, config: Mapping[str, str], plugin: type[Any] | None, prefix: str
+) -> list[ConfigValue]:
+    """Validate with a plugin's definitions. Their validators are the plugin's code, here or in Java."""
     name = "" if plugin is None else f" of {plugin.__name__}"
-    return call_plugin(f"A validator in the config(){name}", definitions.validate, config)
+    found = call_plugin(f"A validator in the config(){name}", definitions.validate, config)
+    if plugin is None or not issubclass(plugin, JavaClass):
+        return found
+    in_java = [replace(value, name=prefix + value.name) for value in plugin.java_findings(below(config, prefix))]
+    told = {value.name for value in in_java}
+    return [*in_java, *(value for value in found if value.name not in told)]
 
 
 def _define_own(definitions: ConfigDef, plugin: type[Any], what: str, prefix: str, group: str) -> Collection[str]:

@@ -178,7 +178,8 @@ class TaskWrites(ABC):
     def _take(self, batch: Batch, result: WriteResult, *, offsets_sent: bool = False) -> Settled:
         """Record the result of a batch, and return its records if the task is notified of them."""
         if isinstance(batch, SourceBatch):
-            self._metrics.wrote(result.written, result.written, result.bytes, result.errors)
+            polled = result.written if batch.pipeline is None else batch.pipeline.polled
+            self._metrics.wrote(polled, result.written, result.bytes, result.errors)
             self._offsets.update(batch.offsets)
             return []
         self._metrics.wrote(len(batch), result.written, result.bytes, result.errors)

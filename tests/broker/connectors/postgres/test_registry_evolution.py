@@ -59,16 +59,23 @@ def test_an_optional_column_passes_and_another_type_fails_the_task(
         database.execute("insert into t values (3, 'd')")
         wait_for(lambda: len(source.records("public.t")) == 3, what="the rows with a new column")
         assert events(source, schema_registry, "public.t") == rows
+        # Events have all columns as optional fields, because a deleted row may have its key alone.
+        database.execute("alter table t add column code int not null default 7")
+        database.execute("insert into t values (4, 'e', null, 8)")
+        database.execute("insert into t values (5, 'f')")
+        rows += [{"id": 4, "name": "e", "note": None, "code": 8}, {"id": 5, "name": "f", "note": None, "code": 7}]
+        wait_for(lambda: len(source.records("public.t")) == 5, what="the rows with a column that is never null")
+        assert events(source, schema_registry, "public.t") == rows
         assert "FAILED" not in process.output
         database.execute("alter table t alter column name type int using 0")
-        database.execute("insert into t values (4, 5)")
+        database.execute("insert into t values (6, 5)")
         wait_for(
-            lambda: f"incompatible with those of subject {subject} (newest version: 2)" in process.output,
+            lambda: f"incompatible with those of subject {subject} (newest version: 3)" in process.output,
             what="the refusal",
         )
     assert events(source, schema_registry, "public.t") == rows
     with SchemaRegistryClient({"url": schema_registry.url}) as client:
-        assert client.get_versions(subject) == [1, 2]
+        assert client.get_versions(subject) == [1, 2, 3]
         client.set_compatibility(subject, level="NONE")
     source.run_to_end()
-    assert events(source, schema_registry, "public.t") == [*rows, {"id": 4, "name": 5, "note": None}]
+    assert events(source, schema_registry, "public.t") == [*rows, {"id": 6, "name": 5, "note": None, "code": 7}]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 
 from fencepost.converters.registry.errors import RegistryRefusedError
+from fencepost.converters.registry.reading import RegistryReader
 from fencepost.converters.registry.registry import forget_registries
 from fencepost.spark import exactly_once, write_kafka
 from fencepost.spark.format.data_source import FencepostDataSource
@@ -117,6 +119,36 @@ def test_the_format_writes_avro(spark: SparkSession, bootstrap_servers: str, top
         session.dataSource.register(FencepostDataSource)
         session.range(10).write.format("fencepost").options(**given, topic=topic).mode("append").save()
     assert sorted(row["id"] for row in read(bootstrap_servers, registry, topic)) == list(range(10))
+
+
+@pytest.mark.parametrize("by_format", [True, False])
+def test_keys_values_and_headers_have_languages_of_their_own(
+    spark: SparkSession, bootstrap_servers: str, topics: Topics, registry: FakeRegistry, by_format: bool
+):
+    topic = topics.create()
+    languages = {"key": "ProtobufConverter", "value": "AvroConverter", "header": "JsonSchemaConverter"}
+    given = options(bootstrap_servers, registry, *languages) | {
+        f"{role}.converter": converter for role, converter in languages.items()
+    }
+    with users_thread(spark) as session:
+        frame = session.sql(
+            "select id as key, struct(id, cast(-1.25 as decimal(38, 18)) as price, array(struct('a' as b), null) as many) "
+            "as value, array(struct('h' as key, 'text' as value), struct('n' as key, null as value)) as headers from range(5)"
+        )
+        if by_format:
+            session.dataSource.register(FencepostDataSource)
+            frame.write.format("fencepost").options(**given, topic=topic).mode("append").save()
+        else:
+            write_kafka(frame, topic=topic, **given)
+    reader = RegistryReader({"schema.registry.url": registry.address})
+    records = sorted(read_topic(bootstrap_servers, topic), key=lambda record: record.key or b"")
+    assert [reader.read(record.key or b"", is_key=True) for record in records] == list(range(5))
+    assert [reader.read(record.value or b"", is_key=False) for record in records] == [
+        {"id": number, "price": Decimal("-1.25"), "many": [{"b": "a"}, None]} for number in range(5)
+    ]
+    headers = [dict(record.headers) for record in records]
+    assert {reader.read(found["h"] or b"", is_key=False) for found in headers} == {"text"}
+    reader.close()
 
 
 def test_the_format_refuses_rows_that_name_their_topic(

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from fencepost import ConfigError, DataError, SourceConnector
+from fencepost.api.ddl import parse_columns
 from fencepost.api.traces import plugin_location
 from fencepost.connectors.functions.dataframes import pyspark_source
 from fencepost.testing import CHECKS, Check, Limits, Violation, run_task
@@ -286,3 +287,29 @@ class UnstableReader(Reader):
 
     def read(self, partition: Any) -> Iterator[Any]:
         yield from ((self.first + number, "row") for number in range(partition.start, partition.end))
+
+
+class Declared(DataSource):
+    """Its columns depend on an option."""
+
+    def schema(self) -> str:
+        if "wide" not in self.options:
+            raise ValueError("who asks?")
+        return "id INT, name STRING" if self.options["wide"] == "true" else "id INT"
+
+
+@pytest.mark.parametrize(
+    ("config", "known"),
+    [
+        ({"wide": "false"}, {"rows": "value STRUCT<id: INT>"}),
+        ({"wide": "true", "key.columns": "id"}, {"rows": "value STRUCT<id: INT, name: STRING>, key INT"}),
+        ({"wide": "true", "topic.column": "name"}, {}),
+        ({"wide": "true", "topic": "rows-${name}"}, {}),
+        ({}, {}),
+    ],
+)
+def test_the_columns_are_known_before_anything_is_read(config: dict[str, str], known: dict[str, str]):
+    found = pyspark_source(Declared)().known_schemas(CONFIG | config)
+    assert {topic: parse_columns(ddl) for topic, ddl in found.items()} == {
+        topic: parse_columns(ddl) for topic, ddl in known.items()
+    }

@@ -273,6 +273,20 @@ def test_times_are_written_in_the_units_of_a_registered_schema():
     assert written(kind, values, schema) == [b"\x8e\xda\x96\x01"]
 
 
+@pytest.mark.parametrize("kind", [{"type": "bytes"}, {"type": "fixed", "name": "F", "size": 8}])
+def test_a_decimal_of_more_digits_than_a_registered_schema_has_is_refused(kind: dict[str, Any]):
+    """Readers round it to the digits of the schema."""
+    schema = spark.StructType([spark.StructField("d", spark.DecimalType(10, 2))])
+    connect = connect_schema(schema, optional=False)
+    field = {"name": "d", "type": {**kind, "logicalType": "decimal", "precision": 4, "scale": 2}}
+    steps = plan(connect, {"type": "record", "name": "R", "fields": [field]}, AvroOptions(), strict=True)
+    values = [{"d": Decimal(text)} for text in ("99.99", "-99.99", "100.00")]
+    column = pa.array(values, to_arrow_type(schema))
+    assert len(AvroConverter().encode(steps, b"", column.slice(0, 2))) == 2
+    with pytest.raises(DataError, match="d has a decimal of more than the 4 digits that the schema allows"):
+        AvroConverter().encode(steps, b"", column)
+
+
 def test_a_decimal_of_another_scale_is_refused():
     kind = _struct(("d", spark.DecimalType(10, 2), True))
     schema = _record('{"name":"d","type":["null",{"type":"bytes","logicalType":"decimal","precision":10,"scale":3}]}')

@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 import pickle
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -172,3 +173,43 @@ def test_ids_of_any_bytes_are_written(registry: FakeRegistry):
     assert found is not None
     assert found[:5] == b"\0" + (301).to_bytes(4, "big")
     assert found[5:] == b'{"name":"x"}'
+
+
+FLOATS = parse_columns(
+    "d DOUBLE, inner STRUCT<f: FLOAT>, many ARRAY<DOUBLE>, by MAP<STRING, DOUBLE>, codes MAP<INT, STRUCT<x: FLOAT>>"
+)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize(
+    ("place", "make"),
+    [
+        ("d", lambda x: {"d": x}),
+        ("inner.f", lambda x: {"inner": {"f": x}}),
+        ("many[]", lambda x: {"many": [1.0, x]}),
+        ("by[value]", lambda x: {"by": {"k": x}}),
+        ("codes[value].x", lambda x: {"codes": {1: {"x": x}}}),
+    ],
+)
+def test_numbers_that_json_does_not_have_are_refused_with_their_place(
+    registry: FakeRegistry, place: str, make: Callable[[float], dict[str, Any]], number: float
+):
+    made = converter(registry)
+    made.prepare("t", FLOATS)
+    kind = to_arrow_type(FLOATS)
+    good = pa.array([make(1.5), None], kind)
+    assert len(made.from_connect_data("t", FLOATS, good)) == 2
+    with pytest.raises(DataError, match=re.escape(f"{place} is NaN or infinite")):
+        made.from_connect_data("t", FLOATS, pa.array([make(1.5), make(number)], kind))
+
+
+def test_numbers_below_a_null_do_not_count(registry: FakeRegistry):
+    made = converter(registry)
+    schema = parse_columns("inner STRUCT<f: DOUBLE>")
+    made.prepare("t", schema)
+    hidden = pa.StructArray.from_arrays([pa.array([float("nan")])], ["f"], mask=pa.array([True]))
+    values = pa.StructArray.from_arrays([hidden], ["inner"])
+    assert made.from_connect_data("t", schema, values).to_pylist() == [PREFIX + b'{"inner":null}']
+    assert made.from_connect_data("t", schema, pa.array([{"inner": {"f": None}}], values.type)).to_pylist() == [
+        PREFIX + b'{"inner":{"f":null}}'
+    ]

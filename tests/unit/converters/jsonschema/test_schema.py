@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -137,10 +138,34 @@ def test_fields_that_another_schema_lacks_are_named():
 
 @pytest.mark.parametrize("other", [{}, True, {"type": "object"}, {"anyOf": [{"type": "null"}, {"type": "object"}]}])
 def test_a_schema_of_the_same_kind_passes(other: Any):
-    assert refusal(check_kind, ROW, other) is None
+    assert refusal(check_kind, ROW, other, OPTIONS) is None
 
 
 @pytest.mark.parametrize("other", [{"type": "array"}, {"type": ["string", "null"]}])
 def test_a_schema_of_another_kind_is_refused(other: Any):
     with pytest.raises(DataError, match="and these are of object"):
-        check_kind(ROW, other)
+        check_kind(ROW, other, OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (
+            lambda found: found["properties"]["parts"]["items"].update(type="array"),
+            r"parts\[\] is for values of the type array",
+        ),
+        (
+            lambda found: found["properties"]["parts"]["items"]["properties"].update(x={"type": ["boolean", "null"]}),
+            r"parts\[\]\.x is for values of the type boolean, null",
+        ),
+        (lambda found: found.update(required=["note", "other"]), "it requires other, which the records do not have"),
+    ],
+)
+def test_fields_of_another_type_and_fields_that_are_required_are_refused(
+    change: Callable[[dict[str, Any]], object], told: str
+):
+    other = json_schema(ROW, OPTIONS)
+    assert refusal(check_kind, ROW, other, OPTIONS) is None
+    change(other)
+    with pytest.raises(DataError, match=told):
+        check_kind(ROW, other, OPTIONS)

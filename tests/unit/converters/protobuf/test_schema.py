@@ -142,6 +142,12 @@ def test_names_may_be_of_the_topic():
         ("`a b` INT", "does not allow the name 'a b' of a b: rename it, or set scrub.invalid.names=true"),
         ("`1a` INT", "does not allow the name '1a'"),
         ("`ä` INT", "does not allow the name 'ä'"),
+        (
+            "foo_bar INT, fooBar INT",
+            "fields 'foo_bar' and 'fooBar', which Protobuf's compilers refuse .*: both are called 'fooBar'",
+        ),
+        ("s STRUCT<a_1: INT, x: INT, a1: INT>", "s has the fields 'a_1' and 'a1'"),
+        ("a__b INT, a_b INT", "fields 'a__b' and 'a_b'"),
         ("a STRUCT<x: INT>, ConnectDefault2 INT", "have the name 'ConnectDefault2' twice"),
     ],
 )

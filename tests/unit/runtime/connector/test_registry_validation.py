@@ -110,6 +110,7 @@ def test_the_schema_of_lines_is_known(registry: FakeRegistry):
     [
         {"transforms": "a", "transforms.a.type": "HoistField$Value", "transforms.a.field": "f"},
         {"topic.column": "name"},
+        {"topic": "t-${name}"},
         {"schema": "infer"},
     ],
 )

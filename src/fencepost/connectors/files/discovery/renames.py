@@ -5,6 +5,9 @@
                      the file's   <- the furthest offset of the file
                      the old one  <- none: another file of that name is read from its start (log rotation)
 
+The same happens if the property `files` spells a path in another way: then the offset is adopted whatever file is there, as
+if it had been committed under the present name.
+
 The offset of a file at its end, to be deleted or moved, only fits a file in the same state: if it was deleted, another
 file may have its inode.
 """
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -60,9 +64,11 @@ def together(files: Sequence[str], formers: Mapping[str, Sequence[str]]) -> dict
 
     Takes linear time.
     """
+    if not formers:
+        return {file: [file] for file in files}
     order = {file: number for number, file in enumerate(files)}
     joined: dict[str, list[str]] = {}
-    for file in files if formers else ():
+    for file in files:
         for former in formers.get(file, ()):
             if former not in order:
                 continue
@@ -94,24 +100,37 @@ def resume(
     formers: Mapping[str, Sequence[str]],
     committed: Mapping[str, SourceOffset | None],
     allowed: AllowedPaths,
+    spellings: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> Resumed:
     """Decide where files start, by the committed offsets of their current and old names.
+
+    `spellings` are other spellings of some names.
 
     Raises DataError for an offset that no file source wrote, and for a renamed file that cannot be read.
     """
     identities = {path: FileIdentity.in_offset(path, offset) for path, offset in committed.items()}
     offsets = {file: committed.get(file) for file in files}
+    moved = {
+        file: [former for former in formers.get(file, ()) if _is_at(committed.get(former), former, file, allowed)]
+        for file in files
+    }
+    abandoned = set(chain(*moved.values()))
+    # A name whose file was renamed has another file now, in all spellings.
+    respelled = {
+        file: [name for name in names if committed.get(name) is not None and name not in abandoned]
+        for file, names in spellings.items()
+    }
     adopted: dict[str, SourceOffset] = {}
-    abandoned: set[str] = set()
     for file in files:
-        inode = inode_at(file)
-        moved = [former for former in formers.get(file, ()) if _is_at(committed.get(former), former, file, allowed)]
-        abandoned.update(moved)
-        names = [file, *moved] if _has(identities.get(file), inode) else moved
-        if moved:
-            best = max(names, key=lambda name: _progress(identities[name], committed[name]))
-            if best != file:
-                adopted[file] = {name: v for name, v in (committed[best] or {}).items() if name != ENDED_FIELD}
+        others = [*moved[file], *respelled.get(file, ())]
+        if not others:
+            continue
+        keeps = _has(identities.get(file), inode_at(file)) or (not moved[file] and committed.get(file) is not None)
+        best = max([file, *others] if keeps else others, key=lambda name: _progress(identities[name], committed[name]))
+        if best != file:
+            dropped = (ENDED_FIELD,) if best in moved[file] else ()
+            adopted[file] = {name: v for name, v in (committed[best] or {}).items() if name not in dropped}
+    abandoned.update(*respelled.values())
     for name in abandoned & offsets.keys():
         offsets[name] = None
     offsets |= adopted

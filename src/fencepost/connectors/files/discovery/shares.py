@@ -22,6 +22,7 @@ TASK_FILES: Final = "task.files"
 TASK_INODES: Final = "task.inodes"
 TASK_RENAMED: Final = "task.renamed"
 TASK_PACKED: Final = "task.files.packed"
+TASK_SPELLINGS: Final = "task.spellings"
 
 MOST_NAMED: Final = 500
 """The maximum number of files in a configuration by name: they take about 65 kB."""
@@ -31,7 +32,7 @@ _LEVEL: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """`files` in reading order, `renamed` the old names of some.
+    """`files` in reading order, `renamed` the old names of some, `spellings` other ones of their directories.
 
     `inodes` is None if the connector does not scan again. A file without an inode in it did not exist, or is an object.
     """
@@ -39,14 +40,16 @@ class Share:
     files: Sequence[str]
     inodes: Mapping[str, int | None] | None = None
     renamed: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    spellings: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, config: Mapping[str, str]) -> Self:
         """Read a task's configuration. Raises DataError for packed files that no connector wrote."""
         renamed = json.loads(config[TASK_RENAMED]) if TASK_RENAMED in config else {}
+        spellings = json.loads(config[TASK_SPELLINGS]) if TASK_SPELLINGS in config else {}
         if TASK_PACKED not in config:
             inodes = json.loads(config[TASK_INODES]) if TASK_INODES in config else None
-            return cls(json.loads(config[TASK_FILES]), inodes, renamed)
+            return cls(json.loads(config[TASK_FILES]), inodes, renamed, spellings)
         try:
             files, inodes = _unpacked(config[TASK_PACKED])
         except (ValueError, TypeError, zlib.error) as error:
@@ -54,15 +57,17 @@ class Share:
                 f"The property {TASK_PACKED} of the task's configuration is not what FileSource wrote ({error}): restart the "
                 "connector, so that it gives its tasks new configurations"
             ) from error
-        return cls(files, inodes, renamed)
+        return cls(files, inodes, renamed, spellings)
 
     def in_config(self) -> dict[str, str]:
         """Return the properties of a task's configuration."""
-        renamed = {TASK_RENAMED: json.dumps(self.renamed)} if self.renamed else {}
+        other = {TASK_RENAMED: json.dumps(self.renamed)} if self.renamed else {}
+        if self.spellings:
+            other[TASK_SPELLINGS] = json.dumps(self.spellings)
         if len(self.files) > MOST_NAMED:
-            return {TASK_PACKED: _packed(self.files, self.inodes)} | renamed
+            return {TASK_PACKED: _packed(self.files, self.inodes)} | other
         inodes = {TASK_INODES: json.dumps(self.inodes)} if self.inodes is not None else {}
-        return {TASK_FILES: json.dumps(self.files)} | renamed | inodes
+        return {TASK_FILES: json.dumps(self.files)} | other | inodes
 
 
 def _packed(files: Sequence[str], inodes: Mapping[str, int | None] | None) -> str:

@@ -1,9 +1,13 @@
-"""Tells which names are one path that is spelled in several ways, as in `in/a.csv`, `./in/a.csv` and `/data/in/a.csv`."""
+"""Tells which names are one path that is spelled in several ways, as in `in/a.csv`, `./in/a.csv` and `/data/in/a.csv`.
+
+Files are found once, whatever patterns name them. If `files` is spelled in another way later, they keep their offsets: a
+task looks for these under the other spellings of its directories, and commits them under the new names first.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
 from fencepost.connectors.files.stores.objects import is_object
 
@@ -24,6 +28,42 @@ def spelled_once(names: Collection[str], patterns: Sequence[str], known: Contain
             directories[directory] = directory if is_object(name) else _plain(directory)
         spellings.setdefault(f"{directories[directory]}/{base}", name)
     return set(spellings.values())
+
+
+def respelled(files: Iterable[str], committed: Iterable[str]) -> dict[str, list[str]]:
+    """Return the other spellings of the directories of files, of which names with committed offsets are.
+
+    A path has one spelling among `files`, so no task has its name in another spelling.
+    """
+    others: dict[str, list[str]] = {}
+    for directory in _directories(committed):
+        others.setdefault(_plain(directory), []).append(directory)
+    found = {directory: others.get(_plain(directory), []) for directory in _directories(files)}
+    return {
+        directory: sorted(name for name in names if name != directory)
+        for directory, names in found.items()
+        if names and names != [directory]
+    }
+
+
+def other_spellings(file: str, spellings: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the names of a file in the other spellings of its directory."""
+    directory, base = os.path.split(file)
+    return [os.path.join(other, base) for other in spellings.get(directory, ())]  # noqa: PTH118 - spares making Paths
+
+
+def with_present_names(
+    files: Iterable[str], formers: Mapping[str, list[str]], spellings: Mapping[str, Sequence[str]]
+) -> Mapping[str, list[str]]:
+    """Return old names of files. A name in another spelling is added as it is spelled now."""
+    if not formers or not spellings:
+        return formers
+    present = {other: file for file in files for other in other_spellings(file, spellings)}
+    return {file: [*names, *(present[name] for name in names if name in present)] for file, names in formers.items()}
+
+
+def _directories(names: Iterable[str]) -> dict[str, None]:
+    return dict.fromkeys(os.path.split(name)[0] for name in names if not is_object(name))
 
 
 def _may_differ(patterns: Sequence[str]) -> bool:

@@ -114,7 +114,9 @@ class FileWatch:
         if not new and not other:
             return [], []
         changed = {*new, *other}
-        inodes = {path: inode for path, inode in self._inodes.items() if path in found and path not in changed}
+        inodes = dict(self._inodes)
+        for path in (inodes.keys() - found.keys()) | changed:
+            inodes.pop(path, None)
         inodes |= _inodes(changed)
         if self._discovery.scan(self._known) != found:
             # A rename is in progress: the scan may have seen a file under two names, or not at all. The next scan
@@ -142,5 +144,7 @@ def _formers(known: Mapping[str, list[str]], before: Mapping[str, int], now: Map
     for path, inode in before.items():
         if now.get(path) != inode:
             names.setdefault(inode, []).append(path)
-    moved = {path: names[inode] for path, inode in now.items() if before.get(path) != inode and inode in names}
+    moved = {}
+    if names:
+        moved = {path: names[inode] for path, inode in now.items() if before.get(path) != inode and inode in names}
     return {path: formers for path, formers in known.items() if path in now} | moved

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.context import ConnectorTransactionBoundaries, ExactlyOnceSupport
 from fencepost.api.errors import ConfigError, FencepostError, RetriableError
 from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.api.source import Config, SourceConnector, SourceTask
+from fencepost.connectors.postgres.changes.catalog import relation_of, table_events
 from fencepost.connectors.postgres.changes.config import PostgresConfig
 from fencepost.connectors.postgres.changes.connection import query
 from fencepost.connectors.postgres.changes.definitions import DEFINITIONS
+from fencepost.connectors.postgres.changes.held_tables import limit_lock_waits
 from fencepost.connectors.postgres.changes.left_out import left_out, refusal
 from fencepost.connectors.postgres.changes.position import SourceState
-from fencepost.connectors.postgres.changes.slot.slot import check_primary
+from fencepost.connectors.postgres.changes.slot.slot import check_primary, tables_to_publish
 from fencepost.connectors.postgres.changes.task import PostgresSourceTask
 from fencepost.connectors.postgres.server.connect import LoginRefusedError
+from fencepost.connectors.table_schemas import in_time
 from fencepost.version import __version__
+
+if TYPE_CHECKING:
+    import psycopg
 
 _BOUNDARY: Final = "transaction.boundary"
 
@@ -67,6 +73,20 @@ class PostgresSourceConnector(SourceConnector):
                 found.errors.append(str(error))
         return values
 
+    def known_schemas(self, config: Config) -> dict[str, str]:
+        """Return the keys and values of the captured tables' events, as the tables are now.
+
+        None while the server cannot be asked.
+        """
+        parsed = PostgresConfig.parse(config)
+        try:
+            with parsed.connection.connect() as connection:
+                limit_lock_waits(connection)
+                return _schemas(connection, parsed)
+        except FencepostError as error:
+            _log.warning("The columns of the tables could not be read for the schema registry: %s", error)
+            return {}
+
     def start(self, config: Config) -> None:
         """Check the configuration. Raises ConfigError."""
         PostgresConfig.parse(config)
@@ -98,6 +118,12 @@ class PostgresSourceConnector(SourceConnector):
             if offset is not None:
                 SourceState.of(offset)
         return True
+
+
+def _schemas(connection: psycopg.Connection[Any], config: PostgresConfig) -> dict[str, str]:
+    tables = [table for table in tables_to_publish(connection, config.publication) if config.captures(table.name)]
+    made = (table_events(connection, relation_of(connection, table), config) for table in in_time(tables))
+    return {events.topic: events.schema for events in made if events is not None}
 
 
 def _check_server(config: PostgresConfig) -> None:

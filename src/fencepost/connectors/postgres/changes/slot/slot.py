@@ -323,6 +323,23 @@ def published_tables(connection: psycopg.Connection[Any], publication: str) -> l
     ]
 
 
+def tables_to_publish(connection: psycopg.Connection[Any], publication: str) -> list[PublishedTable]:
+    """Return the tables of a publication, and all others as one would have them that is created without lists of columns."""
+    published = published_tables(connection, publication)
+    generated = "true" if connection.info.server_version >= _WITH_GENERATED_COLUMNS else "attgenerated = ''"
+    rows = query(
+        connection,
+        "SELECT c.oid, n.nspname, c.relname, (SELECT array_agg(attname::text ORDER BY attnum) FROM pg_attribute "  # noqa: S608 - texts of this function
+        f"WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND {generated}) "
+        "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND n.nspname NOT IN ('pg_catalog', 'information_schema') "
+        "AND n.nspname NOT LIKE 'pg\\_%%' AND c.oid <> ALL(%s) ORDER BY 2, 3",
+        [[table.oid for table in published]],
+    )
+    others = [PublishedTable(oid, schema, table, own or (), None, 0) for oid, schema, table, own in rows]
+    return [*published, *others]
+
+
 def member_tables(connection: psycopg.Connection[Any], publication: str) -> list[str]:
     """Return tables of a publication as SCHEMA.TABLE, by name, including some that it has only as partitions.
 

@@ -1,0 +1,90 @@
+package fencepost.host;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import org.apache.kafka.connect.errors.RetriableException;
+
+/**
+ * Repeats what fails in a stage of the pipeline, as the connector's `errors.retry.*` say (KIP-298). Errors, as opposed to
+ * exceptions, are never caught. For the task's thread, except `stop`.
+ */
+final class StageErrors {
+    private static final long FIRST_PAUSE_MS = 300;
+    private static final long FOR_EVER = -1;
+
+    /** Whether refused records are skipped, written as dead letters, and shown in the log. */
+    final boolean tolerates;
+    final boolean letters;
+    final boolean contents;
+    private final long timeoutMs;
+    private final long longestPauseMs;
+    private final CountDownLatch stopped = new CountDownLatch(1);
+    private int retries;
+
+    StageErrors(JsonNode settings) {
+        tolerates = settings.get("tolerates").asBoolean();
+        letters = settings.get("letters").asBoolean();
+        contents = settings.get("contents").asBoolean();
+        timeoutMs = settings.get("retry.timeout.ms").asLong();
+        longestPauseMs = settings.get("retry.delay.max.ms").asLong();
+    }
+
+    /** A stage does not take a record. */
+    static final class Refused extends Exception {
+        final String stage;
+        final Class<?> plugin;
+        final Exception reason;
+
+        private Refused(String stage, Class<?> plugin, Exception reason) {
+            super(reason);
+            this.stage = stage;
+            this.plugin = plugin;
+            this.reason = reason;
+        }
+    }
+
+    /** The task is stopped while a stage is tried again: its records are read again later. */
+    static final class Stopped extends RuntimeException { }
+
+    <T> T passed(String stage, Class<?> plugin, Callable<T> work) throws Refused {
+        long deadline = 0, pause = Math.min(FIRST_PAUSE_MS, longestPauseMs);
+        for (int failed = 0; ; failed++) {
+            try {
+                return work.call();
+            } catch (RetriableException error) {
+                long now = System.nanoTime();
+                if (failed == 0) deadline = now + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
+                long left = timeoutMs == FOR_EVER ? pause : TimeUnit.NANOSECONDS.toMillis(deadline - now);
+                if (timeoutMs == 0 || left <= 0) throw new Refused(stage, plugin, error);
+                retries++;
+                await(Math.min(pause, left));
+                pause = Math.min(2 * pause, longestPauseMs);
+            } catch (Exception error) {
+                throw new Refused(stage, plugin, error);
+            }
+        }
+    }
+
+    private void await(long ms) {
+        try {
+            if (stopped.await(ms, TimeUnit.MILLISECONDS)) throw new Stopped();
+        } catch (InterruptedException error) {
+            Thread.currentThread().interrupt();
+            throw new Stopped();
+        }
+    }
+
+    /** How often something was tried again, since the last call. */
+    int takeRetries() {
+        int taken = retries;
+        retries = 0;
+        return taken;
+    }
+
+    /** End pauses, now and later. On any thread. */
+    void stop() {
+        stopped.countDown();
+    }
+}

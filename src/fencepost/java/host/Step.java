@@ -1,0 +1,38 @@
+package fencepost.host;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.transforms.Transformation;
+import org.apache.kafka.connect.transforms.predicates.Predicate;
+
+/** A transform, and the predicate that says which records it applies to, if it has one. */
+final class Step {
+    private final Part<Transformation<SourceRecord>> transform;
+    private final Part<Predicate<SourceRecord>> predicate;
+    private final boolean negate;
+
+    @SuppressWarnings("unchecked")
+    Step(JsonNode request) throws Exception {
+        transform = Part.of(request, Transformation.class);
+        transform.run(() -> transform.object.configure(Part.properties(request)));
+        JsonNode given = request.get("predicate");
+        predicate = given == null ? null : Part.of(given, Predicate.class);
+        if (predicate != null) predicate.run(() -> predicate.object.configure(Part.properties(given)));
+        negate = request.path("negate").asBoolean();
+    }
+
+    Class<?> type() {
+        return transform.object.getClass();
+    }
+
+    /** The changed record, null to drop it. */
+    SourceRecord apply(SourceRecord record) throws Exception {
+        if (predicate != null && predicate.call(() -> predicate.object.test(record)) == negate) return record;
+        return transform.call(() -> transform.object.apply(record));
+    }
+
+    void close() throws Exception {
+        transform.run(transform.object::close);
+        if (predicate != null) predicate.run(predicate.object::close);
+    }
+}

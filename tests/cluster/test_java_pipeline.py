@@ -1,0 +1,270 @@
+"""The pipeline of a Java connector: transforms, predicates and converters in its JVM, and what they refuse."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.embedded.java import find_java
+from tests.support.checker import read_topic, values
+from tests.support.java_connectors import Connectors
+from tests.support.java_plugins import APICURIO_AVRO, FILE_STREAM, HOSTILE, ODD, install_avro, plugin_path
+from tests.support.processes import wait_for
+from tests.support.topics import Topics
+from tests.support.workers import Group, Worker
+
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+TRANSFORMS = "org.apache.kafka.connect.transforms."
+LONGS = "org.apache.kafka.connect.converters.LongConverter"
+DEAD = "errors.deadletterqueue.topic.name"
+
+
+@pytest.fixture(scope="module")
+def group(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker) -> Group:
+    folder = tmp_path_factory.mktemp("java")
+    plugins = plugin_path(folder)
+    install_avro(plugins)
+    return Group(
+        folder,
+        broker.bootstrap_servers,
+        plugin_path=str(plugins),
+        value_converter="io.confluent.connect.avro.AvroConverter",
+        value_converter_schema_registry_url="http://127.0.0.1:1",
+    )
+
+
+@pytest.fixture(scope="module")
+def worker(group: Group) -> Iterator[Worker]:
+    with group.starting(environment={"JAVA_HOME": str(find_java().home)}) as worker:
+        worker.wait_until_healthy()
+        yield worker
+
+
+@pytest.fixture
+def connector(worker: Worker) -> Iterator[Connectors]:
+    with contextlib.closing(Connectors(worker)) as connectors:
+        yield connectors
+
+
+def transforms(*types: str, **properties: str) -> dict[str, str]:
+    """A chain of transforms with the aliases a, b and so on; `a_x` is the property x of a."""
+    aliases = "abcdef"[: len(types)]
+    chain = {f"transforms.{alias}.type": name for alias, name in zip(aliases, types, strict=True)}
+    given = {f"transforms.{name.replace('_', '.')}": value for name, value in properties.items()}
+    return {"transforms": ",".join(aliases), **chain, **given}
+
+
+def odd(how: str, every: int = 2) -> dict[str, str]:
+    return {"value.converter": LONGS, **transforms(ODD, a_how=how, a_every=str(every))}
+
+
+def numbers(bootstrap_servers: str, topic: str) -> list[int]:
+    return [int.from_bytes(value or b"") for value in values(read_topic(bootstrap_servers, topic))]
+
+
+def test_a_chain_of_connects_own_transforms_runs_in_the_jvm(
+    connector: Connectors, topics: Topics, tmp_path: Path, bootstrap_servers: str
+):
+    topic, other = topics.create(), topics.create()
+    file = tmp_path / "in.txt"
+    file.write_text("one\ntwo\n")
+    chain = transforms(
+        f"{TRANSFORMS}HoistField$Value", "InsertField$Value", f"{TRANSFORMS}ValueToKey", "ExtractField$Key",
+        f"{TRANSFORMS}RegexRouter", f"{TRANSFORMS}InsertHeader",
+        a_field="line", b_static_field="source", b_static_value="file", c_fields="line", d_field="line",
+        e_regex=topic, e_replacement=other, f_header="seen", f_value_literal="true", f_predicate="is", f_negate="true",
+    )  # fmt: skip
+    predicate = {
+        "predicates": "is",
+        "predicates.is.type": f"{TRANSFORMS}predicates.TopicNameMatches",
+        "predicates.is.pattern": "nothing",
+    }
+    connector.start(
+        {
+            "connector.class": FILE_STREAM, "file": str(file), "topic": topic, "value.converter": JSON,
+            "value.converter.schemas.enable": "false", **chain, **predicate,
+        }
+    )  # fmt: skip
+    wait_for(lambda: len(read_topic(bootstrap_servers, other)) == 2, what="both lines")
+    records = read_topic(bootstrap_servers, other)
+    assert [json.loads(record.value or b"") for record in records] == [
+        {"line": "one", "source": "file"},
+        {"line": "two", "source": "file"},
+    ]
+    assert [record.key for record in records] == [b"one", b"two"]
+    assert records[0].headers == (("seen", b"true"),)
+    assert read_topic(bootstrap_servers, topic) == []
+
+
+def test_records_that_a_transform_of_another_folder_drops_have_offsets(
+    connector: Connectors, topics: Topics, group: Group, bootstrap_servers: str
+):
+    topic = topics.create()
+    name = connector.hostile(topic, "", limit="6", **odd("drop"))
+    wait_for(lambda: numbers(bootstrap_servers, topic) == [1, 3, 5], what="the odd numbers")
+
+    def last() -> list[bytes | None]:
+        offsets = read_topic(bootstrap_servers, f"{group.id}-offsets")
+        return [one.value for one in offsets if name.encode() in (one.key or b"")][-1:]
+
+    wait_for(lambda: last() == [b'{"number":6}'], what="the offset of the dropped record")
+
+
+def test_a_transform_has_the_class_loader_of_its_own_folder(
+    connector: Connectors, topics: Topics, bootstrap_servers: str
+):
+    topic = topics.create()
+    given = {**odd("loader", 1), "value.converter": "org.apache.kafka.connect.storage.StringConverter"}
+    connector.hostile(topic, "", limit="1", **given)
+    wait_for(lambda: values(read_topic(bootstrap_servers, topic)) == [b"true"])
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "message"),
+    [
+        (transforms(ODD), "transforms.a.how", 'Missing required configuration "how" which has no default value.'),
+        (odd("drop", 0), "transforms.a.every", "Invalid value 0 for configuration every: Value must be at least 1"),
+        (transforms("gone.Smt"), "transforms.a.type", "There is no transform named 'gone.Smt'"),
+        (transforms("java:Sql"), "transforms.a.type", "names java:Sql, no jar in plugin.path has it"),
+        (transforms("Sql", a_select="value"), "transforms.a.type", "is in Python"),
+        (
+            {**odd("drop"), "transforms.a.predicate": "p", "predicates": "p", "predicates.p.type": "TopicNameMatches"},
+            "predicates.p.pattern",
+            'Missing required configuration "pattern" which has no default value.',
+        ),
+        ({"value.converter": "gone.Converter"}, "value.converter", "which no jar in plugin.path has"),
+        ({}, "value.converter", "which is in Python here"),
+        ({**odd("drop"), "transforms.a.plugin.version": "9"}, "transforms.a.plugin.version", "but 1.2.3 is installed"),
+    ],
+    ids=[
+        "a property is missing", "a validator of java", "an unknown transform", "a java one that is not there", "one in python",
+        "a predicate", "an unknown converter", "the converter of the worker", "another version",
+    ],
+)  # fmt: skip
+def test_validation_names_the_property_of_the_part(
+    connector: Connectors, given: dict[str, str], name: str, message: str
+):
+    own = {"value.converter": LONGS, **given} if given else {}
+    found = connector.refusals({"connector.class": HOSTILE, "topic": "t", **own})
+    assert list(found) == [name], found
+    assert message in found[name][0]
+
+
+def test_a_password_of_a_transform_is_hidden(connector: Connectors, topics: Topics):
+    name = connector.hostile(topics.create(), "", **odd("drop"), **{"transforms.a.password": "s3cret-of-odd"})
+    config = connector.worker.get(f"/connectors/{name}/config")
+    assert "s3cret-of-odd" not in json.dumps(config)
+
+
+def test_an_exception_of_a_transform_fails_the_task_with_its_trace(connector: Connectors, topics: Topics):
+    name = connector.hostile(topics.create(), "", **odd("throw", 3))
+    connector.worker.wait_for_states(name, "RUNNING", "FAILED")
+    trace = connector.trace(name)
+    assert "failed in the stage TRANSFORMATION (transforms.Odd): " in trace
+    assert "DataException: number 3 is refused" in trace
+    assert "at transforms.Odd.apply" in trace
+
+
+def test_a_refused_record_is_skipped_counted_and_written_as_a_dead_letter(
+    connector: Connectors, topics: Topics, bootstrap_servers: str
+):
+    topic, dead = topics.create(), topics.create()
+    more = {"errors.tolerance": "all", DEAD: dead, "errors.log.enable": "true"}
+    name = connector.hostile(topic, "", limit="5", **odd("throw"), **more)
+    wait_for(lambda: numbers(bootstrap_servers, topic) == [1, 3, 5], what="the others")
+    first, second = read_topic(bootstrap_servers, dead)
+    assert (first.key, first.value, second.value) == (b"k2", b"2", b"4")
+    headers = {key.removeprefix("__connect.errors."): (value or b"").decode() for key, value in first.headers}
+    assert "at transforms.Odd.apply" in headers.pop("exception.stacktrace")
+    assert headers == {
+        "connector.name": name,
+        "task.id": "0",
+        "topic": topic,
+        "stage": "TRANSFORMATION",
+        "class.name": "transforms.Odd",
+        "exception.class.name": "org.apache.kafka.connect.errors.DataException",
+        "exception.message": "number 2 is refused",
+        "source.partition": '{"counter":"c"}',
+        "source.offset": '{"number":2}',
+    }
+    connector.worker.process.wait_for_output("failed in the stage TRANSFORMATION (transforms.Odd)")
+    assert metrics(connector.worker, name)["task_error_total_records_skipped"] == 2
+    assert metrics(connector.worker, name)["source_task_source_record_poll_total"] == 5
+
+
+@pytest.mark.parametrize("role", ["key", "value", "header"])
+def test_the_stage_of_a_dead_letter_is_the_converter_that_refused(
+    connector: Connectors, topics: Topics, bootstrap_servers: str, role: str
+):
+    topic, dead = topics.create(), topics.create()
+    longs = {f"{one}.converter": LONGS for one in ("value", role)}
+    text = {"key": {}, "value": transforms(ODD, a_how="text", a_every="1"), "header": {}}[role]
+    if role == "header":
+        # Headers are longs, which this takes for bytes.
+        longs["header.converter"] = "org.apache.kafka.connect.converters.ByteArrayConverter"
+    connector.hostile(topic, "", limit="2", **longs, **text, **{"errors.tolerance": "all", DEAD: dead})
+    wait_for(lambda: len(read_topic(bootstrap_servers, dead)) == 2, what="the dead letters")
+    stages = {dict(letter.headers)["__connect.errors.stage"] for letter in read_topic(bootstrap_servers, dead)}
+    assert stages == {f"{role.upper()}_CONVERTER".encode()}
+    assert read_topic(bootstrap_servers, topic) == []
+
+
+def test_a_retriable_exception_of_a_transform_is_tried_again(
+    connector: Connectors, topics: Topics, bootstrap_servers: str
+):
+    topic = topics.create()
+    more = {"errors.retry.timeout": "60000", "errors.retry.delay.max.ms": "10"}
+    name = connector.hostile(topic, "", limit="2", **odd("retry"), **more)
+    wait_for(lambda: numbers(bootstrap_servers, topic) == [1, 2], what="both numbers")
+    assert metrics(connector.worker, name)["task_error_total_retries"] == 2
+
+
+def test_a_task_stops_while_a_transform_is_tried_again_for_ever(
+    connector: Connectors, topics: Topics, bootstrap_servers: str
+):
+    topic, dead = topics.create(), topics.create()
+    more = {"errors.retry.timeout": "-1", "errors.tolerance": "all", DEAD: dead}
+    name = connector.hostile(topic, "", limit="2", **odd("wait"), **more)
+    wait_for(lambda: numbers(bootstrap_servers, topic) == [1], what="the first number")
+    assert connector.worker.request("PUT", f"/connectors/{name}/stop").status == 204
+    connector.worker.wait_for_states(name, "STOPPED")
+    offsets = connector.worker.get(f"/connectors/{name}/offsets")
+    # What waited was neither skipped nor written.
+    assert offsets["offsets"] == [{"partition": {"counter": "c"}, "offset": {"number": 1}}]
+    assert read_topic(bootstrap_servers, dead) == []
+
+
+def test_an_error_is_never_tolerated(connector: Connectors, topics: Topics, bootstrap_servers: str):
+    topic = topics.create()
+    more = {"errors.tolerance": "all", "task.restart.policy": "never"}
+    name = connector.hostile(topic, "", limit="2", **odd("error"), **more)
+    connector.worker.wait_for_states(name, "RUNNING", "FAILED")
+    assert "java.lang.StackOverflowError: too deep" in connector.trace(name)
+    assert numbers(bootstrap_servers, topic) == [1]
+
+
+def test_plugins_of_jars_are_listed_with_their_properties(worker: Worker):
+    listed = {
+        (one["class"], one["type"]): one["version"] for one in worker.get("/connector-plugins?connectorsOnly=false")
+    }
+    assert listed[ODD, "transformation"] == "1.2.3"
+    assert (ODD, "source") not in listed
+    keys = {key["name"]: key for key in worker.get(f"/connector-plugins/{ODD}/config")}
+    assert (keys["every"]["default_value"], keys["password"]["type"]) == ("2", "PASSWORD")
+    assert (APICURIO_AVRO, "converter") in listed
+    assert ODD not in {one["class"] for one in worker.get("/connector-plugins")}
+
+
+def metrics(worker: Worker, name: str) -> dict[str, float]:
+    """The figures of a connector's task, without the prefix of their group."""
+    found = {}
+    for line in worker.text("/metrics").splitlines():
+        if f'connector="{name}"' in line:
+            metric, _, value = line.rpartition(" ")
+            found[metric.partition("{")[0].removeprefix("kafka_connect_")] = float(value)
+    return found

@@ -1,0 +1,60 @@
+package transforms;
+
+import java.util.Map;
+import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.connect.components.Versioned;
+import org.apache.kafka.connect.data.Schema;
+import org.apache.kafka.connect.errors.DataException;
+import org.apache.kafka.connect.errors.RetriableException;
+import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.transforms.Transformation;
+
+/** A transform that does what its property `how` says to records whose value is a multiple of `every`. */
+public class Odd implements Transformation<SourceRecord>, Versioned {
+    private String how;
+    private long every;
+    private int failures;
+
+    @Override
+    public String version() {
+        return "1.2.3";
+    }
+
+    @Override
+    public ConfigDef config() {
+        return new ConfigDef()
+            .define("how", ConfigDef.Type.STRING, ConfigDef.Importance.HIGH, "What happens.")
+            .define("every", ConfigDef.Type.LONG, 2, ConfigDef.Range.atLeast(1), ConfigDef.Importance.LOW, "To which records.")
+            .define("password", ConfigDef.Type.PASSWORD, "", ConfigDef.Importance.LOW, "A secret.");
+    }
+
+    @Override
+    public void configure(Map<String, ?> properties) {
+        Map<String, Object> values = config().parse(properties);
+        how = (String) values.get("how");
+        every = (Long) values.get("every");
+    }
+
+    @Override
+    public SourceRecord apply(SourceRecord record) {
+        if ((Long) record.value() % every != 0) return record;
+        return switch (how) {
+            case "drop" -> null;
+            case "throw" -> throw new DataException("number " + record.value() + " is refused");
+            case "error" -> throw new StackOverflowError("too deep");
+            case "wait" -> throw new RetriableException("not for now");
+            case "retry" -> {
+                if (failures++ < 2) throw new RetriableException("not yet");
+                yield record;
+            }
+            case "text" -> record.newRecord(record.topic(), record.kafkaPartition(), record.keySchema(), record.key(),
+                Schema.STRING_SCHEMA, "number " + record.value(), record.timestamp());
+            case "loader" -> record.newRecord(record.topic(), record.kafkaPartition(), record.keySchema(), record.key(), Schema.STRING_SCHEMA,
+                String.valueOf(Thread.currentThread().getContextClassLoader() == getClass().getClassLoader()), record.timestamp());
+            default -> throw new IllegalStateException(how);
+        };
+    }
+
+    @Override
+    public void close() { }
+}

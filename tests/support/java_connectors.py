@@ -1,0 +1,45 @@
+"""Connectors of tests on a worker with Java plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.support.java_plugins import HOSTILE
+from tests.support.topics import unique
+from tests.support.workers import Worker
+
+
+class Connectors:
+    """Connectors of a test, which are deleted at its end."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self._names: list[str] = []
+
+    def start(self, config: Mapping[str, str]) -> str:
+        name = unique("java")
+        self._names.append(name)
+        answer = self.worker.request("PUT", f"/connectors/{name}/config", config)
+        assert answer.status == 201, answer
+        return name
+
+    def hostile(self, topic: str, behaviour: str, **more: str) -> str:
+        return self.start({"connector.class": HOSTILE, "topic": topic, "behaviour": behaviour, **more})
+
+    def refusals(self, config: Mapping[str, str]) -> dict[str, list[str]]:
+        """The errors of a configuration, by property."""
+        path = f"/connector-plugins/{config['connector.class'].removeprefix('java:')}/config/validate"
+        answer = self.worker.request("PUT", path, {"name": unique("java"), **config})
+        assert answer.status == 200, answer
+        found = {one["value"]["name"]: one["value"]["errors"] for one in answer.body["configs"]}
+        return {name: errors for name, errors in found.items() if errors}
+
+    def trace(self, name: str) -> str:
+        status = self.worker.get(f"/connectors/{name}/status")
+        if status is None:
+            return ""
+        return "\n".join(one.get("trace", "") for one in (status["connector"], *status["tasks"]))
+
+    def close(self) -> None:
+        for name in self._names:
+            self.worker.request("DELETE", f"/connectors/{name}")
