@@ -39,6 +39,6 @@ def test_source_partitions_that_differ_in_json_are_kept_apart():
     assert [offset["n"] for _, offset in _last_offsets(records)] == [1, 2, 3, 4, 5]
 
 
-def test_source_partitions_that_cannot_be_compared_are_kept_for_the_commit_to_refuse():
+def test_source_partitions_that_cannot_be_compared_are_left_to_the_commit():
     records = _records(({"p": np.zeros(2)}, 1), ({"p": np.zeros(2)}, 2))
     assert [offset for _, offset in _last_offsets(records)] == [{"n": 1}, {"n": 2}]
