@@ -10,11 +10,9 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from fencepost.api.config_def import ConfigDef
 from fencepost.config.connector_config import below
 from fencepost.config.properties import load_connector_config
-from fencepost.converters.registry.apicurio import APICURIO_URL, confluent_properties, define_apicurio
-from fencepost.converters.registry.reading import RegistryReader
+from fencepost.converters.registry.reading import RegistryReader, names_registry
 from fencepost.converters.registry.settings import URL
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -87,6 +85,4 @@ def _of_role(
     config: Mapping[str, str], name: str, reader: Callable[[Mapping[str, str]], RegistryReader]
 ) -> RoleReading:
     own = below(config, f"{name}.")
-    if APICURIO_URL in own:
-        own = confluent_properties(define_apicurio(ConfigDef()).parse(own), own)
-    return RoleReading(config.get(name), reader(own) if URL in own else None)
+    return RoleReading(config.get(name), reader(own) if names_registry(own) else None)

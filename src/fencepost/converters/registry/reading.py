@@ -12,13 +12,14 @@ from typing import Any, Final
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
 from fencepost.api.extras import how_to_install
+from fencepost.converters.registry.apicurio import APICURIO_URL, confluent_properties, define_apicurio
 from fencepost.converters.registry.client import RegistryClient
 from fencepost.converters.registry.config import define_registry
 from fencepost.converters.registry.errors import RegistryError
 from fencepost.converters.registry.framing import HEADER_MAGIC, HEADER_NAMES, PREFIX_MAGIC, PREFIX_SIZE
 from fencepost.converters.registry.references import referred_schemas
 from fencepost.converters.registry.schemas import Registered, RegistrySchema
-from fencepost.converters.registry.settings import RegistrySettings
+from fencepost.converters.registry.settings import URL, RegistrySettings
 
 Reader = Callable[[bytes], Any]
 """Returns data that JSON can hold, Decimals aside, for the bytes after the framing. Raises ValueError for bytes of no value."""
@@ -42,7 +43,9 @@ class RegistryReader:
     """Reads values by their schemas in a registry, each of which is requested once. For one thread."""
 
     def __init__(self, properties: Mapping[str, str], *, for_people: bool = True) -> None:
-        """`properties` are the properties of a converter, without prefix. Raises ConfigError."""
+        """`properties` are the properties of a converter, without prefix, Confluent's or Apicurio's. Raises ConfigError."""
+        if APICURIO_URL in properties:
+            properties = confluent_properties(define_apicurio(ConfigDef()).parse(properties), properties)
         values = define_registry(ConfigDef()).parse(properties)
         self._client = RegistryClient(RegistrySettings.of(values, properties))
         self._for_people = for_people
@@ -84,6 +87,11 @@ class RegistryReader:
         module, _, function = _READERS[schema.type].partition(":")
         make: MakeReader = getattr(importlib.import_module(module), function)
         return make(schema, self._for_people, referred_schemas(self._client, schema))
+
+
+def names_registry(properties: Mapping[str, str]) -> bool:
+    """Whether the properties of a converter, without prefix, have the address of a registry."""
+    return URL in properties or APICURIO_URL in properties
 
 
 def is_framed(data: bytes) -> bool:
