@@ -53,9 +53,13 @@ lint: install
 test: install
 	$(BIN)/python -m tests.support.spark_classes & $(PYTEST) -n $(JOBS) --dist loadfile
 
-# Which lines of the package the unit tests run. The other tests run it in processes of its own, which are not measured.
+# Which lines of the package the unit tests run, in their own processes and in those that they start.
 coverage: install
-	$(PYTEST) -n $(JOBS) --dist loadfile tests/unit --cov=fencepost --cov-report=term:skip-covered --cov-report=html:build/coverage
+	rm -rf build/coverage
+	$(BIN)/python -m coverage run -m pytest -n $(JOBS) --dist loadfile tests/unit
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage html --quiet
+	$(BIN)/python -m coverage report --skip-covered
 
 # Each guard of the guarantee taken out of a copy of the package, which a test must notice. Those of a file, or with a
 # word in their name: make mutations K=jdbc
@@ -113,4 +117,4 @@ dist: install
 	rm -rf $(SBOM_VENV)
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -39,7 +39,8 @@ from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.engine.engine import SparkEngine
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.topic_gate import TopicGate
-from fencepost.kafka.admin.admin import Admin, NewTopic
+from fencepost.kafka.admin.admin import Admin
+from fencepost.kafka.admin.topic_creation import NewTopic
 from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
 from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.runtime.metrics.task_metrics import TaskMetrics

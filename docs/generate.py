@@ -31,7 +31,7 @@ _HEAD: Final = """# Configuration
 <!-- Written by docs/generate.py; change the definitions in the code and run it again. -->
 
 Files are Java `.properties` files; a connector's may also be JSON, flat or as the REST API takes it
-(`{"name": ..., "config": {...}}`). Names are those of Kafka Connect wherever it has one. Lists are comma-separated,
+(`{"name": ..., "config": {...}}`). Names are the same as in Kafka Connect wherever it has one. Lists are comma-separated,
 booleans `true` or `false`, and names ending in `.ms` are in milliseconds, those ending in `.bytes` in bytes.
 A property without a default is required.
 """
@@ -39,7 +39,7 @@ A property without a default is required.
 _WORKER: Final = """## Worker
 
 Standalone workers have defaults for what the workers of a group must agree on; where two defaults are given, the second
-is that of a distributed worker. Settings for the topics that hold offsets, configurations and states
+belongs to a distributed worker. Settings for the topics that hold offsets, configurations and states
 go below `offset.storage.`, `config.storage.` and `status.storage.`, for example
 `offset.storage.min.insync.replicas=2`; their `cleanup.policy` is always `compact`.
 """
@@ -160,7 +160,7 @@ must have an answer. Nothing loads them into Grafana itself.
 
 Connectors and tasks may add [metrics of their own](guide/tasks.md#metrics-of-your-own) (KIP-877), and so may
 [converters, transforms and predicates](guide/transforms.md#metrics-of-your-own). They are shown as
-`kafka_connect_plugins_<name>`, counters with `_total` after that, with the labels `connector`, `task` (not for those of
+`kafka_connect_plugins_<name>`, counters with `_total` after that, with the labels `connector`, `task` (not for metrics of
 a connector) and their tags, until the connector or the task's run ends. A converter's have the label `converter` (`key`,
 `value` or `header`), a transform's `transformation` with its alias, a predicate's `predicate` with its alias, beside the
 `transformation` that it is for. One that does not answer within a second is NaN.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,6 +96,20 @@ def _no_secrets_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SECRETS, "_known", set(SECRETS._known))
     monkeypatch.setattr(SECRETS, "_hiding", SECRETS._hiding)
     monkeypatch.setattr(SECRETS, "_renewed", dict(SECRETS._renewed))
+
+
+@pytest.fixture
+def seed() -> int:
+    """The seed of a test's random choices, which is shown when the test fails."""
+    seed = random.randrange(1_000_000)
+    print(f"seed {seed}")  # noqa: T201 - pytest shows it when the test fails
+    return seed
+
+
+@pytest.fixture
+def chance(seed: int) -> random.Random:
+    """Random choices of a test."""
+    return random.Random(seed)
 
 
 @pytest.fixture

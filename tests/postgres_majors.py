@@ -36,8 +36,8 @@ _STANDBYS = (
 # greater than the precision, publish_generated_columns, and idle_replication_slot_timeout.
 _NEEDS = (
     (15, "broker/connectors/postgres/test_postgres_incremental.py::test_a_user_with_read_rights_is_enough_for_chunks"),
-    (15, "broker/connectors/jdbc/test_jdbc_types.py::test_values_are_those_that_psycopg_reads[numeric(3,-2)]"),
-    (15, "broker/connectors/jdbc/test_jdbc_types.py::test_values_are_those_that_psycopg_reads[numeric(2,4)]"),
+    (15, "broker/connectors/jdbc/test_jdbc_types.py::test_values_equal_the_values_that_psycopg_reads[numeric(3,-2)]"),
+    (15, "broker/connectors/jdbc/test_jdbc_types.py::test_values_equal_the_values_that_psycopg_reads[numeric(2,4)]"),
     (
         18,
         "broker/connectors/postgres/own_postgres/test_postgres_slots.py::test_a_slot_that_was_idle_for_too_long_is_refused_with_that_reason",

@@ -19,16 +19,15 @@ _FEW_SEEDS = 3
 
 
 @pytest.fixture(params=range(min(SPARK_SEEDS, _FEW_SEEDS)), ids=lambda number: f"seed {number}")
-def chance() -> random.Random:
-    """Random choices of a test that shows its seed when it fails."""
-    seed = random.randrange(1_000_000)
-    print(f"seed {seed}")  # noqa: T201 - pytest shows it when the test fails
-    return random.Random(seed)
+def repetition(request: pytest.FixtureRequest) -> int:
+    """The number of a test's run with other random choices."""
+    return int(request.param)
 
 
 @pytest.fixture
-def broker_of_a_version(chance: random.Random, request: pytest.FixtureRequest) -> EmbeddedBroker:
+def broker_of_a_version(chance: random.Random, repetition: int, request: pytest.FixtureRequest) -> EmbeddedBroker:
     """A broker of either transaction version."""
+    del repetition
     broker: EmbeddedBroker = request.getfixturevalue(chance.choice(["broker", "tv1_broker"]))
     return broker
 

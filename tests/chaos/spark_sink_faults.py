@@ -33,7 +33,7 @@ from tests.support.spark_queries import FileQuery, numbered, texts, users_sessio
 from tests.support.spark_sink_app import WAIT, Waiting
 from tests.support.topics import Topics, unique
 
-pytestmark = pytest.mark.timeout(3 * PATIENCE)
+pytestmark = [pytest.mark.timeout(3 * PATIENCE), pytest.mark.usefixtures("repetition")]
 
 _SIZES = (3, 700, 2_500)
 """Rows of batches: the driver writes the few of a batch after a small one, executors all others."""
@@ -143,7 +143,7 @@ def runs_to_its_end(query: FileQuery) -> bool:
 
 @_both_ways
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_broker_that_is_killed_and_restarted_again_and_again(
+def test_the_sink_survives_a_broker_that_is_killed_again_and_again(
     spark: SparkSession, tmp_path: Path, chance: random.Random, version: int, by_format: bool
 ):
     arguments = ("--feature", f"transaction.version={version}")

@@ -18,63 +18,43 @@ import pytest
 from fencepost.failpoint import FailPoint, of_task
 from tests.support.checker import assert_exactly_once, read_offsets, read_topic, values
 from tests.support.java_plugins import FILE_STREAM, plugin_path
+from tests.support.killed_worker import STRINGS, KilledWorker
 from tests.support.processes import Process, wait_for
-from tests.support.topics import Topics, unique
+from tests.support.topics import Topics
 
 KILLS = int(os.environ.get("FENCEPOST_TEST_KILLS", "3"))
 LINES = 40_000
-WORKER = """\
-bootstrap.servers={bootstrap_servers}
-group.id={group}
-offset.storage.topic={group}-offsets
-key.converter=org.apache.kafka.connect.storage.StringConverter
-value.converter=org.apache.kafka.connect.storage.StringConverter
-plugin.path={plugins}
-listeners=http://127.0.0.1:0
-"""
-CONNECTOR = """\
-name=lines
-connector.class={java_class}
-file={file}
-topic={topic}
-batch.size={batch_size}
-transaction.boundary={boundary}
-transaction.boundary.interval.ms=5
-exactly.once.support=required
-task.restart.backoff.ms=10
-"""
 
 
 class KilledJava:
     """One Java connector over one file, run by one worker process after the other."""
 
     def __init__(self, folder: Path, bootstrap_servers: str, topic: str, chance: random.Random) -> None:
-        self.group = unique("killed")
         self.file = folder / "in.txt"
         self.file.write_text("".join(f"line {number}\n" for number in range(LINES)))
         self.chance = chance
-        self._folder, self._servers, self._topic = folder, bootstrap_servers, topic
-        self._runs = 0
-        worker = WORKER.format(bootstrap_servers=bootstrap_servers, group=self.group, plugins=plugin_path(folder))
-        (folder / "worker.properties").write_text(worker)
+        self._servers, self._topic = bootstrap_servers, topic
+        settings = {**STRINGS, "plugin.path": plugin_path(folder), "listeners": "http://127.0.0.1:0"}
+        self._worker = KilledWorker(folder, bootstrap_servers, settings)
 
     @contextlib.contextmanager
     def running(
         self, environment: Mapping[str, str] | None = None, *, batch_size: int | None = None
     ) -> Iterator[Process]:
-        self._runs += 1
-        connector = self._folder / "lines.properties"
-        connector.write_text(
-            CONNECTOR.format(
-                java_class=FILE_STREAM,
-                file=self.file,
-                topic=self._topic,
-                batch_size=batch_size or self.chance.randint(20, 150),
-                boundary=self.chance.choice(["poll", "interval"]),
-            )
+        self._worker.configure(
+            "lines",
+            {
+                "connector.class": FILE_STREAM,
+                "file": self.file,
+                "topic": self._topic,
+                "batch.size": batch_size or self.chance.randint(20, 150),
+                "transaction.boundary": self.chance.choice(["poll", "interval"]),
+                "transaction.boundary.interval.ms": 5,
+                "exactly.once.support": "required",
+                "task.restart.backoff.ms": 10,
+            },
         )
-        arguments = ("standalone", str(self._folder / "worker.properties"), str(connector))
-        log_file = self._folder / f"run-{self._runs}.log"
+        arguments, log_file = self._worker.command()
         with Process.fencepost(*arguments, log_file=log_file, environment=environment) as process:
             yield process
 
@@ -88,15 +68,12 @@ class KilledJava:
         assert_exactly_once(
             values(read_topic(self._servers, self._topic)), [b"line %d" % number for number in range(LINES)]
         )
-        offsets = read_offsets(self._servers, f"{self.group}-offsets", "lines")
+        offsets = read_offsets(self._servers, self._worker.offsets_topic, "lines")
         assert offsets == [({"filename": str(self.file)}, {"position": self.file.stat().st_size})]
 
 
 @pytest.fixture
-def killed(bootstrap_servers: str, topics: Topics, tmp_path: Path) -> KilledJava:
-    seed = random.randrange(1_000_000)
-    print(f"seed {seed}")  # noqa: T201 - pytest shows it when the test fails
-    chance = random.Random(seed)
+def killed(bootstrap_servers: str, topics: Topics, tmp_path: Path, chance: random.Random) -> KilledJava:
     return KilledJava(tmp_path, bootstrap_servers, topics.create(partitions=chance.choice([1, 3])), chance)
 
 

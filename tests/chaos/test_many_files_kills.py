@@ -6,40 +6,21 @@ import random
 import signal
 from pathlib import Path
 
-from fencepost.failpoint import VARIABLE, FailPoint
+from fencepost.failpoint import FailPoint
 from tests.support.checker import assert_exactly_once, read_offsets, read_topic, values
-from tests.support.processes import Process
-from tests.support.topics import Topics, unique
+from tests.support.killed_worker import STRINGS, KilledWorker, at
+from tests.support.topics import Topics
 
 FILES = 2_000
 KILLS = 4
-WORKER = """\
-bootstrap.servers={bootstrap_servers}
-group.id={group}
-offset.storage.topic={group}-offsets
-key.converter=org.apache.kafka.connect.storage.StringConverter
-value.converter=org.apache.kafka.connect.storage.StringConverter
-"""
-CONNECTOR = """\
-name=many
-connector.class=FileSource
-files={folder}/*.txt
-format=text
-topic={topic}
-tasks.max={tasks}
-batch.bytes={batch_bytes}
-"""
 
 
 def test_each_line_of_2_000_files_is_there_once_wherever_workers_are_killed(
-    bootstrap_servers: str, topics: Topics, tmp_path: Path
+    bootstrap_servers: str, topics: Topics, tmp_path: Path, chance: random.Random
 ) -> None:
-    seed = random.randrange(1_000_000)
-    print(f"seed {seed}")  # noqa: T201 - pytest shows it when the test fails
-    chance = random.Random(seed)
-    folder, topic, group = tmp_path / "in", topics.create(partitions=3), unique("many")
+    folder, topic = tmp_path / "in", topics.create(partitions=3)
+    worker = KilledWorker(tmp_path, bootstrap_servers, STRINGS)
     folder.mkdir()
-    (tmp_path / "worker.properties").write_text(WORKER.format(bootstrap_servers=bootstrap_servers, group=group))
     expected: list[bytes] = []
     for number in range(FILES):
         _write(folder / f"{number:05}.txt", number, expected)
@@ -49,25 +30,26 @@ def test_each_line_of_2_000_files_is_there_once_wherever_workers_are_killed(
         _write(folder / f"new-{run}.txt", FILES + run, expected)
         named = chance.choice(sorted(folder.glob("0*.txt")))
         named.rename(folder / f"renamed-{run}.txt")
-        (tmp_path / "many.properties").write_text(
-            CONNECTOR.format(
-                folder=folder,
-                topic=topic,
-                tasks=chance.choice([1, 2, 5]),
-                batch_bytes=chance.choice([5_000, 1_000_000]),
-            )
+        worker.configure(
+            "many",
+            {
+                "connector.class": "FileSource",
+                "files": folder / "*.txt",
+                "format": "text",
+                "topic": topic,
+                "tasks.max": chance.choice([1, 2, 5]),
+                "batch.bytes": chance.choice([5_000, 1_000_000]),
+            },
         )
-        environment = {} if point is None else {VARIABLE: f"{point.value}:{chance.randint(1, 3)}"}
-        arguments = ("standalone", "--once", str(tmp_path / "worker.properties"), str(tmp_path / "many.properties"))
-        with Process.forked(*arguments, log_file=tmp_path / f"run-{run}.log", environment=environment) as process:
-            code, output = process.wait(), process.output
+        # A run that has less to read than the point needs ends by itself.
+        code, output = worker.run(at(point, chance.randint(1, 3)))
         assert code in ({0} if point is None else {0, -signal.SIGKILL}), f"run {run}: {code} at {point}\n{output}"
 
     assert_exactly_once(values(read_topic(bootstrap_servers, topic)), expected)
     ends = {str(path): path.stat().st_size for path in folder.iterdir()}
     offsets = {
         partition["filename"]: offset["position"]
-        for partition, offset in read_offsets(bootstrap_servers, f"{group}-offsets", "many")
+        for partition, offset in read_offsets(bootstrap_servers, worker.offsets_topic, "many")
         if offset is not None
     }
     assert {path: end for path, end in offsets.items() if path in ends} == ends

@@ -36,10 +36,8 @@ def source(tmp_path: Path, bootstrap_servers: str, database: Database) -> Iterat
 
 @pytest.mark.parametrize("point", POINTS)
 def test_a_worker_killed_at_a_step_keeps_transactions_whole(
-    point: FailPoint, source: PostgresSource, database: Database
+    point: FailPoint, source: PostgresSource, database: Database, seed: int
 ):
-    seed = random.randrange(1_000_000)
-    print(f"seed {seed}")  # noqa: T201 - pytest shows it when the test fails
     with Tellers(database, 2, seed, pause_s=0.02):
         # The first transaction claims the slot, the second has the snapshot, and the others changes.
         for number in range(1, KILLS + 1):
@@ -51,11 +49,8 @@ def test_a_worker_killed_at_a_step_keeps_transactions_whole(
 
 
 def test_a_worker_killed_while_it_reads_tables_again_writes_each_row_as_it_is(
-    tmp_path: Path, bootstrap_servers: str, database: Database
+    tmp_path: Path, bootstrap_servers: str, database: Database, seed: int, chance: random.Random
 ):
-    seed = random.randrange(1_000_000)
-    print(f"seed {seed}")  # noqa: T201 - pytest shows it when the test fails
-    chance = random.Random(seed)
     open_bank(database)
     database.execute("create table signals(id serial primary key, type text, data text)")
     source = PostgresSource(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
 import signal
 from functools import partial
 from pathlib import Path
@@ -18,13 +17,6 @@ from tests.support.bank import Tellers, assert_transactions_are_whole, balances,
 from tests.support.postgres import Database
 from tests.support.postgres_source import PostgresSource
 from tests.support.processes import wait_for
-
-
-@pytest.fixture
-def seed() -> int:
-    seed = random.randrange(1_000_000)
-    print(f"seed {seed}")  # noqa: T201 - pytest shows it when the test fails
-    return seed
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import signal
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -13,10 +12,9 @@ import pytest
 
 from fencepost.embedded.jars import JarSet, class_path
 from fencepost.embedded.java import find_java
-from fencepost.failpoint import VARIABLE, FailPoint
+from fencepost.failpoint import FailPoint
 from tests.support.checker import read_topic, values
-from tests.support.processes import Process
-from tests.support.topics import unique
+from tests.support.killed_worker import JSON_VALUES, KilledWorker, at
 
 SQLITE = JarSet("sqlite-jdbc-3.46.1.3", "SQLite's JDBC driver", (("org.xerial", "sqlite-jdbc", "3.46.1.3"),))
 ROWS = 150
@@ -43,35 +41,24 @@ def _insert(database: Path, first: int) -> None:
 
 
 def test_each_row_of_sqlite_is_there_once_wherever_a_worker_is_killed(
-    bootstrap_servers: str, driver: Path, tmp_path: Path
+    bootstrap_servers: str, driver: Path, tmp_path: Path, chance: random.Random
 ) -> None:
-    seed = random.randrange(1_000_000)
-    print(f"seed {seed}")  # noqa: T201 - pytest shows it when the test fails
-    chance = random.Random(seed)
-    database, prefix = tmp_path / "shop.db", unique("killed")
-    worker = {
-        "bootstrap.servers": bootstrap_servers, "listeners": "http://127.0.0.1:0", "group.id": prefix,
-        "offset.storage.topic": f"{prefix}-offsets", "spark.master": "local[2]", "spark.jars": str(driver),
-        "key.converter": "StringConverter", "value.converter": "JsonConverter", "value.converter.schemas.enable": "false",
-    }  # fmt: skip
-    (tmp_path / "worker.properties").write_text("".join(f"{name}={value}\n" for name, value in worker.items()))
-    files = []
+    database = tmp_path / "shop.db"
+    settings = {"listeners": "http://127.0.0.1:0", "spark.master": "local[2]", "spark.jars": str(driver)}
+    worker = KilledWorker(tmp_path, bootstrap_servers, JSON_VALUES | settings)
+    prefix = worker.group
     for table in KINDS:
         connector = {
-            "name": f"{prefix}-{table}", "connector.class": "JdbcSource", "connection.url": f"jdbc:sqlite:{database}",
+            "connector.class": "JdbcSource", "connection.url": f"jdbc:sqlite:{database}",
             "topic.prefix": f"{prefix}-", "table.whitelist": table, "single.writer": "true", "batch.max.rows": str(BATCH),
             "poll.interval.ms": "60000", "exactly.once.support": "required", "mode": "incrementing", "incrementing.column.name": "id",
         }  # fmt: skip
-        files.append(tmp_path / f"{table}.json")
-        files[-1].write_text(json.dumps(connector))
+        worker.configure(f"{prefix}-{table}", connector)
 
     for run, point in enumerate([*POINTS, None]):
         _insert(database, run * ROWS)
-        environment = {} if point is None else {VARIABLE: f"{point.value}:{chance.choice(POINTS[point])}"}
-        arguments = ("standalone", "--once", str(tmp_path / "worker.properties"), *map(str, files))
-        with Process.fencepost(*arguments, log_file=tmp_path / f"{run}.log", environment=environment) as process:
-            code, output = process.wait(480), process.output
-        assert code == (0 if point is None else -signal.SIGKILL), f"run {run} ended with {code} at {point}\n{output}"
+        count = 1 if point is None else chance.choice(POINTS[point])
+        worker.run_until(point, at(point, count), forked=False)
 
     for table in KINDS:
         notes = [json.loads(value)["note"] for value in values(read_topic(bootstrap_servers, f"{prefix}-{table}"))]

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-import signal
 from collections import Counter
 from pathlib import Path
 
-from fencepost.failpoint import VARIABLE, FailPoint
+from fencepost.failpoint import FailPoint
 from tests.support.checker import read_topic, values
+from tests.support.killed_worker import JSON_VALUES, KilledWorker, at
 from tests.support.postgres import Database
-from tests.support.processes import Process
-from tests.support.topics import unique
 
 ROWS = 150
 CHANGED = 30
@@ -47,37 +45,25 @@ def _write(database: Database, run: int) -> list[tuple[int, int]]:
 
 
 def test_each_version_of_a_row_is_there_once_wherever_a_worker_is_killed(
-    bootstrap_servers: str, database: Database, tmp_path: Path
+    bootstrap_servers: str, database: Database, tmp_path: Path, chance: random.Random
 ) -> None:
-    seed = random.randrange(1_000_000)
-    print(f"seed {seed}")  # noqa: T201 - pytest shows it when the test fails
-    chance = random.Random(seed)
-    prefix = unique("killed")
-    worker = {
-        "bootstrap.servers": bootstrap_servers, "listeners": "http://127.0.0.1:0", "group.id": prefix,
-        "offset.storage.topic": f"{prefix}-offsets", "spark.master": "local[2]",
-        "key.converter": "StringConverter", "value.converter": "JsonConverter", "value.converter.schemas.enable": "false",
-    }  # fmt: skip
-    (tmp_path / "worker.properties").write_text("".join(f"{name}={value}\n" for name, value in worker.items()))
-    files = []
+    settings = {"listeners": "http://127.0.0.1:0", "spark.master": "local[2]"}
+    worker = KilledWorker(tmp_path, bootstrap_servers, JSON_VALUES | settings)
+    prefix = worker.group
     for table, mode in MODES.items():
         connector = {
-            "name": f"{prefix}-{table}", "connector.class": "JdbcSource", "connection.url": database.jdbc_url,
+            "connector.class": "JdbcSource", "connection.url": database.jdbc_url,
             "connection.user": "postgres", "topic.prefix": f"{prefix}-", "table.whitelist": table, "single.writer": "true",
             "batch.max.rows": str(BATCH), "poll.interval.ms": "60000", "exactly.once.support": "required",
             "timestamp.column.name": "at", **mode,
         }  # fmt: skip
-        files.append(tmp_path / f"{table}.json")
-        files[-1].write_text(json.dumps(connector))
+        worker.configure(f"{prefix}-{table}", connector)
 
     written: list[tuple[int, int]] = []
     for run, point in enumerate([*POINTS, None]):
         written += _write(database, run)
-        environment = {} if point is None else {VARIABLE: f"{point.value}:{chance.choice(POINTS[point])}"}
-        arguments = ("standalone", "--once", str(tmp_path / "worker.properties"), *map(str, files))
-        with Process.fencepost(*arguments, log_file=tmp_path / f"{run}.log", environment=environment) as process:
-            code, output = process.wait(480), process.output
-        assert code == (0 if point is None else -signal.SIGKILL), f"run {run} ended with {code} at {point}\n{output}"
+        count = 1 if point is None else chance.choice(POINTS[point])
+        worker.run_until(point, at(point, count), forked=False)
 
     for table in MODES:
         rows = [json.loads(value) for value in values(read_topic(bootstrap_servers, f"{prefix}-{table}"))]

@@ -68,7 +68,7 @@ def test_a_file_goes_to_kafka_with_the_offsets_of_java(
     assert last == {f'["{name}",{{"filename":"{file}"}}]'.encode(): b'{"position":%d}' % file.stat().st_size}
 
 
-def test_keys_values_headers_and_timestamps_are_those_of_the_converters_in_the_jvm(
+def test_records_of_java_connectors_are_converted_in_the_jvm(
     connector: Connectors, topics: Topics, bootstrap_servers: str
 ):
     topic, now = topics.create(), time.time_ns() // 1_000_000
@@ -98,7 +98,7 @@ def test_a_configuration_is_checked_by_the_java_connector(connector: Connectors)
 
 
 @pytest.mark.parametrize("prefix", ["java:", "fencepost:"])
-def test_a_prefix_says_whose_connector_it_is(
+def test_a_prefix_chooses_the_java_connector(
     connector: Connectors, topics: Topics, tmp_path: Path, bootstrap_servers: str, prefix: str
 ):
     topic, file = topics.create(), tmp_path / "in.txt"
@@ -126,7 +126,7 @@ def test_the_last_words_of_a_jvm_are_in_the_status(connector: Connectors, topics
     assert "printed by the task" in connector.trace(name)
 
 
-def test_what_a_task_throws_is_in_its_status_with_the_trace_of_java(connector: Connectors, topics: Topics):
+def test_a_java_tasks_exception_is_in_its_status_with_its_trace(connector: Connectors, topics: Topics):
     name = connector.hostile(topics.create(), "throw in task.poll")
     connector.worker.wait_for_states(name, "RUNNING", "FAILED")
     assert "java.lang.IllegalStateException: the source is gone" in connector.trace(name)
@@ -167,7 +167,7 @@ def test_a_jvm_that_hangs_is_killed_when_its_connector_stops(connector: Connecto
     wait_for(lambda: {one.pid for one in jvms(connector.worker)} <= before, what="its JVM has gone")
 
 
-def test_what_java_code_logs_is_in_the_log_of_the_worker(connector: Connectors, topics: Topics):
+def test_log_lines_of_java_code_are_in_the_workers_log(connector: Connectors, topics: Topics):
     name = connector.hostile(topics.create(), "")
     connector.worker.process.wait_for_output(f"INFO    [{name}|task-0] begins after 0 (java.hostile.HostileTask)")
     connector.worker.process.wait_for_output(f"[{name}|worker] printed by the task (java.output)")

@@ -144,7 +144,7 @@ def test_a_java_worker_and_one_of_fencepost_share_work(
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("who", "protocol"), [("java leads", "eager"), ("fencepost leads", "compatible")])
-def test_they_share_work_in_the_older_protocols_as_well(
+def test_java_and_fencepost_workers_share_work_in_older_protocols(
     tmp_path: Path, bootstrap_servers: str, topics: Topics, who: str, protocol: str
 ) -> None:
     """What workers of fencepost tell each other beside the protocol must not keep Apache's from their work."""

@@ -125,7 +125,7 @@ class Worker:
     def offsets(self, name: str) -> Any:
         """The committed offsets of a connector as the worker tells them.
 
-        A stranger's record that is no offset has the worker answer with an error, until a task commits.
+        A stranger's record that is not an offset has the worker answer with an error, until a task commits.
         """
         path = f"/connectors/{name}/offsets"
         answers: list[Answer] = []

@@ -113,7 +113,7 @@ class SecuredBroker:
 
     @cached_property
     def _admin(self) -> AdminClient:
-        # It outlives the broker, which is no message for the terminal.
+        # It outlives the broker, which is not a message for the terminal.
         return AdminClient({"bootstrap.servers": self.sasl_servers, "log_level": 2, **self.rdkafka()})
 
     def _trust(self) -> dict[str, str]:

@@ -20,7 +20,21 @@ from fencepost.runtime.worker import Worker
 URL = "http://127.0.0.1:1"
 
 
-class ConnectorsFailed(Exception):  # noqa: N818 - it says what happened, and is no error of the test
+def standalone_properties(bootstrap_servers: str, group: str) -> dict[str, str]:
+    """The properties of a standalone worker with topics of its own."""
+    converter = "org.apache.kafka.connect.storage.StringConverter"
+    return {
+        "bootstrap.servers": bootstrap_servers,
+        "group.id": group,
+        "key.converter": converter,
+        "value.converter": converter,
+        "offset.storage.topic": f"{group}-offsets",
+        "offset.storage.partitions": "1",
+        "config.storage.topic": f"{group}-configs",
+    }
+
+
+class ConnectorsFailed(Exception):  # noqa: N818 - it says what happened, and is not an error of the test
     """What a run ended with."""
 
 

@@ -112,7 +112,7 @@ def test_the_first_example_for_spark_is_the_example() -> None:
     assert (ROOT / "examples" / "spark_sink.py").read_text().endswith(first)
 
 
-def test_no_text_installs_the_package_from_pypi_before_it_is_there() -> None:
+def test_no_text_tells_users_to_install_an_unpublished_package() -> None:
     folders = [
         ROOT / "README.md",
         *(ROOT / "docs").rglob("*.md"),

@@ -1,4 +1,4 @@
-"""Docstrings and comments are in plain English: turns of phrase that take a second reading do not come back."""
+"""Docstrings, comments and pages are in plain English: turns of phrase that take a second reading do not come back."""
 
 import ast
 import re
@@ -9,6 +9,7 @@ from pathlib import Path
 import fencepost
 
 PACKAGE = Path(fencepost.__file__).parent
+ROOT = PACKAGE.parents[1]
 
 INSTEAD = {
     r"\b(?:that|those) of\b": "name the thing again, or say whose it is",
@@ -32,13 +33,31 @@ def _texts(path: Path) -> Iterator[tuple[int, str]]:
                 yield token.start[0], token.string
 
 
-def test_docstrings_and_comments_are_plain() -> None:
-    found = [
-        f"{path.relative_to(PACKAGE)}:{line}: {match[0]!r}: {remedy}"
-        for path in sorted(PACKAGE.rglob("*.py"))
-        for line, text in _texts(path)
+def _paragraphs(path: Path) -> Iterator[tuple[int, str]]:
+    """The paragraphs of a page, each in one line, with the number of its first line."""
+    number = 1
+    for paragraph in path.read_text().split("\n\n"):
+        yield number, " ".join(paragraph.split())
+        number += paragraph.count("\n") + 2
+
+
+def _found(path: Path, texts: Iterator[tuple[int, str]]) -> list[str]:
+    return [
+        f"{path.relative_to(ROOT)}:{line}: {match[0]!r}: {remedy}"
+        for line, text in texts
         for phrase, remedy in INSTEAD.items()
         if (match := re.search(phrase, text))
     ]
+
+
+def test_docstrings_and_comments_are_plain() -> None:
+    found = [line for path in sorted(PACKAGE.rglob("*.py")) for line in _found(path, _texts(path))]
+
+    assert not found, "\n".join(found)
+
+
+def test_pages_are_plain() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    found = [line for path in sorted(pages) for line in _found(path, _paragraphs(path))]
 
     assert not found, "\n".join(found)

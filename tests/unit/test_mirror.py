@@ -47,7 +47,6 @@ EXCEPTIONS: dict[str, str] = {
             "cli/common/url_option.py",
             "cli/demo/cdc.py",
             "cli/demo/outbox.py",
-            "cli/demo/workers.py",
             "embedded/registry.py",
             "kafka/consumer/transaction_markers.py",
         ],

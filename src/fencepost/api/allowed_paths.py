@@ -131,7 +131,7 @@ class AllowedPaths:
 def check_path(path: str) -> None:
     """Raise ConfigError for a text that cannot be a path."""
     if "\0" in path:
-        raise ConfigError(f"{path!r} is no path: it has the character NUL. Remove it")
+        raise ConfigError(f"{path!r} is not a path: it has the character NUL. Remove it")
 
 
 ANYWHERE: Final = AllowedPaths()

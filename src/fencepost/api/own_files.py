@@ -53,7 +53,7 @@ class OwnFiles:
         if (opened.st_dev, opened.st_ino) in before | self.identities() or self._is_below(path):
             raise ConfigError(
                 f"The file {path} may not be read: it is one of the worker's own, with its configuration, passwords, keys or "
-                "trusted certificates, whichever path leads to it. Name another file; what is no secret can be copied"
+                "trusted certificates, whichever path leads to it. Name another file; a file without secrets can be copied"
             )
 
     def _is_below(self, path: str) -> bool:

@@ -128,7 +128,7 @@ def _why_no_failure(what: str, error: BaseException) -> str | None:
         return None
     location = plugin_location(error)
     return (
-        f"{what} raised {name}{f'({text})' if text else ''}{f' at {location}' if location else ''}, which is no failure "
+        f"{what} raised {name}{f'({text})' if text else ''}{f' at {location}' if location else ''}, which is not a failure "
         "but would end a thread or the process: raise an exception that says what is wrong, for example DataError"
     )
 

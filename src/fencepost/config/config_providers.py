@@ -38,7 +38,9 @@ class EnvVarConfigProvider(ConfigProvider):
         try:
             self._allowed = re.compile(pattern)
         except re.error as error:
-            raise ConfigError(f"The property {_ALLOWLIST} is no regular expression: {error}", name=_ALLOWLIST) from None
+            raise ConfigError(
+                f"The property {_ALLOWLIST} is not a regular expression: {error}", name=_ALLOWLIST
+            ) from None
 
     def get(self, path: str, keys: Collection[str]) -> Mapping[str, str]:
         """Return the variables that are set and allowed. Raises ConfigError for a path, because variables have none."""

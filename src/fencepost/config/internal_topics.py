@@ -54,7 +54,7 @@ def define_internal_topics(definitions: ConfigDef, *, alone: bool) -> None:
             f"{STANDALONE_GROUP}-{ending}" if alone else _REQUIRED,
             _I.HIGH,
             f"The compacted topic that holds the {purpose[store]} of connectors and tasks. It is created if missing. Two "
-            f"groups need different topics; unset, that of a standalone worker is its group.id with `-{ending}`.",
+            f"groups need different topics; unset, a standalone worker takes its group.id with `-{ending}`.",
             validator=not_blank,
         )
         definitions.define(

@@ -364,7 +364,7 @@ def java_regex(name: str, value: Any) -> JavaRegex:
         return JavaRegex(str(value))
     except ValueError as error:
         raise ConfigError(
-            f"{value!r}, the value of the property {name}, is no regular expression of Java's: it {error}", name=name
+            f"{value!r}, the value of the property {name}, is not a regular expression of Java's: it {error}", name=name
         ) from None
 
 

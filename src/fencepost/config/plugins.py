@@ -100,7 +100,7 @@ def find_plugin(kind: PluginKind, name: str, *, property_name: str, sources: Plu
     plugin = _load(kind, found, property_name) if found else _import(kind, name, property_name, sources)
     if not (isinstance(plugin, type) and issubclass(plugin, kind.base)):
         raise ConfigError(
-            f"{name}, given by the property {property_name}, is no {kind.label}: it must be a class that derives from "
+            f"{name}, given by the property {property_name}, is not a {kind.label}: it must be a class that derives from "
             f"{kind.base.__module__}.{kind.base.__qualname__}",
             name=property_name,
         )

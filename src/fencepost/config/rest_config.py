@@ -76,7 +76,7 @@ def rest_config_def() -> ConfigDef:
         )
         .define(
             ALLOWED_HOSTS, _T.LIST, "", _I.LOW,
-            "Further host names in the header Host of requests, without ports, such as that of a proxy; * is any. "
+            "Further host names in the header Host of requests, without ports, such as a proxy's; * is any. "
             "Unset: a listener on a loopback address takes localhost, loopback addresses, and the names in listeners and "
             "rest.advertised.host.name; other listeners take any. If it is set, it applies to all listeners.",
         )
@@ -134,20 +134,22 @@ class CrossOrigin:
         for host in hosts:
             if host != ANY and (not host or "/" in host or (":" in host and not host.startswith("["))):
                 raise ConfigError(
-                    f"{host!r} in the property {ALLOWED_HOSTS} is no host name: leave out scheme and port, and put "
+                    f"{host!r} in the property {ALLOWED_HOSTS} is not a host name: leave out scheme and port, and put "
                     "brackets around an IPv6 address",
                     name=ALLOWED_HOSTS,
                 )
         for origin in origins:
             if origin != ANY and not _ORIGIN.fullmatch(origin):
                 raise ConfigError(
-                    f"{origin!r} in the property {ALLOWED_ORIGINS} is no origin: write https://host or "
+                    f"{origin!r} in the property {ALLOWED_ORIGINS} is not an origin: write https://host or "
                     "https://host:port, or * for any",
                     name=ALLOWED_ORIGINS,
                 )
         for method in methods:
             if not _METHOD.fullmatch(method):
-                raise ConfigError(f"{method!r} in the property {_ALLOWED_METHODS} is no method", name=_ALLOWED_METHODS)
+                raise ConfigError(
+                    f"{method!r} in the property {_ALLOWED_METHODS} is not a method", name=_ALLOWED_METHODS
+                )
         return cls(frozenset(hosts), frozenset(origins), tuple(methods))
 
 
@@ -218,7 +220,7 @@ def _listener(name: str, text: str) -> Listener:
     match = _URL.fullmatch(text.strip().lower())
     if match is None or int(match["port"]) > 65535:
         raise ConfigError(
-            f"{text!r} in the property {name} is no address to listen on: write http://host:port or "
+            f"{text!r} in the property {name} is not an address to listen on: write http://host:port or "
             "https://host:port, with an empty host for all interfaces",
             name=name,
         )

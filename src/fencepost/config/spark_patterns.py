@@ -46,7 +46,7 @@ def _error_of_run(character: str, count: int, *, parses: bool) -> str | None:
     if not (character.isascii() and character.isalpha()):
         return None
     if character not in _MOST:
-        return f"has {character}, which is no letter of a pattern: put text between quotes, as in yyyy-MM-dd'T'HH"
+        return f"has {character}, which is not a letter of a pattern: put text between quotes, as in yyyy-MM-dd'T'HH"
     if count > _MOST[character] or count not in _EXACTLY.get(character, (count,)):
         return f"has {character * count}, which has too many letters, or too few"
     if parses and character in _ONLY_FORMATS:
@@ -59,5 +59,6 @@ def check_datetime_pattern(name: str, pattern: str, *, parses: bool = False) -> 
     error = datetime_pattern_error(pattern, parses=parses)
     if error is not None:
         raise ConfigError(
-            f"{pattern!r}, the value of the property {name}, is no datetime pattern of Spark's: it {error}", name=name
+            f"{pattern!r}, the value of the property {name}, is not a datetime pattern of Spark's: it {error}",
+            name=name,
         )

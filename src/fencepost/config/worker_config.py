@@ -201,8 +201,8 @@ def _define_plugins(definitions: ConfigDef, *, alone: bool) -> None:
     ).define(
         ALLOWED_MODULES, _T.LIST, "*" if alone else "", _I.MEDIUM,
         "Python modules, comma-separated, that may be imported if a connector's configuration names a class in them or "
-        "below them, in addition to those in directories of plugin.path, those of installed packages that declare "
-        "plugins by entry points, and those that the worker's own properties name; * for any module. With *, every "
+        "below them, in addition to modules in directories of plugin.path, modules of installed packages that "
+        "declare plugins by entry points, and modules that the worker's own properties name; * for any module. With *, every "
         "client that may send requests to the worker can make it import, and so run, any installed module.",
         validator=check_modules,
     )  # fmt: skip

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Final
 
 QUIET_SECONDS: Final = 1.0
-"""How long no batch must have been written: between two batches a task polls and commits."""
+"""The seconds without a large batch after which Spark may start: between two batches a task polls and commits."""
 
 
 class OwnWrites:

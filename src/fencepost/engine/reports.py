@@ -178,7 +178,7 @@ def _readable() -> Iterator[None]:
         yield
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise SparkJobError(
-            f"An executor of Spark sent what is no report of a writer ({type(error).__name__}: {error}): check that "
+            f"An executor of Spark sent something that is not a report of a writer ({type(error).__name__}: {error}): check that "
             "the executors have the same version of fencepost as this process"
         ) from error
 

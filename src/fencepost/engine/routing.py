@@ -255,9 +255,12 @@ class PolledMetadata(Sequence[RecordMetadata | None]):
 
     def acknowledged(self, acks: Sequence[Ack]) -> None:
         """Record that all records that were sent are written, as in `acks`."""
+        by_target: defaultdict[TopicPartition, list[Ack]] = defaultdict(list)
+        for ack in acks:
+            by_target[ack.topic, ack.partition].append(ack)
         for target, parts in self._sent.items():
-            own = [ack for ack in acks if (ack.topic, ack.partition) == target]
-            self._place(target, np.concatenate([rows for rows, _ in parts]), own, np.concatenate([t for _, t in parts]))
+            rows, times = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+            self._place(target, rows, by_target[target], times)
         self._sent.clear()
 
     def _place(self, target: TopicPartition, rows: np.ndarray, acks: Sequence[Ack], times: np.ndarray) -> None:

@@ -6,8 +6,9 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from fencepost.kafka.admin.admin import Admin, NewTopic, TopicDescription
+    from fencepost.kafka.admin.admin import Admin, TopicDescription
     from fencepost.kafka.admin.fencing import FencedProducer, FenceProducersResult, FencingError, FencingTimeoutError
+    from fencepost.kafka.admin.topic_creation import NewTopic
     from fencepost.kafka.config.client_config import ClientConfig
 
 __all__ = [

@@ -131,7 +131,7 @@ class PartitionGoneError(KafkaError):
     def __init__(self, topic: str, partition: int) -> None:
         super().__init__(
             f"Topic {topic} was deleted and created again with fewer partitions while records were sent to it: it has no "
-            f"partition {partition} any more. What was in the topic before is gone. Restart the failed task to send new "
+            f"partition {partition} any more. The records that the topic had before are gone. Restart the failed task to send new "
             "records, or stop the connector and reset its offsets to send all of them again"
         )
         self.topic = topic
@@ -211,8 +211,8 @@ class ProducerFencedError(KafkaError):
 
     def __init__(self, transactional_id: str) -> None:
         super().__init__(
-            f"Fenced: a newer instance of the task took over the transactional id {transactional_id}. What this "
-            "instance had not committed is aborted. If no other instance of the task runs, restart it; if it is fenced "
+            f"Fenced: a newer instance of the task took over the transactional id {transactional_id}. Uncommitted "
+            "records of this instance are aborted. If no other instance of the task runs, restart it; if it is fenced "
             "again, another program runs the same task: stop that"
         )
         self.transactional_id = transactional_id

@@ -133,7 +133,7 @@ def _check_host(request: web.Request, config: CrossOrigin, own: OwnAddresses) ->
     for header in request.headers.getall(hdrs.HOST, []):
         if not is_known_host(header, config, own):
             raise web.HTTPForbidden(
-                text=f"The header Host of this request is {_shown(header)}, which is no name of this worker. If it is, "
+                text=f"The header Host of this request is {_shown(header)}, which is not a name of this worker. If it is, "
                 f"for example the name of a proxy, add it to {ALLOWED_HOSTS}"
             )
 

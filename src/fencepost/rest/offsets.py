@@ -21,8 +21,8 @@ _LARGEST_PAGE: Final = 10_000
 class OffsetsResource:
     """Shows offsets, and changes a stopped connector's.
 
-    `?limit=N` shows a page of at most so many, with `next` if there are more; `&after=` that text shows the next page.
-    Connect has no pages.
+    `?limit=N` shows a page of at most N offsets. If there are more, the answer has a text `next`: `&after=` with this text
+    shows the next page. Connect has no pages.
     """
 
     def __init__(self, offsets: Offsets) -> None:

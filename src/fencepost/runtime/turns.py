@@ -29,7 +29,7 @@ class Turn:
         self._turns = turns
         self.on_given: Final = on_given
         self.given = False
-        """Whether it may go on."""
+        """Whether it is this start's or stop's turn."""
 
     def end(self) -> None:
         """End the turn, or stop waiting for it. Does nothing the second time."""

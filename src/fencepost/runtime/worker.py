@@ -134,7 +134,7 @@ class Worker:
             validation.warn_of_unknown()
         wrong = [value for value in validation.values.values() if value.errors]
         if wrong:
-            # The first of each property: a value that does not parse has a second one, for None, as in Connect.
+            # The first error of each property: a value that does not parse is None, which causes a second error, as in Connect.
             errors = "; ".join(value.errors[0] for value in wrong)
             name = properties.get("name", "(without a name)")
             raise ConfigError(f"The configuration of connector {name} is invalid: {errors}", name=wrong[0].name)

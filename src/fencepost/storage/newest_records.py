@@ -1,7 +1,7 @@
 """Tracks the partition of each key's newest record, in a compacted topic that may have got more partitions; no I/O.
 
-Then the hash of a key belongs to another partition. So equal keys may be in two of them, and a reader gets the records of
-partitions in any order. Writing a key to its existing partition avoids a second one.
+With more partitions a key's hash leads to another partition. So equal keys may be in two partitions, and a reader gets the
+records of partitions in any order. Writing a key to its existing partition avoids a second one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from fencepost.kafka.records.columns import OutgoingRecord, Row
 
 
 class NewestRecords:
-    """Follows a topic, record by record. One thread adds records, others may place rows meanwhile."""
+    """Follows a topic, record by record. One thread adds records; other threads may ask meanwhile where to write rows."""
 
     def __init__(self) -> None:
         self._places: dict[bytes, dict[int, tuple[int, tuple[int, int]]]] = {}

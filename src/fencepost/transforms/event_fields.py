@@ -38,7 +38,7 @@ class EventField:
             return cls(_struct_of(path), path, prefix + (name or path))
         if struct not in _STRUCTS or not field or "." in field:
             raise ConfigError(
-                f"{property_name} has {given!r}, which is no field of change events: write a field's name, or its "
+                f"{property_name} has {given!r}, which is not a field of change events: write a field's name, or its "
                 f"struct ({', '.join(_STRUCTS)}) and its name as in source.lsn",
                 name=property_name,
             )

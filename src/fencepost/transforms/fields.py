@@ -70,7 +70,7 @@ class InsertField(PartTransformation):
             if len(path) > 1 and not isinstance(within := self.field(kind, path[:-1]).dataType, t.StructType):
                 raise DataError(
                     f"The transform {type(self).__name__} cannot insert {'.'.join(path)}: the field "
-                    f"{'.'.join(path[:-1])} is no struct, but of type {within.simpleString()}"
+                    f"{'.'.join(path[:-1])} is not a struct, but of type {within.simpleString()}"
                 )
         return with_fields(column, struct, {path: self._content(name, column) for name, path in self._paths.items()})
 

@@ -40,7 +40,7 @@ class ExtractNewRecordState(DroppingTransformation):
         ConfigDef()
         .define(
             _MODE, _Type.STRING, "tombstone", _Importance.MEDIUM,
-            "What becomes of deletes, and of the tombstones that may follow them. drop: both are dropped. tombstone: the "
+            "How deletes are handled, and the tombstones that may follow them. drop: both are dropped. tombstone: the "
             "delete becomes a record with a null value, and its tombstone is dropped. delete-to-tombstone: the same, and "
             "the null has no schema, even if a connector polls records one by one. rewrite: "
             f"the delete becomes the row before it, and its tombstone is dropped; all records get the field {_DELETED}, "
@@ -49,7 +49,7 @@ class ExtractNewRecordState(DroppingTransformation):
         )
         .define(
             "add.fields", _Type.LIST, "", _Importance.LOW,
-            "Fields of the event to add to the row: op, ts_ms, those of transaction (id, total_order) and of source "
+            "Fields of the event to add to the row: op, ts_ms, fields of transaction (id, total_order) and of source "
             "(table, lsn), or with the name of the struct, as in before.id; each possibly with another name, as in "
             "'op:operation'. Fields that the events do not have are left out.",
         )

@@ -110,7 +110,7 @@ class EventRouter(DroppingTransformation):
         .define("route.by.field", _Type.STRING, "aggregatetype", _Importance.HIGH, "The column that says the topic.", validator=not_blank)
         .define(
             "route.topic.regex", _Type.STRING, "(?<routedByValue>.*)", _Importance.LOW,
-            "A regular expression (Java's) for the whole content of that column. What does not match is the topic.",
+            "A regular expression (Java's) for the whole content of that column. A content that does not match is the topic.",
             validator=java_pattern,
         )
         .define(
@@ -284,7 +284,7 @@ def _expanded(payload: Column, beside: Column | None) -> Column:
 
 
 def _inner(json: Column) -> Column:
-    """The value of the only field, which is named a, of a JSON object."""
+    """Return the JSON of v from the text {"a":v}."""
     return F.substring(json, F.lit(len('{"a":') + 1), F.length(json) - len('{"a":}'))
 
 

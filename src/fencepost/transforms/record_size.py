@@ -38,7 +38,7 @@ class EnforceRecordSize(EventSideTransformation):
         )
         .define(
             "compression.ratio", _Type.DOUBLE, 1.0, _Importance.MEDIUM,
-            "What the size is multiplied by, for formats that need less space than JSON.",
+            "A factor for the size, for formats that need less space than JSON.",
         )
         .define(
             "min.field.size", _Type.INT, 25_000, _Importance.MEDIUM,

@@ -40,7 +40,7 @@ def define_common(definitions: ConfigDef) -> ConfigDef:
     """Add the properties of all plugins with expressions, and return the definitions."""
     return definitions.define(
         "missing", _Type.STRING, "fail", _Importance.MEDIUM,
-        "What a field is that the records of a batch do not have. fail: the records are refused. null: it is null; give "
+        "The value of a field that the records of a batch do not have. fail: the records are refused. null: it is null; give "
         "it a type with CAST where it is a field of the result.", validator=one_of(MISSING),
     ).define(
         _NONDETERMINISTIC, _Type.BOOLEAN, False, _Importance.LOW,

@@ -339,7 +339,7 @@ class _Rebuild:
             if isinstance(kind, ArrayType):
                 return None
             if not isinstance(kind, StructType):
-                return self._missing(path, f"{'.'.join(parts[:position])} is no struct, but {kind.simpleString()}")
+                return self._missing(path, f"{'.'.join(parts[:position])} is not a struct, but {kind.simpleString()}")
             names = [name for name in kind.names if name == part] or [
                 name for name in kind.names if name.lower() == part.lower()
             ]

@@ -99,7 +99,7 @@ def _scripting(expression: str, doc: str) -> ConfigDef:
         )
         .define(
             "null.handling.mode", _Type.STRING, "keep", _Importance.LOW,
-            "What becomes of records whose value is null. keep: they pass. drop: they are dropped. evaluate: the "
+            "How records whose value is null are handled. keep: they pass. drop: they are dropped. evaluate: the "
             "expression is evaluated for them.", validator=one_of(_NULLS),
         )
     )  # fmt: skip
@@ -342,6 +342,6 @@ ByLogicalTableRouter = defined(
         "key.field.regex", _Type.STRING, None, _Importance.LOW,
         "A regular expression (Java's) for the whole former topic; the field is what replaces it.", validator=java_pattern,
     )
-    .define("key.field.replacement", _Type.STRING, None, _Importance.LOW, "What that is; $1 is a group."),
+    .define("key.field.replacement", _Type.STRING, None, _Importance.LOW, "The replacement; $1 is a group."),
     _logical,
 )  # fmt: skip

@@ -35,8 +35,8 @@ def _dropped(part: str) -> Translation:
 def _define_drop() -> ConfigDef:
     return ConfigDef().define(
         "schema.behavior", _Type.STRING, "nullify", _Importance.MEDIUM,
-        "What becomes of the schema. nullify: there is none. retain, force_optional, validate: it stays; that of a key or "
-        "value allows null here anyway.", validator=one_of(("nullify", "retain", "validate", "force_optional")),
+        "How the schema is handled. nullify: there is none. retain, force_optional, validate: it stays; schemas of keys "
+        "and values allow null here anyway.", validator=one_of(("nullify", "retain", "validate", "force_optional")),
     )  # fmt: skip
 
 
@@ -214,8 +214,8 @@ def _define_charset(charsets: Collection[str]) -> ConfigDef:
         )
         .define(
             "fields", _Type.LIST, "", _Importance.HIGH,
-            "The fields of a struct to convert; fields that it does not have are passed over. Bytes that are no struct "
-            "need none.",
+            "The fields of a struct to convert; fields that it does not have are passed over. Bytes outside of a "
+            "struct need none.",
         )
     )  # fmt: skip
 

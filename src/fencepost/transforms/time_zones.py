@@ -97,7 +97,7 @@ class TimezoneConverter(EventSideTransformation):
                 content = value[side][field.name]
                 converted = self._converted(content, field, f"{side}.{field.name}")
                 if converted is not None:
-                    # A time that is none, as infinity, stays.
+                    # A value without a time, such as infinity, stays.
                     new = F.coalesce(F.when(wanted, converted), content)
                     yield (side, field.name), same_nulls(field, new)
 

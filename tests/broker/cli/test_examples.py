@@ -56,14 +56,14 @@ def _in_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
 
 
-def test_lines_of_a_text_file(tmp_path: Path, bootstrap_servers: str, topic: str) -> None:
+def test_the_file_example_writes_its_lines(tmp_path: Path, bootstrap_servers: str, topic: str) -> None:
     with Example(tmp_path, "file", bootstrap_servers, topic).start("--once") as process:
         assert process.wait() == 0, process.output
 
     assert values(read_topic(bootstrap_servers, topic)) == (ROOT / "LICENSE").read_bytes().splitlines()
 
 
-def test_rows_of_a_csv_file(tmp_path: Path, bootstrap_servers: str, topic: str) -> None:
+def test_the_csv_example_writes_its_rows(tmp_path: Path, bootstrap_servers: str, topic: str) -> None:
     with Example(tmp_path, "csv", bootstrap_servers, topic).start("--once") as process:
         assert process.wait() == 0, process.output
 
@@ -110,7 +110,9 @@ def test_a_script_runs_twice_and_writes_once(tmp_path: Path, bootstrap_servers: 
     assert len(read_topic(bootstrap_servers, "cities")) == 3
 
 
-def test_changes_of_a_table(tmp_path: Path, bootstrap_servers: str, topics: Topics, database: Database) -> None:
+def test_the_example_of_postgres_writes_changes(
+    tmp_path: Path, bootstrap_servers: str, topics: Topics, database: Database
+) -> None:
     _make_orders(database, "postgres.md")
     prefix = unique("shop")
     slot = prefix.replace("-", "_")
@@ -124,7 +126,9 @@ def test_changes_of_a_table(tmp_path: Path, bootstrap_servers: str, topics: Topi
     database.execute(f"select pg_drop_replication_slot('{slot}')")
 
 
-def test_rows_of_a_table(tmp_path: Path, bootstrap_servers: str, topics: Topics, database: Database) -> None:
+def test_the_example_of_jdbc_writes_rows(
+    tmp_path: Path, bootstrap_servers: str, topics: Topics, database: Database
+) -> None:
     _make_orders(database, "jdbc.md")
     prefix = unique("shop")
     changes = {"topic.prefix": prefix, "connection.url": database.jdbc_url}

@@ -64,7 +64,7 @@ def refuse_others(handler: BaseHTTPRequestHandler) -> bool:
     return False if known else send(handler, 401, b'{"error_code": 401, "message": "No"}', "application/json")
 
 
-def test_the_file_of_a_connector_has_what_its_records_are_read_with(
+def test_tail_and_verify_use_the_converters_of_the_connectors_file(
     bootstrap_servers: str, topic: str, connector_file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     given = ["--bootstrap-server", bootstrap_servers, "--connector-config", connector_file]

@@ -68,7 +68,7 @@ def test_a_terminal_shows_bars_and_at_the_end_a_summary(arguments: list[str]) ->
 
 
 @pytest.mark.usefixtures("_signal_handlers")
-def test_a_log_has_the_summary_as_a_line_unless_it_is_to_be_quiet(
+def test_the_summary_is_logged_as_one_line_unless_quiet(
     arguments: list[str], caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.INFO)

@@ -113,7 +113,7 @@ def test_the_last_committed_records_are_shown_and_the_open_transaction_is_named(
     assert "\x1b" not in err
 
 
-def test_the_beginning_an_offset_and_a_time_are_places_to_begin(tail: Tail, producer: Producer, topic: str) -> None:
+def test_tail_starts_at_the_beginning_an_offset_or_a_time(tail: Tail, producer: Producer, topic: str) -> None:
     _send(producer, topic, range(30))
     _commit(producer)
 
@@ -150,7 +150,7 @@ def test_bytes_that_the_converter_cannot_have_written_are_shown(tail: Tail, prod
     assert _values(shown) == [7, {"base64": "c2V2ZW4=", "error": "5 bytes, not 8"}]
 
 
-def test_a_converter_that_decodes_what_is_not_a_text_is_named_once(tail: Tail, producer: Producer, topic: str) -> None:
+def test_tail_suggests_a_converter_once_for_data_that_is_not_text(tail: Tail, producer: Producer, topic: str) -> None:
     for number in (7, 8):
         producer.produce(topic, number.to_bytes(8, "big"), key=b"\0\0\0\0\1x", partition=0)
     _commit(producer)
@@ -211,7 +211,7 @@ def test_an_unknown_starting_place_is_wrong_usage(tail: Tail, where: str) -> Non
     code, _, err = tail("--from", where)
 
     assert code == 2
-    assert "is no place to begin: give beginning, end, -N" in err
+    assert "is not a place to begin: give beginning, end, -N" in err
 
 
 def test_a_topic_that_does_not_exist_is_one_line(bootstrap_servers: str, capsys: pytest.CaptureFixture[str]) -> None:

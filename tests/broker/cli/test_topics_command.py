@@ -13,7 +13,8 @@ from fencepost.api.errors import ConfigError
 from fencepost.cli import main
 from fencepost.cli.common.exit_codes import ExitCode
 from fencepost.config.internal_topics import AUTOMATIC_CREATION
-from fencepost.kafka.admin.admin import Admin, NewTopic
+from fencepost.kafka.admin.admin import Admin
+from fencepost.kafka.admin.topic_creation import NewTopic
 from tests.support.task_runner import TaskRunner
 from tests.support.topics import Topics, unique
 from tests.support.writing import producer_config

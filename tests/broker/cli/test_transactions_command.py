@@ -163,6 +163,6 @@ def test_the_brokers_may_be_named_in_a_file_of_client_settings(
     assert "transactional id" in capsys.readouterr().out
 
 
-def test_without_brokers_it_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_transactions_without_brokers_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["transactions", "list"]) == 2
     assert "--bootstrap-server" in capsys.readouterr().err

@@ -116,7 +116,7 @@ def test_a_broker_ends_with_a_test_process_that_is_killed(tmp_path: Path) -> Non
         wait_for(lambda: not Path(f"/proc/{pid}").exists(), what="the broker is gone")
 
 
-def test_the_command_calls_a_full_disk_so(tmp_path: Path) -> None:
+def test_the_broker_command_reports_a_full_disk(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     arguments = ("broker", "--port", str(port), "--data-dir", str(tmp_path / "data"))
     with Process.fencepost(*arguments, log_file=tmp_path / "log") as process:

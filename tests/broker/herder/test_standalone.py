@@ -24,7 +24,14 @@ from tests.support.confluent import transactional_producer
 from tests.support.overlapping_source import OverlappingConnector
 from tests.support.processes import wait_for
 from tests.support.sequence_source import SEEN, SequenceConnector, properties, seqs
-from tests.support.standalone import URL, ConnectorsFailed, FencingProcess, StandaloneWorker, running
+from tests.support.standalone import (
+    URL,
+    ConnectorsFailed,
+    FencingProcess,
+    StandaloneWorker,
+    running,
+    standalone_properties,
+)
 from tests.support.topics import Topics, unique
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
@@ -51,18 +58,7 @@ def group() -> str:
 
 @pytest.fixture
 def config(bootstrap_servers: str, group: str) -> WorkerConfig:
-    return WorkerConfig.from_properties(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": group,
-            "key.converter": STRING,
-            "value.converter": STRING,
-            "offset.storage.topic": f"{group}-offsets",
-            "offset.storage.partitions": "1",
-            "config.storage.topic": f"{group}-configs",
-        },
-        where="test worker",
-    )
+    return WorkerConfig.from_properties(standalone_properties(bootstrap_servers, group), where="test worker")
 
 
 def task_counts(config: WorkerConfig) -> list[tuple[bytes | None, bytes | None]]:
@@ -255,7 +251,7 @@ def test_tasks_of_a_process_that_was_overtaken_do_not_start(config: WorkerConfig
     assert len(task_counts(config)) == 2
 
 
-def test_a_round_that_is_overtaken_as_it_writes_begins_again(config: WorkerConfig, topic: str) -> None:
+def test_a_fencing_round_that_another_process_overtakes_starts_again(config: WorkerConfig, topic: str) -> None:
     connector = properties(unique("connector"), topic)
 
     async def scenario() -> None:
@@ -340,7 +336,7 @@ def test_a_source_that_stays_away_ends_a_run_to_the_end(config: WorkerConfig, to
 
 
 @pytest.mark.parametrize("raised", [SystemExit(3), KeyError("url")], ids=repr)
-def test_a_connector_that_cannot_be_made_leaves_the_others_alone(
+def test_a_connector_that_cannot_be_created_does_not_affect_others(
     config: WorkerConfig, topic: str, monkeypatch: pytest.MonkeyPatch, raised: BaseException
 ) -> None:
     broken, sound = unique("broken"), unique("sound")
@@ -416,5 +412,5 @@ async def _forgotten_after_its_deletion(config: WorkerConfig, connector: Mapping
         await herder.stop()
 
 
-def test_what_a_deleted_connector_transferred_is_forgotten(config: WorkerConfig, topic: str):
+def test_figures_of_a_deleted_connector_are_removed(config: WorkerConfig, topic: str):
     asyncio.run(_forgotten_after_its_deletion(config, properties(unique("connector"), topic)))

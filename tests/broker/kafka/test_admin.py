@@ -65,7 +65,7 @@ def test_an_existing_topic_is_not_changed(admin: Admin, topics: Topics):
 def test_more_topics_than_a_controller_takes_are_created_by_several_requests(
     fault_proxy: FaultProxy, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("fencepost.kafka.admin.admin._RECORDS_OF_A_REQUEST", 10)
+    monkeypatch.setattr("fencepost.kafka.admin.topic_creation._RECORDS_OF_A_REQUEST", 10)
     names = [unique("made") for _ in range(5)]
     with Admin(ClientConfig((fault_proxy.address,))) as admin:
         # A topic and its partitions are 5 records.

@@ -159,7 +159,7 @@ def test_closing_ends_a_round_that_waits(fault_proxy: FaultProxy):
     assert len(ended) == 1
 
 
-def test_an_id_that_the_broker_refuses_fails_alone(admin: Admin):
+def test_a_refused_transactional_id_does_not_fail_the_others(admin: Admin):
     name = unique("task")
     result = admin.fence_producers([name, ""])
     assert result.epoch_id(name) == 0

@@ -76,7 +76,7 @@ def test_brokers_without_the_requests_of_transactions_are_found_at_once(fault_pr
             admin.require_transactions()
 
 
-def test_brokers_of_transaction_version_1_are_written_to_as_such(fault_proxy: FaultProxy) -> None:
+def test_transaction_version_1_is_used_on_brokers_that_have_it(fault_proxy: FaultProxy) -> None:
     # Redpanda has no server side of KIP-890, and no feature transaction.version.
     fault_proxy.change(ApiKey.API_VERSIONS, faulty_broker.without_features)
 

@@ -133,7 +133,7 @@ def test_a_broker_that_recompresses_reads_every_codec(
     assert values(read_topic(bootstrap_servers, topic)) == lines
 
 
-def test_the_limit_is_the_brokers(raw: RawKafka, topics: Topics, bootstrap_servers: str):
+def test_split_batches_just_fit_the_brokers_limit(raw: RawKafka, topics: Topics, bootstrap_servers: str):
     records = Records(pa.array([b"x" * (number % 700) for number in range(3_000)]))
     limit = len(_encoded(records.slice(0, 200)))
     topic = topics.create(config={"max.message.bytes": str(limit)})

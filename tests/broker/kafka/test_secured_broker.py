@@ -31,7 +31,7 @@ def test_a_wrong_password_is_refused(secured: SecuredBroker) -> None:
         AdminClient({"bootstrap.servers": secured.sasl_servers, **settings}).list_topics(timeout=1)
 
 
-def test_a_right_counts_once_given_and_no_more_once_taken(secured: SecuredBroker) -> None:
+def test_acl_changes_take_effect_immediately(secured: SecuredBroker) -> None:
     topic = Topics(secured.sasl_servers, secured.rdkafka()).create()
     settings = {"bootstrap.servers": secured.sasl_servers, **secured.rdkafka("connector"), "log_level": 0}
 

@@ -258,7 +258,7 @@ def test_a_topic_is_verified_with_the_settings_of_a_file(
     assert topic in capsys.readouterr().err
 
 
-def test_a_hanging_transaction_is_aborted_once_the_rights_that_were_named_are_there(
+def test_a_hanging_transaction_is_aborted_after_the_named_rights_are_granted(
     secured: SecuredBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     topic = Topics(secured.sasl_servers, secured.rdkafka()).create()

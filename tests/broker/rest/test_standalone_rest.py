@@ -15,6 +15,7 @@ from fencepost.cli.main import run
 from tests.support.checker import assert_exactly_once, read_topic, values
 from tests.support.processes import Process, wait_for
 from tests.support.sequence_source import properties
+from tests.support.standalone import standalone_properties
 from tests.support.topics import unique
 from tests.support.workers import WorkerApi
 
@@ -45,15 +46,8 @@ def start(tmp_path: Path, bootstrap_servers: str, topic: str) -> Start:
     def start(**settings: str) -> Iterator[Standalone]:
         folder = tmp_path / unique("worker")
         folder.mkdir()
-        group = unique("group")
         worker = {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": group,
-            "key.converter": STRING,
-            "value.converter": STRING,
-            "offset.storage.topic": f"{group}-offsets",
-            "offset.storage.partitions": "1",
-            "config.storage.topic": f"{group}-configs",
+            **standalone_properties(bootstrap_servers, unique("group")),
             **{name.replace("_", "."): text for name, text in settings.items()},
         }
         filed = {"name": "filed", "connector.class": "FileStreamSource", "file": str(folder / "lines"), "topic": topic}

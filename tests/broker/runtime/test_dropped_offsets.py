@@ -144,7 +144,7 @@ def test_a_failure_before_the_commit_of_dropped_offsets_loses_nothing(
 
 
 @pytest.mark.parametrize("boundary", ["poll", "interval", "connector"])
-def test_dropped_offsets_are_committed_while_a_source_idles_whatever_the_boundary(
+def test_offsets_of_dropped_records_are_committed_at_any_boundary_while_idle(
     prompt: TaskRunner, bootstrap_servers: str, topic: str, name: str, boundary: str
 ):
     config = {"limit": 20, "messages.per.poll": 10, "transaction.boundary": boundary} | DROP_ALL
@@ -184,7 +184,7 @@ def test_offsets_that_wait_at_a_connectors_boundary_are_committed_at_the_stop(
     assert saved(bootstrap_servers, patient, name) == [b'{"saved":20}']
 
 
-def test_without_transactions_offsets_of_dropped_records_are_flushed_too(
+def test_offsets_of_dropped_records_are_flushed_without_transactions(
     patient: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):
     config = {"limit": 20, "exactly.once.support": "disabled"} | DROP_ALL

@@ -17,21 +17,17 @@ from fencepost import (
     PluginCounter,
     PluginMetrics,
     Predicate,
-    SourceBatch,
-    SourceConnector,
-    SourceTask,
     Transformation,
 )
 from fencepost.converters.string_converter import StringConverter
 from fencepost.runtime.state import State
 from fencepost.runtime.task.source_task import WorkerSourceTask
 from tests.support.checker import read_topic
-from tests.support.engine import NumberReader, splits
 from tests.support.processes import wait_for
+from tests.support.rows_source import ROWS, ROWS_CONNECTOR
 from tests.support.task_runner import TaskRunner, stop, wait_for_state
 from tests.support.topics import Topics, unique
 
-ROWS = 200
 SMALL, LARGE = 1, 1 << 30
 PREFIX = "kafka_connect_plugins_"
 
@@ -109,34 +105,10 @@ def _counted(rows: PluginCounter) -> Any:
     return F.udf(counted, "STRING", useArrow=False).asNondeterministic()
 
 
-class RowsConnector(SourceConnector):
-    """The numbers below ROWS, once, as splits of a size, whose rows go to `topics` by turns."""
-
-    def config(self) -> ConfigDef:
-        return ConfigDef().define("topics", ConfigDef.Type.LIST).define("bytes", ConfigDef.Type.INT)
-
-    def task_class(self) -> type[SourceTask]:
-        return RowsTask
-
-
-class RowsTask(SourceTask):
-    def start(self, config: Mapping[str, str]) -> None:
-        self._topics = tuple(config["topics"].split(","))
-        self._bytes = int(config["bytes"])
-        self._done = False
-
-    def poll(self) -> SourceBatch | None:
-        if self._done:
-            return None
-        self._done = True
-        reader = NumberReader(("topic",), self._topics, rows=30)
-        return SourceBatch(None, [({"rows": 1}, {"done": 1})], reader, splits(ROWS, 3), bytes=self._bytes)
-
-
 def started(runner: TaskRunner, name: str, topics: Sequence[str], size: int, config: Mapping[str, str]) -> Any:
     given = {
         "name": name,
-        "connector.class": f"{__name__}.RowsConnector",
+        "connector.class": ROWS_CONNECTOR,
         "topics": ",".join(topics),
         "bytes": str(size),
     }

@@ -224,7 +224,7 @@ def test_a_task_that_waits_for_its_registry_can_be_paused_and_stopped(
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 409, 422])
-def test_a_refusal_fails_the_task_whatever_is_tolerated(
+def test_a_refusal_by_the_registry_fails_the_task_even_if_errors_are_tolerated(
     runner: TaskRunner, bootstrap_servers: str, topic: str, registry: FakeRegistry, status: int
 ):
     name = unique("connector")

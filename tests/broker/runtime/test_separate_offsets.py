@@ -107,7 +107,7 @@ def test_a_connector_that_gets_its_own_offsets_topic_reads_nothing_again(
     assert _written(bootstrap_servers, topic, name) == list(range(1, 401))
 
 
-def test_a_standalone_connector_of_another_cluster_keeps_its_offsets_there(
+def test_a_standalone_connector_of_another_cluster_stores_offsets_in_that_cluster(
     bootstrap_servers: str, other_broker: EmbeddedBroker, name: str
 ):
     """`producer.override.bootstrap.servers` alone; data and offsets over there, and the copy at home at the end."""

@@ -71,7 +71,7 @@ def _boundaries(limit: int) -> list[int]:
     return numbers
 
 
-def test_the_connector_boundary_commits_the_offsets_of_aborted_records_too(
+def test_the_connector_boundary_also_commits_offsets_of_aborted_records(
     runner: TaskRunner, bootstrap_servers: str, topics: Topics, name: str
 ):
     """A transaction whose boundary is even is aborted."""

@@ -219,7 +219,7 @@ def test_a_check_that_fails_keeps_the_task_from_starting(
     calls: list[str],
     logged: str,
 ):
-    """That a newer task takes over is no error."""
+    """That a newer task takes over is not an error."""
     task, seen = runner.started(name, topic, checks=checks)
     wait_for_state(task, State.FAILED)
     assert checks.calls == calls

@@ -15,12 +15,10 @@ from fencepost import ConfigDef, SourceBatch, SourceConnector, SourceRecord, Sou
 from fencepost.runtime.state import State
 from fencepost.runtime.task.source_task import WorkerSourceTask
 from tests.support.checker import read_offsets, read_topic, values
-from tests.support.engine import NumberReader, splits
+from tests.support.rows_source import ROWS, ROWS_CONNECTOR
 from tests.support.sequence_source import seqs
 from tests.support.task_runner import TaskRunner, wait_for_state
 from tests.support.topics import Topics, unique
-
-ROWS = 200
 
 DROP_TOMBSTONES = {
     "transforms": "drop",
@@ -200,47 +198,11 @@ def test_a_task_whose_python_worker_is_killed_delivers_exactly_once(
     assert read_offsets(bootstrap_servers, runner.offsets_topic, name) == [({"frame": 1}, {"done": 1})]
 
 
-class RowsConnector(SourceConnector):
-    """The numbers below ROWS as one batch, whose rows go to `topics` by turns; `bytes` is what it says of its size."""
-
-    def version(self) -> str:
-        return "1"
-
-    def config(self) -> ConfigDef:
-        return ConfigDef().define("topics", ConfigDef.Type.LIST).define("bytes", ConfigDef.Type.INT)
-
-    def start(self, config: Mapping[str, str]) -> None:
-        self._config = dict(config)
-
-    def task_class(self) -> type[SourceTask]:
-        return RowsTask
-
-    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:  # noqa: ARG002 - one is enough
-        return [self._config]
-
-
-class RowsTask(SourceTask):
-    def start(self, config: Mapping[str, str]) -> None:
-        self._topics = tuple(config["topics"].split(","))
-        self._bytes = int(config["bytes"])
-        self._done = False
-
-    def poll(self) -> SourceBatch | None:
-        if self._done:
-            return None
-        self._done = True
-        reader = NumberReader(("topic",), self._topics, rows=30)
-        return SourceBatch(None, [({"rows": 1}, {"done": 1})], reader, splits(ROWS, 3), bytes=self._bytes)
-
-    def at_end(self) -> bool:
-        return self._done
-
-
 SMALL, LARGE = 1, 1 << 30
 
 
 def started(runner: TaskRunner, name: str, topics: str, size: int, config: Mapping[str, Any]) -> WorkerSourceTask:
-    given = {"name": name, "connector.class": f"{__name__}.RowsConnector", "topics": topics, "bytes": str(size)}
+    given = {"name": name, "connector.class": ROWS_CONNECTOR, "topics": topics, "bytes": str(size)}
     checked = runner.worker.checked(given | config)
     connector = runner.worker.new_connector(checked, runner.states)
     connector.start()

@@ -245,7 +245,7 @@ def random_frame(spark: SparkSession, local_dir: Path, tmp_path: Path) -> DataFr
 
 
 @pytest.mark.parametrize("sink", ["parquet", "fencepost"])
-def test_rows_that_spark_gives_wrongly_are_written_as_it_gives_them(
+def test_rows_that_spark_reads_wrongly_are_written_as_spark_reads_them(
     random_frame: DataFrame, bootstrap_servers: str, topic: str, tmp_path: Path, sink: str
 ):
     """Spark takes a function of an RDD for deterministic: if it is not, each sink gets some rows twice and others never."""

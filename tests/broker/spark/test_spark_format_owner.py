@@ -180,7 +180,7 @@ def test_a_run_is_written_once_and_a_newer_writer_fences_the_older(version_serve
     assert texts(version_servers, topic) == ["new"]
 
 
-def test_an_empty_dataframe_is_a_run_too(version_servers: str, topic: str):
+def test_an_empty_dataframe_counts_as_a_run(version_servers: str, topic: str):
     run = unique("run")
     first = begun(version_servers, topic, run=run)
     first.commit([write(first, 0, 10, [])])

@@ -71,7 +71,7 @@ class AskingTask(NumbersTask):
 
 
 class Asking(Numbers):
-    """Has a task that asks for offsets of what is no source partition."""
+    """Has a task that asks for offsets of what is not a source partition."""
 
     def task_class(self):
         return AskingTask

@@ -22,7 +22,7 @@ class Unspeakable(Exception):
 
 
 class SpeaksBytes(Exception):
-    """An error whose text is no text."""
+    """An error whose text is not text."""
 
     def __str__(self):
         return b"bytes"

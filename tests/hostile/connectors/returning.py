@@ -238,7 +238,7 @@ class LagTask(NumbersTask):
 
 
 class Lag(Numbers):
-    """Has a task whose lag is no number."""
+    """Has a task whose lag is not a number."""
 
     def task_class(self):
         return LagTask
@@ -318,7 +318,7 @@ class TaskClassIsATask(Numbers):
 
 
 class TaskClassIsAnother(Numbers):
-    """Returns a class that is no task."""
+    """Returns a class that is not a task."""
 
     def task_class(self):
         return dict

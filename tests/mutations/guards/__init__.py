@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutations.guards import (
     connectors,
+    databases,
     engine,
     file_identity,
     file_values,
@@ -21,6 +22,7 @@ from tests.mutations.guards import (
 
 GUARDS = (
     *connectors.GUARDS,
+    *databases.GUARDS,
     *engine.GUARDS,
     *file_identity.GUARDS,
     *file_values.GUARDS,

@@ -112,14 +112,14 @@ GUARDS = (
         "tests/unit/engine/test_reports.py::test_text_that_imitates_a_failure_is_not_a_failure",
     ),
     Guard(
-        "the look at a schema before Python imports what it names",
+        "the check of a schema before Python imports what it names",
         "engine/spark/job_write.py",
         "        check_user_types(frame, where=write.spec.pipeline.given)\n",
         "",
         "tests/broker/engine/spark/test_engine_hostile_rows.py::test_a_file_that_names_a_python_class_for_a_column_imports_nothing",
     ),
     Guard(
-        "the look whether an imported module has the class that a file names",
+        "the check whether an imported module has the class that a file names",
         "engine/spark/transform.py",
         "return isinstance(found, type) and issubclass(found, t.UserDefinedType)",
         "return module in sys.modules",
@@ -194,7 +194,7 @@ GUARDS = (
         'timestamp=block["timestamp"], headers=block["headers"])\n',
         'timestamp=block["timestamp"])\n',
         "tests/unit/engine/test_targeted_blocks.py"
-        "::test_shuffled_records_are_their_rows_whatever_offsets_spark_uses[64-bit offsets]",
+        "::test_shuffled_records_equal_their_rows_with_any_offset_width_of_spark[64-bit offsets]",
     ),
     Guard(
         "the order of shuffled blocks of one topic partition",

@@ -30,7 +30,7 @@ GUARDS = (
         "tests/unit/api/test_time_texts.py::test_dates_of_any_year_have_the_text_that_java_has",
     ),
     Guard(
-        "the frames to skip at the begin of a file",
+        "the frames to skip at the start of a file",
         "connectors/files/content/codecs/compression.py",
         "            if is_skippable(head):\n",
         "            if False:\n",

@@ -13,7 +13,7 @@ GUARDS = (
         "tests/unit/herder/core/test_group_topics.py::test_all_members_start_no_task_while_one_has_other_topics",
     ),
     Guard(
-        "the wait of a worker whose topics differed from those of a leader that left",
+        "the wait of a worker whose topics differed from the topics of a leader that left",
         "herder/core/group_topics.py",
         "    if not _breaks(own, former.leader) or _breaks(own, found.leader):",
         "    if True:",

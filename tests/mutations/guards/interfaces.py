@@ -6,7 +6,7 @@ from tests.mutations.guard import Guard
 
 GUARDS = (
     Guard(
-        "the look at where a module comes from before it is imported",
+        "the check of where a module comes from before it is imported",
         "config/plugins.py",
         "    if not sources.admit(module_name):",
         "    if False:",
@@ -217,7 +217,7 @@ GUARDS = (
         "tests/unit/connectors/jdbc/test_properties.py::test_a_database_in_a_file_must_be_allowed_and_an_unknown_one_is_refused",
     ),
     Guard(
-        "the end of a look through links that lead back",
+        "the end of a scan through links that lead back",
         "connectors/files/discovery/directories.py",
         " or (identity := (status.st_dev, status.st_ino)) in above:",
         " or ((identity := (status.st_dev, status.st_ino)) in above and len(above) > 3):",

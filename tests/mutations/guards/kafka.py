@@ -187,7 +187,7 @@ GUARDS = (
         "tests/unit/runtime/test_worker.py::test_a_connector_does_not_start_if_another_version_is_installed_since",
     ),
     Guard(
-        "the refusal of header names that are no text, at which consumers fail",
+        "the refusal of header names that are not text, at which consumers fail",
         "kafka/records/columns.py",
         "    _check_text(entries.field(0))\n",
         "",

@@ -81,7 +81,7 @@ GUARDS = (
         "runtime/task/poll_loop.py",
         "            self._writes.abort()",
         "            pass",
-        "tests/broker/runtime/test_source_task.py::test_the_connector_boundary_commits_the_offsets_of_aborted_records_too",
+        "tests/broker/runtime/test_source_task.py::test_the_connector_boundary_also_commits_offsets_of_aborted_records",
     ),
     Guard(
         "offsets that are moved to the own topic before they are removed from the worker's",
@@ -118,7 +118,7 @@ GUARDS = (
         "kafka/transport/connection.py",
         "        if is_reserved(plain.fileno()):\n",
         "        if False:\n",
-        "tests/unit/kafka/transport/test_descriptors.py::test_a_connection_leaves_the_last_descriptors_alone",
+        "tests/unit/kafka/transport/test_descriptors.py::test_connections_do_not_take_the_last_file_descriptors",
     ),
     Guard(
         "the connections of a task that has ended",

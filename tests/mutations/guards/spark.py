@@ -83,7 +83,7 @@ GUARDS = (
         "tests/unit/spark/query/test_writers.py::test_a_second_function_in_one_query_is_refused",
     ),
     Guard(
-        "the look at the topic's id before a Spark sink commits",
+        "the check of the topic's id before a Spark sink commits",
         "spark/sink/sink.py",
         "        self._check_topic()\n        if not",
         "        if not",
@@ -150,7 +150,7 @@ GUARDS = (
         "spark/config/sink_config.py",
         "key = SinkKey(sink, name)",
         "key = SinkKey(sink, run)",
-        "tests/unit/spark/config/test_sink_config.py::test_a_run_is_its_text",
+        "tests/unit/spark/config/test_sink_config.py::test_a_runs_key_is_made_of_its_text",
     ),
     Guard(
         "transactional ids of a Spark sink's runs, which no other sink has",

@@ -24,7 +24,7 @@ GUARDS = (
         "transforms/sql_parser.py",
         "if node.kind in (*_ATTRIBUTES, *_STARS):\n        _check_name",
         "if node.kind in _STARS:\n        _check_name",
-        "tests/unit/transforms/test_sql_refusals.py::test_it_is_refused_wherever_it_stands",
+        "tests/unit/transforms/test_sql_refusals.py::test_forbidden_sql_is_refused_anywhere_in_an_expression",
     ),
     Guard(
         "the functions that an expression may call",
@@ -111,7 +111,7 @@ GUARDS = (
         "tests/unit/transforms/test_new_record_state.py::test_fields_that_a_header_lists_are_not_published",
     ),
     Guard(
-        "the refusal of a header that is no list of fields to drop",
+        "the refusal of a header that is not a list of fields to drop",
         "transforms/new_record_state.py",
         "listed = F.when(value.isNull() | parsed.isNotNull(), parsed).otherwise(malformed)",
         "listed = F.when(value.isNull() | parsed.isNotNull(), parsed) if malformed is not None else parsed",
@@ -136,7 +136,7 @@ GUARDS = (
         "runtime/connector/validation.py",
         "[*found, *_refused(plugin, prefix, config)], plugin, prefix, own)",
         "found, plugin, prefix, own)",
-        "tests/unit/herder/requests/test_config_infos.py::test_a_feature_of_only_the_java_class_is_an_error_of_its_property",
+        "tests/unit/herder/requests/test_refused_properties.py::test_a_feature_of_only_the_java_class_is_an_error_of_its_property",
     ),
     Guard(
         "the null of a column without a schema",
@@ -171,7 +171,7 @@ GUARDS = (
         "engine/source_write.py",
         "replace(types, batch=True)",
         "types",
-        "tests/broker/engine/spark/test_small_batches.py::test_the_worker_makes_what_a_job_does",
+        "tests/broker/engine/spark/test_small_batches.py::test_the_worker_writes_the_same_records_as_a_spark_job",
     ),
     Guard(
         "the rows that a function of Python refuses where they are written",
@@ -192,14 +192,14 @@ GUARDS = (
         "transforms/sql_tokens.py",
         "if name in _refused_names():",
         "if not name:",
-        "tests/unit/transforms/test_sql_tokens.py::test_words_tell_what_is_refused",
+        "tests/unit/transforms/test_sql_tokens.py::test_the_words_of_an_expression_show_what_is_refused",
     ),
     Guard(
         "the length of an expression",
         "transforms/sql_tokens.py",
         "if len(text) > LONGEST:",
         "if not text:",
-        "tests/unit/transforms/test_sql_tokens.py::test_words_tell_what_is_refused",
+        "tests/unit/transforms/test_sql_tokens.py::test_the_words_of_an_expression_show_what_is_refused",
     ),
     Guard(
         "the sign of the hash that chooses a partition",

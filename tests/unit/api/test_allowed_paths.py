@@ -246,7 +246,7 @@ def test_the_environment_of_the_worker_is_not_read(own: AllowedPaths, path: str)
                 ask(path)
 
 
-def test_own_files_are_refused_by_executors_too(folder: Path, own: AllowedPaths) -> None:
+def test_executors_refuse_the_workers_own_files(folder: Path, own: AllowedPaths) -> None:
     there = pickle.loads(pickle.dumps(own))  # noqa: S301 - our own
     with pytest.raises(ConfigError, match="one of the worker's own"):
         there.open(str(folder / "shut" / "below" / "file"))

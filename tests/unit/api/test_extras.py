@@ -9,7 +9,7 @@ from fencepost.api.extras import how_to_install
 
 
 @pytest.mark.parametrize("extra", ["postgres", "top", "demo"])
-def test_the_command_names_the_packages_of_the_extra_alone(extra: str) -> None:
+def test_the_install_command_names_only_the_packages_of_the_extra(extra: str) -> None:
     command, _, named = how_to_install(extra).partition(" (")
     assert named == f"the extra {extra} of fencepost)"
     program, verb, *packages = shlex.split(command)

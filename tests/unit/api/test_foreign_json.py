@@ -17,6 +17,6 @@ def test_the_caller_decides_how_fractions_are_parsed() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, '{"a":' * 100_000, b"\xff"])
-def test_anything_else_is_a_value_error(text: str | bytes) -> None:
+def test_invalid_json_is_a_value_error(text: str | bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - the messages are Python's, but for the nested ones
         parse_json(text)

@@ -53,5 +53,5 @@ def test_a_failure_for_want_of_descriptors_is_named(error: Exception):
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOENT, "x"), DataError("x"), socket.gaierror(-2, "unknown")])
-def test_another_failure_stays_as_it_is(error: Exception):
+def test_other_errors_are_not_explained_by_missing_descriptors(error: Exception):
     assert explained("Task c-0", error) is error

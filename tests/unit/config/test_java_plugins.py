@@ -62,7 +62,7 @@ def found(directory: Path) -> dict[str, list[str]]:
     return {one.java_class: [path.name for path in one.jars] for one in java_connectors((directory,))}
 
 
-def test_connectors_are_those_of_service_files_with_all_jars_of_their_folder(tmp_path: Path):
+def test_java_connectors_come_from_service_files_with_all_jars_of_the_folder(tmp_path: Path):
     jar(tmp_path / "acme" / "lib" / "a.jar", **{SERVICE: "# ours\nacme.Source # first\n\nacme.Other\n"})
     jar(tmp_path / "acme" / "b.jar")
     jar(tmp_path / "single.jar", **{SERVICE: "single.Source"})

@@ -63,7 +63,7 @@ def test_every_registered_converter_can_be_loaded():
 def test_a_header_converter_is_registered_with_the_converters_but_is_none():
     name = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
     assert find(name, PluginKind.HEADER_CONVERTER) is SimpleHeaderConverter
-    with pytest.raises(ConfigError, match=r"value\.converter, is no converter: .*api\.plugin\.Converter"):
+    with pytest.raises(ConfigError, match=r"value\.converter, is not a converter: .*api\.plugin\.Converter"):
         find(name)
 
 
@@ -163,7 +163,7 @@ def test_looking_one_plugin_up_imports_no_other():
     assert finished.stdout.strip() == "[]"
 
 
-def test_an_unknown_name_is_answered_with_the_classes_of_plugin_path_too(plugin_directory: Path):
+def test_the_error_for_an_unknown_name_lists_classes_of_plugin_path(plugin_directory: Path):
     module = unique("shown")
     (plugin_directory / f"{module}.py").write_text(
         "from fencepost import Converter, SourceConnector, SourceTask\n"

@@ -32,7 +32,7 @@ from fencepost.config.properties import load_connector_config, load_properties, 
         ("a=\\u00e9\\uD83D\\uDE00", {"a": "é😀"}),
         ("a=1\na=2", {"a": "2"}),
         ("=1", {"": "1"}),
-        # A backslash alone in its line: what follows is no continuation. javaproperties reads the comment as a property.
+        # A backslash alone in its line: what follows is not a continuation. javaproperties reads the comment as a property.
         ("\\\n# b=2\na=1", {"a": "1"}),
         ("\\\n\n!b\na=1\n \\\r\n", {"a": "1"}),
         ("\\\n  a=1\\\n  # 2", {"a": "1# 2"}),

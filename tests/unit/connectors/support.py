@@ -34,6 +34,23 @@ class CommittedOffsets:
             self.positions[partition["filename"]] = offset["position"]
 
 
+class WholeOffsets:
+    """The offsets of files that were committed, with all their fields: `{path: offset}`."""
+
+    def __init__(self, committed: Mapping[str, Any] | None = None) -> None:
+        self.committed = dict(committed or {})
+
+    def offsets(self, partitions: Iterable[Mapping[str, Any]]) -> list[Any]:
+        return [self.committed.get(partition["filename"]) for partition in partitions]
+
+    def items(self) -> list[tuple[dict[str, str], Any]]:
+        return [({"filename": path}, offset) for path, offset in self.committed.items()]
+
+    def commit(self, batch: SourceBatch) -> None:
+        for partition, offset in batch.offsets:
+            self.committed[partition["filename"]] = offset
+
+
 class Context:
     """What a worker tells a task."""
 

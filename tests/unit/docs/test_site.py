@@ -34,7 +34,7 @@ def test_the_reference_has_the_docstrings_of_the_api(site: Path) -> None:
     assert "with the offsets after them" in reference
 
 
-def test_each_page_of_the_guide_is_there(site: Path) -> None:
+def test_each_page_of_the_guide_exists(site: Path) -> None:
     pages = {page.stem for page in (ROOT / "docs" / "guide").glob("*.md")} - {"README"}
 
     assert pages <= {page.stem for page in (site / "guide").glob("*.html")}

@@ -152,7 +152,7 @@ def test_topics_of_rows_part_them_and_the_default_fills_gaps():
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.string()])
-def test_nulls_of_a_batch_stay_nulls_whatever_a_converter_writes_for_them(kind: pa.DataType):
+def test_nulls_of_a_batch_stay_null_with_any_converter(kind: pa.DataType):
     class Writing(StringConverter):
         def from_connect_data(self, topic: str, schema: spark.DataType | None, values: pa.Array) -> pa.Array:
             del topic, schema

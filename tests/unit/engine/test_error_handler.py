@@ -266,7 +266,7 @@ def test_the_first_refused_row_is_known_before_the_rows_behind_it_are_tried():
     assert rows.attempts < 15
 
 
-def test_rows_that_are_refused_alike_are_not_tried_alone():
+def test_rows_refused_for_the_same_reason_are_not_tried_one_by_one():
     attempts = []
 
     def attempt(start: int, stop: int) -> None:

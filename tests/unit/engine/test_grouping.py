@@ -62,7 +62,7 @@ def test_records_without_a_topic_are_for_the_default_topic():
     assert [(g.topic, g.columns[ROW].to_pylist()) for g in groups] == [("t", [0]), ("t", [1]), ("t", [2]), ("u", [3])]
 
 
-def test_a_record_without_any_topic_is_refused_with_its_place_whatever_is_tolerated():
+def test_a_record_without_a_topic_is_refused_even_if_errors_are_tolerated():
     records = [record(1), SourceRecord({"file": "a"}, {"row": 7}, value=1)]
     with pytest.raises(
         DataError, match=r"partition {'file': 'a'} at {'row': 7} has no topic: give SourceRecord\(topic="

@@ -66,9 +66,7 @@ def values(metrics: WorkerPluginMetrics) -> dict[str, float]:
     return {metric.name: value for metric, _, value in metrics.samples()}
 
 
-def test_counts_of_executors_are_added_to_those_of_the_worker(
-    counts: PluginCounts, worker: WorkerPluginMetrics
-) -> None:
+def test_counts_of_executors_are_added_to_the_workers_counts(counts: PluginCounts, worker: WorkerPluginMetrics) -> None:
     rows = worker.add_counter("rows", "Rows")
     worker.add_metric("size", "Size", lambda: 7)
     rows.increment(2)
@@ -126,7 +124,7 @@ def test_metrics_are_pickled_without_spark_and_count_nowhere() -> None:
     assert values(metrics) == {"rows": 0}
 
 
-def test_executors_refuse_what_the_worker_refuses() -> None:
+def test_executors_refuse_the_same_rows_as_the_worker() -> None:
     metrics = DetachedMetrics()
     metrics.add_metric("a-b", "Nothing", lambda: 0)
     with pytest.raises(ValueError, match="added already"):

@@ -89,7 +89,7 @@ def test_dead_letters_are_cut_by_their_number_and_their_bytes(letters: list[Dead
     assert Report().pieces() == [Report()]
 
 
-def test_dead_letters_that_are_much_alike_take_little_of_the_driver():
+def test_similar_dead_letters_take_little_memory_of_the_driver():
     letters = tuple(_letter(f"{number},x,2026-11-24,not a number".encode(), number) for number in range(LETTERS))
     assert len(report_text(Report(letters=letters))) < sum(letter.size for letter in letters) / 3
 
@@ -97,7 +97,7 @@ def test_dead_letters_that_are_much_alike_take_little_of_the_driver():
 @pytest.mark.parametrize("letters", ["", "AAAA", base64.b64encode(zlib.compress(b"[[1]]")).decode(), [], None])
 def test_damaged_dead_letters_are_refused(letters: object):
     content = json.loads(report_text(Report())) | {"letters": letters}
-    with pytest.raises(SparkJobError, match="no report of a writer"):
+    with pytest.raises(SparkJobError, match="not a report of a writer"):
         read_reports([json.dumps(content)])
 
 
@@ -163,7 +163,7 @@ def refused(kind: str, message: str = "m", **attributes: object) -> str:
     ],
 )
 def test_an_invalid_report_fails_the_job(text: str):
-    with pytest.raises(SparkJobError, match="sent what is no report of a writer"):
+    with pytest.raises(SparkJobError, match="sent something that is not a report of a writer"):
         read_reports([text])
 
 
@@ -171,7 +171,7 @@ def test_a_pickle_is_not_a_report_and_is_not_loaded(tmp_path: Path):
     touched = tmp_path / "touched"
     payload = base64.b64encode(pickle.dumps(Touch(touched))).decode()
     for text in (payload, refused(payload, payload)):
-        with pytest.raises(SparkJobError, match="no report"):
+        with pytest.raises(SparkJobError, match="not a report"):
             read_reports([text])
     assert not touched.exists()
 

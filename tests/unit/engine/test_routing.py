@@ -165,7 +165,7 @@ def test_a_topic_partition_has_one_writer(writers: int, partitions: int):
     ("parallelism", "partitions", "splits", "writers"),
     [(8, 3, 5, 3), (2, 9, 9, 2), (4, 4, 1, 1), (4, 2, None, 2), (4, 4, 0, 1)],
 )
-def test_there_are_as_many_writers_as_have_something_to_do(
+def test_the_number_of_writers_follows_cores_partitions_and_splits(
     parallelism: int, partitions: int, splits: int | None, writers: int
 ):
     assert writer_count(parallelism=parallelism, partitions=partitions, splits=splits) == writers

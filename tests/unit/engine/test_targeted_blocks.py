@@ -42,7 +42,7 @@ def shuffled(batches: list[pa.RecordBatch], writer: int, *, large: bool = False)
 
 
 @pytest.mark.parametrize("large", [False, True], ids=["32-bit offsets", "64-bit offsets"])
-def test_shuffled_records_are_their_rows_whatever_offsets_spark_uses(*, large: bool) -> None:
+def test_shuffled_records_equal_their_rows_with_any_offset_width_of_spark(*, large: bool) -> None:
     records = Records(
         value=pa.array([b"one", b"two", None], pa.binary()),
         key=pa.array([b"k", None, b"l"], pa.binary()),

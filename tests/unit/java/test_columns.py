@@ -37,7 +37,7 @@ def test_all_columns_are_there_with_their_nulls():
     ]  # fmt: skip
 
 
-def test_only_values_are_enough():
+def test_columns_of_java_may_have_values_only():
     names, body = packed(value_valid=b"\0", value_ends=ints(0, 0), value=b"")
     columns = record_columns({"rows": 1, "topics": ["a"], "buffers": names}, body)
     assert columns.to_pylist() == [{"value": None}]

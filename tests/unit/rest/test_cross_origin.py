@@ -90,7 +90,7 @@ def test_a_link_of_another_site_leads_to_the_page(api: Api):
         {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"},
     ],
 )
-def test_requests_of_its_own_page_and_of_programs_continue(apis: RestApis, headers: dict[str, str]):
+def test_requests_of_the_workers_page_and_of_programs_are_allowed(apis: RestApis, headers: dict[str, str]):
     advertised = {"rest.advertised.host.name": "Worker.Example", "rest.advertised.port": "8083"}
     apis.serve(ModelHerder(), advertised)
     local = Api(apis, _bound_url(apis))
@@ -137,7 +137,7 @@ def test_further_hosts_can_be_allowed(apis: RestApis):
     assert anywhere.get("/connectors", headers={"Host": "x"}).status == 200
 
 
-def test_a_listener_for_other_machines_takes_any_host_unless_they_are_set(apis: RestApis):
+def test_a_public_listener_accepts_any_host_unless_hosts_are_configured(apis: RestApis):
     listeners = {"listeners": "http://0.0.0.0:0"}
     for given, status in (({}, 200), ({"rest.allowed.hosts": "proxy.example"}, 403)):
         apis.serve(ModelHerder(), {**listeners, **given})

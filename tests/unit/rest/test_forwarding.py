@@ -42,7 +42,7 @@ def test_errors_of_the_leader_are_returned_unchanged(apis: RestApis, herder: Mod
     assert follower.delete("/connectors/nope").text == leader.delete("/connectors/nope").text
 
 
-def test_the_query_goes_along(apis: RestApis, herder: ModelHerder, config: Config):
+def test_a_forwarded_request_keeps_its_query(apis: RestApis, herder: ModelHerder, config: Config):
     follower = apis.serve(_follower(apis.serve(herder).url))
     follower.post("/connectors", {"name": "c", "config": config})
     answer = follower.post("/connectors/c/restart?includeTasks=true&onlyFailed=false")
@@ -58,7 +58,7 @@ def test_a_request_is_taken_to_the_worker_that_runs_the_connector(apis: RestApis
     assert leader.passed_on == 1
 
 
-def test_signatures_go_along(apis: RestApis, herder: ModelHerder, config: Config):
+def test_a_forwarded_request_keeps_its_signature(apis: RestApis, herder: ModelHerder, config: Config):
     follower = apis.serve(_follower(apis.serve(herder).url))
     follower.post("/connectors", {"name": "c", "config": config})
     assert (

@@ -14,7 +14,7 @@ _NOW = 1_000_000_000
 _BEFORE = GroupCounters("http://a:1/", 4, rebalances=3, rebalance_seconds=1.5, last=60.0, rounds=2, round_seconds=0.5)
 
 
-def test_nothing_happened_if_nothing_was_counted():
+def test_no_event_is_shown_if_no_counter_grew():
     assert list(events(_BEFORE, replace(_BEFORE, last=62.0, rebalancing=True), _NOW)) == []
 
 

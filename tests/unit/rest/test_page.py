@@ -74,7 +74,7 @@ def test_other_paths_are_not_found(api: Api, path: str) -> None:
     assert api.get(path).status == 404
 
 
-def test_the_folder_without_its_slash_leads_there(api: Api) -> None:
+def test_the_page_is_also_served_without_the_trailing_slash(api: Api) -> None:
     assert "app.js" in api.get("/ui").text
 
 

@@ -109,7 +109,7 @@ def test_a_body_that_is_too_large_is_refused(api: Api):
     assert api.post("/connectors", b" " * (MAX_BODY_BYTES + 1)).status == 413
 
 
-def test_a_body_that_is_not_encoded_as_it_says_is_refused(api: Api, caplog: pytest.LogCaptureFixture):
+def test_a_body_that_contradicts_its_content_encoding_is_refused(api: Api, caplog: pytest.LogCaptureFixture):
     answer = api.post("/connectors", b"abc", headers={"Content-Encoding": "gzip"})
     assert answer.status == 400
     assert "cannot be read" in answer.message
@@ -222,7 +222,7 @@ def test_without_admin_listeners_no_admin_endpoints_exist(apis: RestApis):
     assert apis.serve(ModelHerder(), {"admin.listeners": ""}).get("/admin/loggers").status == 404
 
 
-def test_admin_is_found_at_its_own_listener_alone(apis: RestApis):
+def test_admin_answers_only_at_its_own_listener(apis: RestApis):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     api = apis.serve(ModelHerder(), {"admin.listeners": f"http://127.0.0.1:{port}"})

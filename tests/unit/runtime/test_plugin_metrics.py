@@ -131,7 +131,7 @@ def test_the_number_of_metrics_is_limited() -> None:
         added.add_counter("b", "Nothing")
 
 
-def test_a_counter_never_falls() -> None:
+def test_a_counter_refuses_negative_amounts() -> None:
     counter = WorkerPluginMetrics().add_counter("a", "Nothing")
     for amount in (-1, math.nan):
         with pytest.raises(ValueError, match="cannot be raised"):

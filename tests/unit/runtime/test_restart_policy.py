@@ -48,7 +48,7 @@ LASTING = [
     ProducerFencedError("id"),
     TransactionExpiredError("id", open_ms=2, timeout_ms=1),
     SparkStartError("no Java"),
-    SparkDataError("a cast of what is no number"),
+    SparkDataError("a cast of what is not a number"),
     RecordRefusedError("a record that is no JSON"),
     RuntimeError("the connector's own"),
 ]
@@ -72,7 +72,7 @@ def test_the_delay_doubles_up_to_a_limit_and_the_task_gives_up_in_the_end():
     assert delays == [0.5, 1, 2, 4, 8, 16, *[LONGEST_DELAY_S] * 4, None]
 
 
-def test_a_commit_starts_the_count_again():
+def test_a_commit_resets_the_count_of_restarts():
     policy = RestartPolicy()
     for _ in range(10):
         policy.failed(RetriableError("x"))
@@ -100,7 +100,7 @@ def test_without_a_limit_the_task_never_gives_up():
     assert [policy.failed(RetriableError("x")) for _ in range(2000)][-1] == LONGEST_DELAY_S
 
 
-def test_a_limit_that_is_lowered_below_the_restarts_so_far_is_a_limit():
+def test_a_restart_limit_lowered_below_the_restarts_so_far_applies():
     policy = _policy(max="-1")
     assert [policy.failed(RetriableError("x")) is None for _ in range(3)] == [False] * 3
     policy.config = RestartConfig(most=2)
@@ -108,7 +108,7 @@ def test_a_limit_that_is_lowered_below_the_restarts_so_far_is_a_limit():
 
 
 @pytest.mark.parametrize("error", PASSING, ids=lambda error: type(error).__name__)
-def test_never_is_never(error: Exception):
+def test_no_failure_is_restarted_if_the_policy_forbids_it(error: Exception):
     assert _policy(policy="never").failed(error) is None
     assert _policy(max="0").failed(error) is None
 

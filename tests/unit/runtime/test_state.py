@@ -11,7 +11,7 @@ def test_every_state_has_its_transitions():
     assert set(TRANSITIONS) == set(State)
 
 
-def test_ends_are_final():
+def test_failed_and_stopped_have_no_next_state():
     assert TRANSITIONS[State.FAILED] == TRANSITIONS[State.STOPPED] == frozenset()
 
 

@@ -51,7 +51,7 @@ def test_hanging_turns_are_only_searched_while_others_wait():
         assert not thread.is_alive()
 
 
-def test_who_waits_no_longer_is_passed_over():
+def test_a_cancelled_waiter_is_skipped():
     turns = Turns(1, FOR_EVER_S)
     first, second, third = ask(turns, 3)
     second.end()

@@ -13,7 +13,7 @@ from fencepost.storage.statuses import codec as status_records
 DEEP = b'{"a":' * 100_000
 
 
-def test_a_key_of_an_offset_names_nothing() -> None:
+def test_a_deeply_nested_key_of_an_offset_is_not_decoded() -> None:
     assert offsets.decode_key(DEEP) is None
 
 
@@ -22,7 +22,7 @@ def test_an_offset_is_refused() -> None:
         offsets.decode_value(DEEP)
 
 
-def test_a_status_says_nothing() -> None:
+def test_a_deeply_nested_status_is_not_decoded() -> None:
     assert status_records.decode(b"status-connector-c", DEEP) is None
 
 

@@ -16,7 +16,7 @@ def totals(rows: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"id": kept["id"], "total": total, "__row": kept["__row"]})
 
 
-def test_a_function_is_called_as_a_worker_does() -> None:
+def test_the_check_calls_a_function_as_a_worker_does() -> None:
     rows = [{"id": 1, "price": 1.5, "count": 2}, {"id": 2, "price": 1.0, "count": 0}, None]
     found = run_transform(totals, rows)
     assert [(one.value, one.source_offset["row"]) for one in found] == [({"id": 1, "total": 3.0}, 0), (None, 2)]

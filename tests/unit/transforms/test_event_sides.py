@@ -121,7 +121,9 @@ def test_zoned_times_get_the_offset_of_the_zone(
         ({"exclude_list": "t:before.a"}, ("after.a", "after.b")),
     ],
 )
-def test_rules_say_what_is_converted(spark: SparkSession, rules: dict[str, str], converted: tuple[str, ...]) -> None:
+def test_time_zone_rules_select_the_converted_fields(
+    spark: SparkSession, rules: dict[str, str], converted: tuple[str, ...]
+) -> None:
     frame = apply_chain(events("BIGINT", "Timestamp", 0).frame(spark), [zones("+01:00", **rules)])
     value = plain(frame.collect()[0]["value"])
     changed = tuple(

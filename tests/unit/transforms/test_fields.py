@@ -75,7 +75,7 @@ def test_replace_field_refuses_names_that_are_taken(spark: SparkSession, propert
         applied(spark, Records("STRUCT<id: INT, name: STRING, x2: INT>", [{}]), step("ReplaceField$Value", properties))
 
 
-def test_replace_field_swaps_names_and_reuses_those_of_excluded_fields(spark: SparkSession) -> None:
+def test_replace_field_swaps_names_and_reuses_names_of_excluded_fields(spark: SparkSession) -> None:
     swapped = step("ReplaceField$Value", {"renames": "id:name,name:id"})
     assert applied(spark, PEOPLE, swapped) == [{"name": 1, "id": "Ada"}, None]
     replaced = step("ReplaceField$Value", {"renames": "id:name", "exclude": "name"})
@@ -107,7 +107,7 @@ def test_a_transform_of_fields_refuses_a_value_that_is_not_a_struct(spark: Spark
         applied(spark, Records("STRING", [{"value": "a"}]), step("ExtractField$Value", {"field": "name"}))
 
 
-def test_hoist_field_wraps_the_whole_and_a_null_too(spark: SparkSession) -> None:
+def test_hoist_field_wraps_whole_values_and_nulls(spark: SparkSession) -> None:
     lines = Records("STRING", [{"value": "a"}, {}])
     assert applied(spark, lines, step("HoistField$Value", {"field": "line"})) == [{"line": "a"}, {"line": None}]
 

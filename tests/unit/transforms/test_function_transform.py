@@ -201,7 +201,7 @@ def test_pandas_rows_with_new_labels_are_refused() -> None:
         made(anew).transform.rows().applied(BATCH)  # type: ignore[attr-defined]
 
 
-def test_the_decorator_refuses_anything_but_such_a_function() -> None:
+def test_the_decorator_refuses_anything_but_a_transform_function() -> None:
     def nothing() -> None:
         """Takes no rows."""
 

@@ -60,7 +60,7 @@ def test_a_delete_without_a_tombstone_becomes_the_null_value(spark: SparkSession
 
 
 @pytest.mark.parametrize(("mode", "left"), [("tombstone", []), ("drop", []), ("rewrite-with-tombstone", [None])])
-def test_tombstones_without_a_schema_are_as_others(spark: SparkSession, mode: str, left: list[Any]) -> None:
+def test_tombstones_without_a_schema_are_handled_like_others(spark: SparkSession, mode: str, left: list[Any]) -> None:
     alone = Records("VOID", [{"key": "1"}], key="STRING")
     assert applied(spark, alone, extracting(**{MODE: mode})) == left
 
@@ -87,7 +87,7 @@ def test_a_prefix_begins_the_names_of_added_fields_and_headers(spark: SparkSessi
     assert plain(first)["headers"] == [{"key": "h.table", "value": b"people"}]
 
 
-def test_a_tombstone_that_stays_gets_the_header_op_alone(spark: SparkSession) -> None:
+def test_a_kept_tombstone_gets_only_the_header_op(spark: SparkSession) -> None:
     step = extracting(**{MODE: "rewrite-with-tombstone"}, add_headers="table,op:what")
     given = EVENTS.with_rows(DELETE, {**TOMBSTONE, "headers": [("h", b"x")]})
     deleted, buried = applied(spark, given, step, column="headers")

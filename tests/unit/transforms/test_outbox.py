@@ -123,7 +123,7 @@ def test_an_empty_payload_may_be_a_tombstone(spark: SparkSession, payload: str |
         (None, None),
     ],
 )
-def test_json_is_expanded_as_it_is(spark: SparkSession, payload: str | None, json: str | None) -> None:
+def test_json_payloads_are_expanded_unchanged(spark: SparkSession, payload: str | None, json: str | None) -> None:
     records = EVENTS.with_rows(event("c", after=(*FIRST[:4], payload, 7, None)))
     frame = apply_chain(records.frame(spark), [router(table_expand_json_payload="true")])
     assert frame.schema["value"].metadata == {JSON_METADATA: True}
@@ -139,7 +139,7 @@ def test_a_row_without_a_route_is_refused(spark: SparkSession) -> None:
         messages(spark, records)
 
 
-def test_deletes_alone_leave_nothing(spark: SparkSession) -> None:
+def test_a_batch_of_deletes_gives_no_messages(spark: SparkSession) -> None:
     schemaless = f"STRUCT<before: {ROW}, after: VOID, source: STRUCT<table: STRING>, op: STRING, ts_ms: BIGINT>"
     deletes = Records(schemaless, [event("d", before=FIRST)], key="STRING")
     assert messages(spark, deletes) == []

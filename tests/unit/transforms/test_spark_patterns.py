@@ -68,6 +68,6 @@ def test_random_patterns_are_taken_as_spark_takes_them(spark_takes: Takes) -> No
 def test_a_pattern_that_is_none_is_refused_at_its_property(
     transform: str, properties: dict[str, str], name: str
 ) -> None:
-    with pytest.raises(ConfigError, match=f"the value of the property {name}, is no datetime pattern") as refused:
+    with pytest.raises(ConfigError, match=f"the value of the property {name}, is not a datetime pattern") as refused:
         step(transform, properties)
     assert refused.value.name == name

@@ -222,7 +222,7 @@ def test_nulls_of_schemaless_records_need_no_type(spark: SparkSession) -> None:
     assert applied(spark, schemaless, sql(value="struct(value.a, value.b AS c)")) == [{"a": None, "c": 1}]
 
 
-def test_null_alone_makes_tombstones(spark: SparkSession) -> None:
+def test_the_expression_null_makes_tombstones(spark: SparkSession) -> None:
     assert applied(spark, RECORDS, sql(value="NULL")) == [None] * 3
 
 

@@ -114,7 +114,7 @@ def test_an_expression_that_could_do_harm_is_refused(spark: SparkSession, text: 
 @pytest.mark.parametrize(
     "text", ["reflect('java.lang.System', 'getenv', 'PATH')", "(SELECT 1)", "current_user", "secret"]
 )
-def test_it_is_refused_wherever_it_stands(spark: SparkSession, text: str, place: str) -> None:
+def test_forbidden_sql_is_refused_anywhere_in_an_expression(spark: SparkSession, text: str, place: str) -> None:
     with pytest.raises(ConfigError, match=r"Sql does not accept value="):
         apply_chain(RECORDS.frame(spark), [sql(value=place.format(text))])
 
@@ -122,14 +122,14 @@ def test_it_is_refused_wherever_it_stands(spark: SparkSession, text: str, place:
 @pytest.mark.parametrize(
     "property_name", ["select", "where", "explode", "key", "value", "topic", "timestamp", "partition", "headers"]
 )
-def test_it_is_refused_in_every_property(spark: SparkSession, property_name: str) -> None:
+def test_forbidden_sql_is_refused_in_every_property(spark: SparkSession, property_name: str) -> None:
     text = "reflect('java.lang.System', 'getenv', 'PATH')"
     text = f"{text} AS value" if property_name == "select" else text
     with pytest.raises(ConfigError, match=f"Sql does not accept {property_name}=.*the function reflect is not allowed"):
         apply_chain(RECORDS.frame(spark), [sql(**{property_name: text})])
 
 
-def test_it_is_refused_in_a_predicate(spark: SparkSession) -> None:
+def test_forbidden_sql_is_refused_in_a_predicate(spark: SparkSession) -> None:
     for text in ("reflect('java.lang.System', 'getenv', 'PATH') = 'a'", "EXISTS (SELECT 1)", "current_user = 'a'"):
         with pytest.raises(ConfigError, match="SqlPredicate does not accept condition="):
             condition(text).test(RECORDS.frame(spark))

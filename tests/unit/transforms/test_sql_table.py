@@ -71,7 +71,9 @@ def test_hash_replaces_a_field_in_its_place(spark: SparkSession, function: str) 
         ({"field_value": "it's \\ '"}, []),
     ],
 )
-def test_filter_by_field_value(spark: SparkSession, properties: dict[str, str], kept: list[Any]) -> None:
+def test_filter_by_field_value_keeps_matching_records(
+    spark: SparkSession, properties: dict[str, str], kept: list[Any]
+) -> None:
     found = column(spark, "value", step(f"{AIVEN}FilterByFieldValue", field_name="name", **properties))
     assert [value and value["id"] for value in found] == kept
 

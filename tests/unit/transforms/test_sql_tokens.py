@@ -36,7 +36,7 @@ ACCEPTED = [
 
 
 @pytest.mark.parametrize(("text", "match"), REFUSED)
-def test_words_tell_what_is_refused(text: str, match: str) -> None:
+def test_the_words_of_an_expression_show_what_is_refused(text: str, match: str) -> None:
     with pytest.raises(ConfigError, match=match) as caught:
         Sql().configure({"where": text})
     assert caught.value.name == "where"
@@ -66,7 +66,7 @@ def test_with_a_session_all_that_is_wrong_is_found_before_the_first_record(spark
         assert caught.value.name == name
 
 
-def test_item_is_known_where_something_is_exploded(spark: SparkSession) -> None:
+def test_item_is_a_column_only_with_explode(spark: SparkSession) -> None:
     assert spark.version
     Sql().configure({"explode": "value.items", "value": "item"})
     for properties in ({"value": "item"}, {"explode": "item"}):

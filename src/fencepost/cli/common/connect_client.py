@@ -183,7 +183,7 @@ def _base(url: str) -> URL:
     except ValueError:
         base = URL()
     if base.scheme not in ("http", "https") or not base.host:
-        raise ConfigError(f"{url!r} is no address of a worker, such as http://127.0.0.1:8083")
+        raise ConfigError(f"{url!r} is not an address of a worker, such as http://127.0.0.1:8083")
     return base
 
 

@@ -101,14 +101,14 @@ def place_of(message: Message) -> tuple[int, int]:
     return cast("int", message.partition()), cast("int", message.offset())
 
 
-def ends_of(config: ClientConfig, topic: str, isolation: str = READ_COMMITTED) -> dict[int, int]:
-    """Return the end offset of each partition of a topic at an isolation level.
+def ends_of(config: ClientConfig, topic: str) -> dict[int, int]:
+    """Return the last stable offset of each partition of a topic: its end, or the first record of an open transaction.
 
-    At read_committed that is the last stable offset: the first record of an open transaction. Waits for transactions
+    Waits for transactions
     that are being ended. Raises MissingTopicError or BrokerUnavailableError.
     """
     # A partition whose records were all deleted needs no read.
-    limits = _limits(config, topic, isolation)
+    limits = _limits(config, topic, READ_COMMITTED)
     return {partition: high if high > low else 0 for partition, (low, high) in limits.items()}
 
 

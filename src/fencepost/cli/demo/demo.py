@@ -23,6 +23,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from fencepost.api.errors import ConfigError, FencepostError
 from fencepost.api.extras import how_to_install
 from fencepost.cli.demo.check import Findings, TopicCounter, check, print_findings
+from fencepost.cli.demo.workers import end_of_log
 from fencepost.cli.run.broker_jars import fetch_broker_jars
 from fencepost.embedded.broker import EmbeddedBroker
 
@@ -142,7 +143,7 @@ def _transfer_with_kills(console: Console, files: DemoFiles, bootstrap: str, row
                 worker.wait()
             if finished:
                 if worker.returncode != 0:
-                    raise FencepostError(f"The worker stopped by itself; the end of its log:\n{_tail(files.log)}")
+                    raise FencepostError(f"The worker stopped by itself; the end of its log:\n{end_of_log(files.log)}")
                 return kills
             kills += 1
             decided, written = counter.ends()
@@ -217,7 +218,3 @@ def _progress(console: Console, rows: int) -> Iterator[Show]:
     )
     with Progress(*columns, console=console) as progress:
         yield Show(progress, rows)
-
-
-def _tail(log: Path, lines: int = 15) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])

@@ -28,6 +28,7 @@ KILLS: Final = 2
 _STALL_SECONDS: Final = 240.0
 _DRAIN_SECONDS: Final = 240.0
 _STOP_SECONDS: Final = 30.0
+_SHOWN_LINES: Final = 15
 
 _DATABASE: Final = """\
 connector.class=PostgresSource
@@ -114,7 +115,7 @@ class DemoWorker:
         deadline = time.monotonic() + _STALL_SECONDS
         while len(positions) < wanted:
             if worker.poll() is not None or time.monotonic() > deadline:
-                raise FencepostError(f"The worker does not go on; the end of its log:\n{self._tail()}")
+                raise FencepostError(f"The worker does not go on; the end of its log:\n{end_of_log(self.log)}")
             positions.add(position())
             time.sleep(0.01)
 
@@ -145,7 +146,9 @@ class DemoWorker:
             with suppress(subprocess.TimeoutExpired):
                 worker.wait(_DRAIN_SECONDS)
             if worker.returncode != 0:
-                raise FencepostError(f"The worker did not finish; the end of its log:\n{self._tail()}")
+                raise FencepostError(f"The worker did not finish; the end of its log:\n{end_of_log(self.log)}")
 
-    def _tail(self, lines: int = 15) -> str:
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+def end_of_log(log: Path) -> str:
+    """Return the last lines of a worker's log, for a message."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-_SHOWN_LINES:])

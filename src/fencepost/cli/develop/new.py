@@ -88,7 +88,7 @@ def _values(name: str, kind: str) -> dict[str, str]:
     package = name.replace("-", "_")
     if not _NAME.fullmatch(name):
         raise ConfigError(
-            f"{name!r} is no name for a package: use lower-case letters, digits and hyphens, as in my-source"
+            f"{name!r} is not a name for a package: use lower-case letters, digits and hyphens, as in my-source"
         )
     if keyword.iskeyword(package) or package in sys.stdlib_module_names or package == "fencepost":
         raise ConfigError(

@@ -248,8 +248,8 @@ def _connector_of(source: Any) -> type[SourceConnector]:
     if isfunction(source):
         return function_source(source)
     raise ConfigError(
-        f"fencepost.run() was given {kind_of(source)}: it takes a function (config, cursor) that yields rows, the class of a "
-        "SourceConnector, or that of a DataSource of PySpark"
+        f"fencepost.run() was given {kind_of(source)}: it takes a function (config, cursor) that yields rows, or the class of a "
+        "SourceConnector or of a DataSource of PySpark"
     )
 
 

@@ -45,7 +45,7 @@ def top(urls: tuple[str, ...]) -> None:
         if refusal.status != _NOT_FOUND:
             raise
         raise ConfigError(
-            f"The worker at {client.shown_url} has no page at /ui, as those of Java's Kafka Connect: use fencepost "
+            f"The worker at {client.shown_url} has no page at /ui, like workers of Java's Kafka Connect: use fencepost "
             "connectors watch"
         ) from refusal
     TopApp(*urls).run()

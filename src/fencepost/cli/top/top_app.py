@@ -180,7 +180,7 @@ class TopApp(App[None]):
         told = [] if answer is None else problems(answer)
         old = time.monotonic() - self._answered_at
         if self._failure:
-            told.insert(0, f"{self._failure}. Asking again; what is shown is {old:.0f} s old")
+            told.insert(0, f"{self._failure}. Asking again; the figures are {old:.0f} s old")
         elif old > _OLD_SECONDS:
             told.insert(0, f"The worker has not answered for {old:.0f} s")
         self._problem_part.update(Text("\n".join(told)))

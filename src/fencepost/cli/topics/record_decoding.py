@@ -99,7 +99,7 @@ def _auto(data: bytes) -> Any:
 
 def _printed(data: bytes) -> str:
     if b"\0" in data:
-        raise ValueError("a NUL is no text")
+        raise ValueError("a NUL is not text")
     return _text(data)
 
 

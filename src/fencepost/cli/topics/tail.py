@@ -79,7 +79,7 @@ class Start:
             return cls(timestamp=int(datetime.fromisoformat(text).timestamp() * 1000))
         except ValueError:
             raise ValueError(
-                f"{text!r} is no place to begin: give beginning, end, -N for the last N records, an offset, or a time "
+                f"{text!r} is not a place to begin: give beginning, end, -N for the last N records, an offset, or a time "
                 "like 2026-01-31T08:00"
             ) from None
 
@@ -113,7 +113,7 @@ def _converters(ctx: click.Context, parameter: click.Parameter, incomplete: str)
     "--key-converter",
     metavar="NAME",
     shell_complete=_converters,
-    help=f"One of {', '.join(CONVERTERS)}; default: that of --connector-config, else auto.",
+    help=f"One of {', '.join(CONVERTERS)}; default: the converter of --connector-config, else auto.",
 )
 @click.option(
     "--value-converter",

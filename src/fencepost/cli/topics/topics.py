@@ -38,7 +38,7 @@ class _Planned:
 @topics.command()
 @click.argument("worker", metavar="WORKER.properties", type=_FILE)
 @click.argument("connectors", metavar="[CONNECTOR.{properties,json}]...", nargs=-1, type=_FILE)
-@click.option("--standalone", is_flag=True, help="The file is that of a standalone worker.")
+@click.option("--standalone", is_flag=True, help="The file belongs to a standalone worker.")
 @click.option("--dry-run", is_flag=True, help="Only show the topics, and whether they exist.")
 @output_option
 def create(worker: Path, connectors: tuple[Path, ...], *, standalone: bool, dry_run: bool, output: str) -> None:

@@ -25,7 +25,9 @@ def transactions() -> None:
 
 @transactions.command("list")
 @click.option("--older-than", metavar="SECONDS", type=click.FloatRange(min=0), help="Only those open for longer.")
-@click.option("--group", metavar="GROUP_ID", help="Only those of a group of workers and of its connectors' tasks.")
+@click.option(
+    "--group", metavar="GROUP_ID", help="Only transactions of a group of workers and of its connectors' tasks."
+)
 @asks_cluster
 def list_transactions(config: ClientConfig, *, as_json: bool, older_than: float | None, group: str | None) -> None:
     """List open transactions, oldest first."""

@@ -62,7 +62,7 @@ def print_report(report: VerifyReport, *, as_json: bool) -> None:
     if report.rows is not None and report.rows.unlike is not None:
         record, row = report.rows.unlike
         click.echo(
-            "No record is equal to a row of the source at all. Either the topic is that of another source, or the two are "
+            "No record is equal to a row of the source at all. Either the topic belongs to another source, or the two are "
             f"written in different ways.\n  the first record: {_row(record)}\n  the first row:    {_row(row)}"
         )
     click.echo("Sound." if report.sound else "NOT sound.")

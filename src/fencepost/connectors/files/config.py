@@ -164,7 +164,7 @@ FILE_SOURCE_CONFIG = (
     )
     .define(
         ORDER, _Type.STRING, "name", _Importance.LOW,
-        "The order in which a task reads the files of a pattern: name, or time for that of their last change.",
+        "The order in which a task reads the files of a pattern: name, or time (of their last change).",
         validator=one_of(ORDERS),
     )
     .define(

@@ -89,7 +89,7 @@ class TrackedFile:
         return self.file.position if isinstance(self.file, GrowingFile) else self.file.looked_at_size
 
     def pending(self) -> int:
-        """Return about how many bytes the next records have at most; 0 if only checking the file can show it."""
+        """Return the number of unread bytes, about; 0 if that is unknown until the file is checked."""
         if not isinstance(self.file, GrowingFile):
             return self.file.lag
         try:

@@ -234,7 +234,7 @@ class PartitionReader:
             try:
                 yield self.record.records(self.columns, [batch.column(name) for name in self.columns.names])
             except MisfitError as error:
-                raise DataError(f"A row of the data source {self.source.name()} is no record: {error}") from None
+                raise DataError(f"A row of the data source {self.source.name()} is not a record: {error}") from None
 
 
 def _copy(offset: Any) -> Any:

@@ -93,7 +93,7 @@ class ColumnOffset:
             value is not None and (isinstance(value, bool) or not isinstance(value, int)) for value in (millis, nanos)
         ):
             raise DataError(
-                f"The offset {dict(offset)} has a value that is no number as the connector writes it. {_REMEDY}"
+                f"The offset {dict(offset)} has a value that is not a number as the connector writes it. {_REMEDY}"
             )
         if (incrementing is None and millis is None) or set(offset) - {_INCREMENTING, _TIMESTAMP, _NANOS}:
             raise DataError(

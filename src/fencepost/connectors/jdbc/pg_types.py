@@ -140,7 +140,7 @@ def _value(kind: t.DataType, text: str | None) -> Any:
 def _whole(_: t.DataType, text: str) -> int:
     number = Decimal(text)
     if not number.is_finite():
-        raise ValueError("it is no number")
+        raise ValueError("it is not a number")
     if not -(1 << 63) <= number < 1 << 63:
         raise ValueError("it does not fit into 64 bits")
     return int(number)
@@ -157,7 +157,7 @@ def _days(text: str) -> int:
     """Return the days since 1970 of a date, in the proleptic Gregorian calendar."""
     match = _DATE.fullmatch(text)
     if match is None:
-        raise ValueError("it is no day")
+        raise ValueError("it is not a day")
     # 1 BC is the year 0.
     year = 1 - int(match[1]) if match[4] else int(match[1])
     cycles, within = divmod(year - 1, 400)
@@ -167,7 +167,7 @@ def _days(text: str) -> int:
 def _microseconds(text: str) -> int:
     match = _MOMENT.fullmatch(text)
     if match is None:
-        raise ValueError("it is no moment")
+        raise ValueError("it is not a moment")
     hours, minutes, seconds = (int(match[group]) for group in (2, 3, 4))
     in_day = ((hours * 60 + minutes) * 60 + seconds) * _MICROSECONDS + int((match[5] or "").ljust(6, "0"))
     found = _days(match[1] + (match[6] or "")) * 86_400 * _MICROSECONDS + in_day

@@ -106,7 +106,7 @@ CONFIG: Final = define_row_columns(
     .define(PASSWORD, _Type.PASSWORD, None, _Importance.HIGH, "The user's password.")
     .define(
         MODE, _Type.STRING, Mode.SNAPSHOT, _Importance.HIGH,
-        "How new rows are found. snapshot: those of the transactions that have ended since the last poll; none is "
+        "How new rows are found. snapshot: rows of transactions that have ended since the last poll; none is "
         "lost or doubled. bulk: all rows, each time. incrementing, timestamp, timestamp+incrementing: those with a "
         "higher id or a later timestamp than the last one; rows of transactions that commit out of that order are "
         "lost.",
@@ -194,7 +194,7 @@ CONFIG: Final = define_row_columns(
     )
     .define(
         QUOTE_IDENTIFIERS, _Type.STRING, "always", _Importance.MEDIUM,
-        "always: names of tables and columns are quoted in SQL. never is not supported: names are those of the catalogs.",
+        "always: names of tables and columns are quoted in SQL. never is not supported: names are taken from the catalogs.",
         validator=one_of(("always",)),
     )
 )  # fmt: skip

@@ -246,7 +246,7 @@ class RecordColumns:
             told = (
                 "is null, so that there is no topic"
                 if first is None
-                else f"makes {first!r}, which is no name of a topic"
+                else f"makes {first!r}, which is not a name of a topic"
             )
             raise MisfitError(f"column {names} {told}")
         return topics
@@ -293,7 +293,7 @@ def _instants(texts: pa.Array, form: str) -> pa.Array:
         numbers = _numbers(text)
         # A leap second is the next minute.
         if numbers != _numbers(again) and 60 not in numbers:
-            raise pa.ArrowInvalid(f"{text!r} is no date")
+            raise pa.ArrowInvalid(f"{text!r} is not a date")
     return instants
 
 

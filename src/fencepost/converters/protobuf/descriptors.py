@@ -1,7 +1,7 @@
-"""Descriptors of google.protobuf for the schemas of a registry, which have texts only.
+"""Makes descriptors of google.protobuf from a registry's schemas, which are texts.
 
-A file and those that it imports go into a pool of their own: schemas of two registries may have one name. The known files
-of Google's are the library's, or short texts of Google's and Confluent's messages.
+A file and its imports go into a pool of their own, because schemas of two registries may have the same name. Registries do
+not store Google's and Confluent's well-known files: these come from the library, or from short texts in this module.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ class StringStep(ValueStep):
     """string."""
 
     def column(self, values: pa.Array, place: str) -> StepColumn:
-        """The length, and UTF-8."""
+        """Return each text as its length and its UTF-8 bytes."""
         if not pt.is_string(values.type):
             raise UnsupportedTypeError(values.type, place)
         check_text(values)
@@ -272,13 +272,13 @@ class WrapperStep(ValueStep):
     field: SingleStep
 
     def column(self, values: pa.Array, place: str) -> StepColumn:
-        """The length, and the field."""
+        """Return each wrapper as its length and its field."""
         return StepColumn(
             None, lambda before, rows: with_length(self.body(values, rows, place), len(values), rows, before)
         )
 
     def body(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
-        """The field alone, as a whole record has it."""
+        """Return the pieces of the field, without the length that a wrapper within a message has."""
         return self.field.pieces(values, rows, place)
 
 

@@ -135,7 +135,7 @@ def _define_login(definitions: ConfigDef) -> None:
 
 
 _TLS: Final[Mapping[str, tuple[PropertyType, str]]] = {
-    "truststore.location": (_T.STRING, "The file with the certificates that are trusted. Unset: those of the system."),
+    "truststore.location": (_T.STRING, "The file with the certificates that are trusted. Unset: the system's."),
     "truststore.password": (_T.PASSWORD, "The password of that file."),
     "truststore.type": (_T.STRING, "Its format."),
     "truststore.certificates": (_T.PASSWORD, "The certificates that are trusted, as PEM."),

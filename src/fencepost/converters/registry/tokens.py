@@ -6,7 +6,6 @@ import base64
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable
 from typing import Final
 
 from fencepost.api.foreign_json import parse_json
@@ -21,12 +20,9 @@ _UNTOLD_LIFETIME_S: Final = 3600.0
 class TokenSource:
     """Keeps a token until shortly before it expires. Thread-safe."""
 
-    def __init__(
-        self, settings: RegistrySettings, http: HttpClient, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, settings: RegistrySettings, http: HttpClient) -> None:
         self._settings = settings
         self._http = http
-        self._clock = clock
         self._lock = threading.Lock()
         self._token: str | None = None
         self._until = 0.0
@@ -37,7 +33,7 @@ class TokenSource:
         Raises RegistryAccessError if the endpoint refuses, RegistryUnavailableError if it does not answer.
         """
         with self._lock:
-            if self._token is None or self._clock() >= self._until:
+            if self._token is None or time.monotonic() >= self._until:
                 self._token = self._fetch()
             return self._token
 
@@ -83,5 +79,5 @@ class TokenSource:
             )
         # For a token with a shorter life than the buffer, half of its life is used.
         SECRETS.learn_renewed(f"{oauth.endpoint} {oauth.client_id}", token)
-        self._until = self._clock() + max(lifetime - self._settings.token_buffer_s, lifetime / 2)
+        self._until = time.monotonic() + max(lifetime - self._settings.token_buffer_s, lifetime / 2)
         return token

@@ -129,7 +129,7 @@ class SparkWrite:
             given = {topic: count for topic, count in spec.partitions.items() if topic in asked}
             agreed([*(report.partitions for report in found), given, known])
         except (PartitionGoneError, TransactionAbortableError):
-            # The cached numbers may be outdated: executors would get them again, or trust their own.
+            # The cached numbers of partitions may be outdated, and the next attempt would use them again.
             with suppress(KafkaError):
                 self.metadata.refresh_topics({*asked, *spec.partitions})
             raise

@@ -45,10 +45,8 @@ TRANSITIONS: Final[Mapping[Standing, frozenset[Standing]]] = {
 class Readiness:
     """The state of a worker. Only for its event loop."""
 
-    def __init__(self, group_id: str, *, patience_s: float = _PATIENCE_SECONDS) -> None:
-        """`patience_s` is how many seconds a request may wait."""
+    def __init__(self, group_id: str) -> None:
         self._group_id = group_id
-        self._patience_s = patience_s
         self._standing = Standing.STARTING
         self._waiting: set[asyncio.Future[None]] = set()
 
@@ -90,13 +88,13 @@ class Readiness:
 
     async def _until(self, reached: Callable[[], bool]) -> None:
         try:
-            async with asyncio.timeout(self._patience_s):
+            async with asyncio.timeout(_PATIENCE_SECONDS):
                 while self._standing is not Standing.CLOSED and not reached():
                     await self._change()
         except TimeoutError:
             raise ServiceUnavailableError(
                 f"The worker {self._standing.value} ({self._group_id}) and could not answer within "
-                f"{self._patience_s:.0f} s: check the brokers, and ask again"
+                f"{_PATIENCE_SECONDS:.0f} s: check the brokers, and ask again"
             ) from None
         if self._standing is Standing.CLOSED:
             raise ServiceUnavailableError("The worker stops: ask another one of the group")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
-from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
+from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import ApiVersionsRequest
 
 from fencepost.api.errors import ConfigError
@@ -22,50 +22,27 @@ from fencepost.kafka.admin.open_transactions import (
     OpenTransaction,
     list_open_transactions,
 )
+from fencepost.kafka.admin.topic_creation import NewTopic, create_topics, listed
 from fencepost.kafka.admin.topic_deletion import delete_topics, topic_names
 from fencepost.kafka.config.client_config import ClientConfig
-from fencepost.kafka.deadline import Deadline
-from fencepost.kafka.errors import AuthorizationError, KafkaError, TopicCreationError
+from fencepost.kafka.errors import AuthorizationError
 from fencepost.kafka.producer.transaction import ProducerIdentity
 from fencepost.kafka.producer.transaction_coordinator import TRANSACTION_REQUESTS
-from fencepost.kafka.transport.broker_client import TRANSIENT, BrokerClient, remaining_ms
+from fencepost.kafka.transport.broker_client import BrokerClient
 from fencepost.kafka.transport.cluster import DISKLESS
 from fencepost.kafka.transport.connection import too_old
-from fencepost.kafka.transport.created_topics import LEARNING_MS, note_created
-from fencepost.kafka.transport.error_codes import Code, code_name, is_retriable, refused
-from fencepost.kafka.transport.topic_leaders import metadata_error, topic_row, wait_for_leaders
+from fencepost.kafka.transport.error_codes import Code, refused
+from fencepost.kafka.transport.topic_leaders import metadata_error, topic_row
 from fencepost.version import __version__
 
 CLEANUP_POLICY: Final = "cleanup.policy"
 COMPACT: Final = "compact"
-
-BROKER_DEFAULT: Final = -1
-"""As a number of partitions or replicas: the broker's default."""
 
 _LOG: Final = logging.getLogger(__name__)
 
 _SEE_SETTINGS: Final = "DESCRIBE_CONFIGS"
 _TOPIC_RESOURCE: Final = 2
 _USUAL_REPLICATION_FACTOR: Final = 3
-
-_RECORDS_OF_A_REQUEST: Final = 5_000
-"""The maximum number of metadata records per request: a controller refuses more than 10,000."""
-
-_DEFAULT_PARTITIONS: Final = 10
-"""Counted for a topic with the brokers' `num.partitions`, which is not known here."""
-
-_NAMED: Final = 3
-"""The maximum number of topics named in a message."""
-
-
-@dataclass(frozen=True, slots=True)
-class NewTopic:
-    """A topic to create; `configs` are topic settings such as `retention.ms`, as text."""
-
-    name: str
-    partitions: int = BROKER_DEFAULT
-    replication_factor: int = BROKER_DEFAULT
-    configs: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +75,9 @@ class Admin:
         An existing topic is not changed. Raises TopicCreationError or AuthorizationError for the first topic that the
         cluster refuses; the others are created nevertheless.
         """
-        return self._client.run(self._create, topics, doing=f"creating topic {_named(topics)}")
+        return self._client.run(
+            create_topics, self._client, topics, doing=f"creating topic {listed([topic.name for topic in topics])}"
+        )
 
     def describe_topic(self, name: str) -> TopicDescription | None:
         """Return a topic's partitions and settings, None if it does not exist.
@@ -120,7 +99,7 @@ class Admin:
 
         Raises AuthorizationError without DELETE on one of them.
         """
-        self._client.run(delete_topics, self._client, names, doing=f"deleting topic {', '.join(names[:_NAMED])}")
+        self._client.run(delete_topics, self._client, names, doing=f"deleting topic {listed(names)}")
 
     def topic_id(self, name: str) -> str | None:
         """Return the id of a topic, which another topic of that name would not have.
@@ -258,45 +237,6 @@ class Admin:
         """Close the connections."""
         self._client.close()
 
-    def _create(self, topics: tuple[NewTopic, ...]) -> dict[str, bool]:
-        created: dict[str, bool] = {}
-        failure: KafkaError | None = None
-        for part in _requests(topics):
-            deadline = Deadline.after(self._client.config.request_timeout_ms)
-            for topic, row in zip(part, self._creation_rows(part, deadline), strict=True):
-                if row.error_code in (Code.NONE, Code.TOPIC_ALREADY_EXISTS):
-                    created[topic.name] = row.error_code == Code.NONE
-                else:
-                    failure = failure or _creation_error(topic, row.error_code, row.error_message)
-        for name in created:
-            note_created(self._client.config.bootstrap_servers, name)
-        wait_for_leaders(self._client, created, Deadline.after(LEARNING_MS))
-        if failure is not None:
-            raise failure
-        return created
-
-    def _creation_rows(self, topics: Sequence[NewTopic], deadline: Deadline) -> list[Any]:
-        """The answer's rows in the order of the topics; retries while the controller moves or throttles."""
-        while True:
-            try:
-                response = self._client.send(
-                    _creation_request(topics, deadline),
-                    self._controller(),
-                    timeout_ms=remaining_ms(deadline, self._client.config.request_timeout_ms),
-                )
-                rows = {row.name: row for row in response.topics}
-                if deadline.passed or not any(is_retriable(row.error_code) for row in rows.values()):
-                    return [rows[topic.name] for topic in topics]
-            except TRANSIENT:
-                if deadline.passed:
-                    raise
-            self._client.sleep(remaining_ms(deadline, self._client.config.retry_backoff_ms))
-
-    def _controller(self) -> int | None:
-        """The broker that creates topics, where only one does (in clusters with ZooKeeper)."""
-        controller: int = self._client.metadata().controller_id
-        return controller if controller in self._client.cluster.broker_ids() else None
-
     def _row(self, name: str) -> Any:
         """The metadata of a topic, None if the brokers do not know it."""
         row = topic_row(self._client, name)
@@ -354,76 +294,3 @@ def missing_internal_topics(names: Sequence[str]) -> ConfigError:
         "WORKER.properties`, or as `fencepost topics create --dry-run WORKER.properties` shows it",
         name=AUTOMATIC_CREATION,
     )
-
-
-def _requests(topics: Iterable[NewTopic]) -> Iterator[list[NewTopic]]:
-    """Yield the topics of each request."""
-    part: list[NewTopic] = []
-    records = 0
-    for topic in topics:
-        needed = 1 + len(topic.configs) + (_DEFAULT_PARTITIONS if topic.partitions < 0 else topic.partitions)
-        if part and records + needed > _RECORDS_OF_A_REQUEST:
-            yield part
-            part, records = [], 0
-        part.append(topic)
-        records += needed
-    if part:
-        yield part
-
-
-def _named(topics: Sequence[NewTopic]) -> str:
-    more = f" and {len(topics) - _NAMED} more" if len(topics) > _NAMED else ""
-    return ", ".join(topic.name for topic in topics[:_NAMED]) + more
-
-
-def _creation_request(topics: Iterable[NewTopic], deadline: Deadline) -> Any:
-    creatable = CreateTopicsRequest.CreatableTopic
-    return CreateTopicsRequest(
-        topics=[
-            creatable(
-                name=topic.name,
-                num_partitions=topic.partitions,
-                replication_factor=topic.replication_factor,
-                assignments=[],
-                configs=[
-                    creatable.CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()
-                ],
-            )
-            for topic in topics
-        ],
-        timeout_ms=int(remaining_ms(deadline, 60_000)),
-        validate_only=False,
-    )
-
-
-def _creation_error(topic: NewTopic, code: int, told: str | None) -> KafkaError:
-    """Return the error, with the remedy in one line, for a topic that the cluster refuses to create."""
-    if code in (Code.TOPIC_AUTHORIZATION_FAILED, Code.CLUSTER_AUTHORIZATION_FAILED):
-        return AuthorizationError(f"topic {topic.name}", "CREATE (or CREATE on the cluster)")
-    said = (told or code_name(code)).rstrip(". ")
-    if code == Code.INVALID_REPLICATION_FACTOR:
-        advice = (
-            f"start more brokers, or set a lower replication factor than {topic.replication_factor} "
-            "(*.storage.replication.factor for an internal topic, topic.creation.default.replication.factor for others)"
-        )
-    elif code == Code.INVALID_PARTITIONS:
-        advice = f"set another number of partitions than {topic.partitions}"
-    elif code == Code.INVALID_CONFIG:
-        advice = f"correct the topic's settings ({_shown(topic.configs)})"
-    elif code == Code.POLICY_VIOLATION:
-        advice = (
-            f"choose settings that the cluster's create.topic.policy.class.name accepts (now {topic.partitions} "
-            f"partitions, {topic.replication_factor} replicas, {_shown(topic.configs)}), or have an administrator create it"
-        )
-    elif code == Code.INVALID_TOPIC:
-        advice = (
-            "use a name of at most 249 letters, digits, '.', '_' and '-' that differs from others in more than '.' and '_', "
-            "which are one character to Kafka"
-        )
-    else:
-        advice = "check the cluster's health and its brokers' logs"
-    return TopicCreationError(topic.name, f"{said}: {advice}")
-
-
-def _shown(configs: Mapping[str, str]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in configs.items()) or "no settings"

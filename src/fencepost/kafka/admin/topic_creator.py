@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from fencepost.config.topic_creation import TopicCreation
-from fencepost.kafka.admin.admin import Admin, NewTopic
+from fencepost.kafka.admin.admin import Admin
+from fencepost.kafka.admin.topic_creation import NewTopic
 from fencepost.kafka.config.client_config import ClientConfig
 
 _log: Final = logging.getLogger(__name__)

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from kafka.protocol.admin import DeleteTopicsRequest
 from kafka.protocol.metadata import MetadataRequest
 
+from fencepost.kafka.admin.topic_creation import controller_of
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import AuthorizationError
 from fencepost.kafka.transport.broker_client import TRANSIENT, BrokerClient, answered, remaining_ms
@@ -43,9 +44,7 @@ def _delete(client: BrokerClient, names: list[str], deadline: Deadline) -> None:
         timeout_ms=int(remaining_ms(deadline, 60_000)),
     )
     timeout_ms = remaining_ms(deadline, client.config.request_timeout_ms)
-    controller: int = client.metadata().controller_id
-    broker = controller if controller in client.cluster.broker_ids() else None
-    for row in client.send(request, broker, timeout_ms=timeout_ms).responses:
+    for row in client.send(request, controller_of(client), timeout_ms=timeout_ms).responses:
         if row.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
             raise AuthorizationError(f"topic {row.name}", "DELETE")
         if row.error_code not in _GONE or deadline.passed:

@@ -75,7 +75,7 @@ class ClientConfig:
             "request_timeout_ms": self.request_timeout_ms,
             "retry_backoff_ms": self.retry_backoff_ms,
             "reconnect_backoff_ms": self.reconnect_backoff_ms,
-            # kafka-python's own default is 30 s: that long it would not try brokers that are back.
+            # With kafka-python's own default, brokers that are back would not be tried for up to 30 s.
             "reconnect_backoff_max_ms": self.reconnect_backoff_max_ms,
             "metadata_max_age_ms": self.metadata_max_age_ms,
             "connections_max_idle_ms": self.connections_max_idle_ms,
@@ -161,7 +161,7 @@ class _Blaming:
 def _check_names(properties: Mapping[str, str], where: str) -> None:
     for name in properties:
         if name in known.NO_COUNTERPART and not properties[name].strip():
-            # Java's default of these is nothing, too: a file that says so changes nothing.
+            # An empty value is Java's default for these, so it changes nothing.
             _LOG.warning("Ignoring %s (in %s): it is empty, and has no counterpart here", name, where)
         elif name in known.NO_COUNTERPART:
             raise ConfigError(f"{name} has no counterpart here: {known.NO_COUNTERPART[name]}", name=name)

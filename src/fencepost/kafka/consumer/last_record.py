@@ -57,23 +57,23 @@ class LastRecordReader(TopicReader):
         super().__init__(config, topic, only=partition)
         self._partition = partition
 
-    def read_last(self, key: bytes, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> ConsumedRecord | None:
+    def read_last(self, key: bytes) -> ConsumedRecord | None:
         """Return the last committed record of a key, None if there is none.
 
         An open transaction is waited for only if it has written the key. Raises the errors of `read_to_end`.
         """
-        deadline = Deadline.after(timeout_ms)
+        deadline = Deadline.after(DEFAULT_TIMEOUT_MS)
         while True:
             self._positions.clear()
             self._isolation = READ_COMMITTED
             end = self._run(self._end_offsets, deadline).get(self._partition)
             if end is None:
                 return None
-            found = self._read_up_to(end, LastRecord(key), deadline, timeout_ms)
+            found = self._read_up_to(end, LastRecord(key), deadline)
             if found is not None:
                 return found.committed
 
-    def _read_up_to(self, end: int, found: LastRecord, deadline: Deadline, timeout_ms: float) -> LastRecord | None:
+    def _read_up_to(self, end: int, found: LastRecord, deadline: Deadline) -> LastRecord | None:
         """Read on until the record is known; None if the topic was deleted and created again meanwhile."""
         topic_id, patient = self._topic_id, False
         while (position := self._positions[self._partition]) < end or not found.is_decided:
@@ -86,7 +86,7 @@ class LastRecordReader(TopicReader):
                 self._positions[self._partition] = next_offset
             patient = not fetched and isolation == self._isolation
             if patient and deadline.passed:
-                raise self.late(self._partition, position, until, timeout_ms)
+                raise self.late(self._partition, position, until, DEFAULT_TIMEOUT_MS)
         return found
 
     def _take(

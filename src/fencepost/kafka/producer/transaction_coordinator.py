@@ -132,7 +132,7 @@ class TransactionCoordinator:
         if answer.error_code == Code.INVALID_TRANSACTION_TIMEOUT:
             raise ConfigError(
                 f"transaction.timeout.ms={timeout_ms} is more than the brokers' transaction.max.timeout.ms allows: "
-                "lower the former or raise the latter",
+                "lower the first or raise the second",
                 name="transaction.timeout.ms",
             )
         self._raise_for(answer.error_code, "InitProducerId")

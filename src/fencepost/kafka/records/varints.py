@@ -118,7 +118,7 @@ def signed_varints(numbers: NDArray[np.int64]) -> tuple[Field, ...]:
 
 
 def _groups(unsigned: Words, low: int, high: int, *, continued: bool) -> tuple[Words, Lengths]:
-    """The first `high` groups of seven bits, and how many of them each number has, at least `low`."""
+    """Return the first `high` groups of seven bits of each number, and how many groups it needs, at least `low`."""
     words = unsigned & np.uint64(0x7F)
     for group in range(1, high):
         words |= (unsigned & np.uint64(0x7F << 7 * group)) << np.uint64(group)

@@ -39,7 +39,7 @@ def version_errors(name: str, config: Mapping[str, Any], installed: str) -> list
         told = (
             f"The property {name} asks for version {asked}, but {installed} is installed: remove or change the property"
             if versions.is_comparable
-            else f"The property {name} asks for {asked!r}, which is no version: give {installed}, a range such as "
+            else f"The property {name} asks for {asked!r}, which is not a version: give {installed}, a range such as "
             f"[{installed},), or latest for any. {installed} is installed"
         )
     except ConfigError as error:

@@ -386,7 +386,7 @@ def _aliases(what: str, config: Mapping[str, str]) -> list[str]:
     try:
         return plugin_aliases(what, config)
     except ConfigError:
-        # The preflight check reports it for the list.
+        # The preflight check reports this error, on the property with the list of aliases.
         return []
 
 

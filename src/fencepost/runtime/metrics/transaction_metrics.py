@@ -88,15 +88,16 @@ class Commit:
     offsets: CommittedOffsets = field(repr=False)
 
 
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 class TransactionMetrics:
     """Tracks the transactions of one task. Not thread-safe."""
 
-    def __init__(
-        self, clock: Callable[[], float], wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
-    ) -> None:
-        """`clock` returns seconds, `wall_ms` milliseconds since the epoch."""
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """`clock` returns seconds."""
         self._clock = clock
-        self._wall_ms = wall_ms
         self.commit_latency, self.batch_latency = Histogram(), Histogram()
         self.open: OngoingTransaction | None = None
         self.last_commit: Commit | None = None
@@ -117,7 +118,7 @@ class TransactionMetrics:
     def began(self) -> None:
         """Record that a transaction was opened."""
         self._opened = self._clock()
-        self.open = OngoingTransaction(self._wall_ms())
+        self.open = OngoingTransaction(_now_ms())
 
     def wrote(self, records: int, size: int) -> None:
         """Record a write into the open transaction; `size` is in bytes."""
@@ -133,7 +134,7 @@ class TransactionMetrics:
     def flushed(self, records: int, seconds: float, offsets: CommittedOffsets) -> None:
         """Record a commit of source offsets, in a transaction or outside of one."""
         self.commit_latency.record(seconds)
-        self.last_commit = Commit(self._wall_ms(), records, offsets)
+        self.last_commit = Commit(_now_ms(), records, offsets)
 
     def settled(self) -> None:
         """Record that all polled records are durably in Kafka."""
@@ -145,6 +146,6 @@ class TransactionMetrics:
     def close(self, end: TransactionEnd) -> None:
         """Record that the open transaction has ended."""
         if self.open is not None:
-            self.ended.append(EndedTransaction(self.open.since_ms, self._wall_ms(), self.open.records, end))
+            self.ended.append(EndedTransaction(self.open.since_ms, _now_ms(), self.open.records, end))
         self.open = None
         self._polled.clear()

@@ -60,7 +60,7 @@ class TaskControl:
             self._changed.wait_for(lambda: self._stopping or self._paused or self._failure, seconds)
 
     def wait_for(self, true: Callable[[], bool]) -> None:
-        """Return when something is true, which `wake` has it check, or the task should end."""
+        """Return once a condition is true, or the task should end. `wake` has the condition checked again."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopping or self._failure or true())
 

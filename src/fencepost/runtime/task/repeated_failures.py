@@ -65,6 +65,6 @@ class RepeatedFailures:
             return
         raise EndNotReachedError(
             f"The source's end was not reached: {self._call} of task {self._task} has failed for {failing_s:.1f} s; the "
-            f"last time: {error}. Mend that, and run again: what was committed stays. task.restart.max and "
+            f"last time: {error}. Mend that, and run again: committed records stay. task.restart.max and "
             "task.restart.backoff.ms say for how long it is tried"
         ) from error

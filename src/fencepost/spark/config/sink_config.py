@@ -195,7 +195,7 @@ class SinkConfig:
             return _of_single_write(self.name or self.topic or "topics")
         sink = self.name or self.topic
         if sink is None:
-            raise ConfigError("A run needs a name, because the topic is that of each row: set name", name="name")
+            raise ConfigError("A run needs a name, because each row names its topic: set name", name="name")
         # A date or a number is the same run as its text, because options of a data source are texts.
         name = _text(run)
         if not name.strip():

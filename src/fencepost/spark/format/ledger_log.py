@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
-from fencepost.kafka.admin.admin import NewTopic
+from fencepost.kafka.admin.topic_creation import NewTopic
 from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import BrokerUnavailableError
@@ -85,8 +85,8 @@ def find_opened(config: SinkConfig, transactional_id: str, clients: KafkaClients
 class LedgerLog:
     """Appends to a ledger and reads it. For one thread."""
 
-    def __init__(self, config: SinkConfig, place: LedgerPlace, *, clients: KafkaClients | None = None) -> None:
-        clients = clients or KafkaClients()
+    def __init__(self, config: SinkConfig, place: LedgerPlace) -> None:
+        clients = KafkaClients()
         self.ledger = Ledger()
         self._place = place
         self._max_block_ms = config.producer.max_block_ms

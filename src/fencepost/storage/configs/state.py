@@ -51,8 +51,6 @@ from fencepost.storage.configs.codec import (
 
 T = TypeVar("T")
 
-_NOTHING: Final[Mapping[int, Config]] = MappingProxyType({})
-
 
 @dataclass(frozen=True, slots=True)
 class ConnectorState:
@@ -79,7 +77,8 @@ class ConnectorState:
     task_count: int | None = None
     task_count_offset: int | None = None
     fenced_generation: int | None = None
-    waiting_tasks: Mapping[int, Config] = field(default_factory=lambda: _NOTHING, repr=False)
+    waiting_tasks: tuple[tuple[int, Config], ...] = field(default=(), repr=False)
+    """Task records without a commit. A tuple, because a mapping takes ten times as long to copy for each record."""
     orphan: ConnectorState | None = None
     """The state after a commit without a connector, for a connector that continues that commit."""
 
@@ -284,7 +283,7 @@ def _apply_to_entry(
         case ConnectorRecord():
             return _configured(entry, record), ConnectorConfigUpdate(name)
         case TaskRecord(id=task, config=config):
-            entry = replace(entry, waiting_tasks=MappingProxyType({**entry.waiting_tasks, task.task: config}))
+            entry = replace(entry, waiting_tasks=(*entry.waiting_tasks, (task.task, config)))
         case CommitRecord():
             committed = _committed(entry, record, offset)
             if entry.config is None:
@@ -336,7 +335,7 @@ def _removed(entry: ConnectorState) -> ConnectorState:
 
 
 def _committed(entry: ConnectorState, record: CommitRecord, offset: int) -> ConnectorState:
-    waiting = entry.waiting_tasks
+    waiting = dict(entry.waiting_tasks)
     complete = all(number in waiting for number in range(record.tasks))
     generation = entry.tasks_generation
     if complete and waiting:
@@ -355,7 +354,7 @@ def _committed(entry: ConnectorState, record: CommitRecord, offset: int) -> Conn
         inconsistent=not complete,
         pending_fencing=True,
         # Task records of an incomplete commit are outdated: the next commit must bring all.
-        waiting_tasks=_NOTHING,
+        waiting_tasks=(),
         orphan=None,
     )
 

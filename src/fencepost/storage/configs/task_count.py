@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 
-# Key prefix and the field of the count: in Apache's code, and in the KIP's text.
+# The key's prefix and the value's field, first as Apache's code writes them, then as the KIP's text does.
 _SPELLINGS: Final = (("tasks-fencing-", "task-count"), ("tasks-count-", "tasks"))
 
 _SHOWN: Final = 200

@@ -107,12 +107,12 @@ class ConnectorOffsetStore:
         """Return the connector's offset reader."""
         return ConnectorOffsetReader(self, timeout_ms)
 
-    def task_reader(self, *, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> ConnectorOffsetReader:
+    def task_reader(self) -> ConnectorOffsetReader:
         """Return a task's offset reader for its own source partitions, of which it is the only writer.
 
         Reading an offset that a dead worker did not copy also copies it.
         """
-        return ConnectorOffsetReader(self, timeout_ms, mends_copies=True)
+        return ConnectorOffsetReader(self, DEFAULT_TIMEOUT_MS, mends_copies=True)
 
     def records(self, author: Callable[[], CommitAuthor | None] = lambda: None) -> OffsetRecords:
         """Return an empty collection of offsets for one task; committed offsets of it are copied.

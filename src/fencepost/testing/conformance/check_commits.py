@@ -71,7 +71,7 @@ def _chain(subject: Subject, what: str, run: Run) -> None:
         for _ in range(_RUNS):
             config = subject.task_configs(started, 1)[0]
             task = CheckedTask(subject, started, 0, config)
-            # A fenced worker may stay alive: it is stopped late.
+            # A fenced worker may stay alive, so its task is stopped only at the end.
             keep = killed if run is not _commit_and_stop else None
             if keep is not None:
                 keep.callback(task.stop)
@@ -83,7 +83,7 @@ def _chain(subject: Subject, what: str, run: Run) -> None:
             wrong = difference(reference, 0, found, ended=ended)
             if wrong is not None:
                 raise Violation(
-                    f"A task {what}: {wrong}. What was not committed must be returned again, what was must not",
+                    f"A task {what}: {wrong}. Uncommitted records must be returned again, committed ones must not",
                     defined_at(subject.task_class, "start"),
                 )
             if ended or time.monotonic() > deadline or len(found) >= len(reference.records):

@@ -24,7 +24,8 @@ from fencepost.config.worker_config import WorkerConfig
 from fencepost.engine.plugin_builder import NewPluginMetrics
 from fencepost.engine.topic_gate import TopicGate
 from fencepost.herder.standalone.herder import StandaloneHerder
-from fencepost.kafka.admin.admin import BROKER_DEFAULT, Admin, NewTopic, TopicDescription
+from fencepost.kafka.admin.admin import Admin, TopicDescription
+from fencepost.kafka.admin.topic_creation import BROKER_DEFAULT, NewTopic
 from fencepost.kafka.admin.topic_creator import TopicCreator
 from fencepost.runtime.connector.client_properties import admin_config
 from fencepost.runtime.task.writes import WritePath

@@ -7,7 +7,7 @@ from pathlib import Path
 from fencepost.config.worker_config import WorkerConfig
 from tests.support.checker import assert_exactly_once, read_topic, values
 from tests.support.processes import wait_for
-from tests.support.standalone import StandaloneWorker, running
+from tests.support.standalone import StandaloneWorker, running, standalone_properties
 from tests.support.topics import Topics, unique
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
@@ -15,19 +15,7 @@ JSON = "org.apache.kafka.connect.json.JsonConverter"
 
 
 def worker_config(bootstrap_servers: str) -> WorkerConfig:
-    group = unique("group")
-    return WorkerConfig.from_properties(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": group,
-            "key.converter": STRING,
-            "value.converter": STRING,
-            "offset.storage.topic": f"{group}-offsets",
-            "offset.storage.partitions": "1",
-            "config.storage.topic": f"{group}-configs",
-        },
-        where="test worker",
-    )
+    return WorkerConfig.from_properties(standalone_properties(bootstrap_servers, unique("group")), where="test worker")
 
 
 def test_files_that_appear_are_read_without_a_restart_each_line_once(

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 from fencepost import source
-from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.runtime.state import State
 from tests.broker.engine.test_dead_letters import told
 from tests.support.checker import Record, read_topic
@@ -20,16 +19,6 @@ from tests.support.task_runner import TaskRunner
 from tests.support.topics import Topics, unique
 
 START = 1_700_000_000_000
-
-
-@pytest.fixture(scope="module")
-def runner(broker: EmbeddedBroker) -> Iterator[TaskRunner]:
-    values = {
-        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
-        "value.converter.schemas.enable": "false",
-    }
-    with TaskRunner(broker.bootstrap_servers, values) as runner:
-        yield runner
 
 
 @source(key="id")

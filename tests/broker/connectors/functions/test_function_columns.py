@@ -6,10 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import pytest
-
 from fencepost import source
-from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.runtime.state import State
 from tests.broker.engine.test_dead_letters import told
 from tests.support.checker import Record, read_topic
@@ -21,16 +18,6 @@ BAD = (7, 8, 30, 59)
 REGIONS = ("eu", "us", "größe")
 
 
-@pytest.fixture(scope="module")
-def runner(broker: EmbeddedBroker) -> Iterator[TaskRunner]:
-    values = {
-        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
-        "value.converter.schemas.enable": "false",
-    }
-    with TaskRunner(broker.bootstrap_servers, values) as runner:
-        yield runner
-
-
 def row(number: int) -> dict[str, Any]:
     region = REGIONS[number % 2]
     return {"id": number, "region": REGIONS[2] if number in BAD else region, "at": 1_700_000_000_000 + number}
@@ -38,7 +25,7 @@ def row(number: int) -> dict[str, Any]:
 
 @source(key="id")
 def orders(config: Mapping[str, str], cursor: Any) -> Iterator[tuple[Any, Any]]:
-    """Orders of two regions, some of them of one that is no part of a topic's name."""
+    """Orders of two regions, some of them of one that is not a part of a topic's name."""
     del config
     for number in range(0 if cursor is None else cursor + 1, ROWS):
         yield row(number), number
@@ -67,7 +54,7 @@ def test_rows_go_where_their_columns_say_and_bad_ones_are_dead_letters_once(
 
     state, error = run(runner, config)
     assert state is State.FAILED
-    assert f"column region makes '{base}-größe', which is no name of a topic" in error
+    assert f"column region makes '{base}-größe', which is not a name of a topic" in error
     # The batch of the bad row is not there.
     assert sum(len(read_topic(bootstrap_servers, f"{base}-{region}")) for region in REGIONS[:2]) == 5
 
@@ -84,4 +71,4 @@ def test_rows_go_where_their_columns_say_and_bad_ones_are_dead_letters_once(
     assert [json.loads(letter.value or b"") for letter in letters] == [row(number) for number in BAD]
     first = told(letters[0])
     assert (first["stage"], json.loads(first["source.offset"])) == ("TASK_POLL", {"cursor": BAD[0]})
-    assert "which is no name of a topic" in first["exception.message"]
+    assert "which is not a name of a topic" in first["exception.message"]

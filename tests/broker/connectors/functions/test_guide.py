@@ -53,7 +53,7 @@ def test_the_snippets_and_their_tests_run(written: Path, bootstrap_servers: str)
     assert " skipped" not in told
 
 
-def test_the_commands_run(written: Path) -> None:
+def test_the_commands_of_the_guide_run(written: Path) -> None:
     commands = [code for language, code in _snippets() if language == "sh"]
 
     assert commands

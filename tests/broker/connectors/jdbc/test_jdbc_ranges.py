@@ -109,7 +109,7 @@ def test_a_command_that_waits_for_a_large_read_does_not_hold_it_up(
         assert_exactly_once(ids(reading.poll()), range(1, ROWS + 1))
 
 
-def test_bulk_reads_partitions_in_ranges_too(database: Database) -> None:
+def test_bulk_mode_reads_partitions_in_ranges(database: Database) -> None:
     database.execute("create table t(id int, v text) partition by range (id)")
     database.execute(f"create table t1 partition of t for values from (minvalue) to ({ROWS // 5})")
     database.execute(f"create table t2 partition of t for values from ({ROWS // 5}) to (maxvalue)")

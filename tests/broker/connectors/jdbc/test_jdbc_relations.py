@@ -167,7 +167,7 @@ def test_a_table_whose_new_rows_would_not_be_marked_is_refused(database: Databas
         assert values(reading) == [5]
 
 
-def test_a_default_that_a_partition_loses_is_noticed(database: Database) -> None:
+def test_a_partition_that_loses_its_xid_default_is_noticed(database: Database) -> None:
     database.execute(f"create table t(v int{STAMP}) partition by range (v); create table u partition of t default")
     with TableReading(database) as reading:
         assert values(reading) == []

@@ -87,9 +87,7 @@ def test_a_failover_continues_only_if_nothing_was_lost(folder: Path) -> None:
             check_continues(server, committed, "the table t")
 
 
-def test_a_server_that_was_restored_from_a_backup_is_refused_and_so_is_another(
-    folder: Path, postgres: EmbeddedPostgres
-) -> None:
+def test_another_server_or_one_restored_from_a_backup_is_refused(folder: Path, postgres: EmbeddedPostgres) -> None:
     server = EmbeddedPostgres(folder / "server").start()
     run(server, "create table t(id int)")
     server.stop()

@@ -93,11 +93,11 @@ TYPES: list[tuple[str, str, list[str]]] = [
 # What cannot be represented: the type, the value, and what the message says of it.
 REFUSED = [
     ("numeric(5,2)", "NaN", "a decimal has no such value"),
-    ("date", "infinity", "it is no day"),
-    ("timestamptz", "-infinity", "it is no moment"),
+    ("date", "infinity", "it is not a day"),
+    ("timestamptz", "-infinity", "it is not a moment"),
     ("timestamp", "294276-01-01", "later than the year 294246"),
     ("integer[]", "{{1,2},{3,4}}", "several dimensions"),
-    ("date[]", "{infinity}", "it is no day"),
+    ("date[]", "{infinity}", "it is not a day"),
     ("xid8", "18446744073709551615", "does not fit into 64 bits"),
 ]
 
@@ -164,7 +164,9 @@ def read_in_ranges(reading: TableReading) -> pa.RecordBatch:
 
 
 @pytest.mark.parametrize(("kind", "becomes", "literals"), TYPES, ids=[kind for kind, _, _ in TYPES])
-def test_values_are_those_that_psycopg_reads(types: Database, kind: str, becomes: str, literals: list[str]) -> None:
+def test_values_equal_the_values_that_psycopg_reads(
+    types: Database, kind: str, becomes: str, literals: list[str]
+) -> None:
     types.execute(f"create table t(id int generated always as identity, v {kind})")
     for literal in ["null", *literals]:
         types.execute(f"insert into t(v) values ({literal})")  # noqa: S608

@@ -54,7 +54,7 @@ def retyped_while_no_task_runs(topics: Topics, database: Database, change: str) 
 
 
 @pytest.mark.parametrize("offset", ["of the snapshot", "of a former version"])
-def test_changes_of_dropped_types_are_as_they_were(offset: str, topics: Topics, database: Database):
+def test_changes_of_dropped_types_are_decoded_as_before_the_drop(offset: str, topics: Topics, database: Database):
     database.execute(TYPES)
     database.execute(f"insert into t values (1, {ROW}), (2, {ROW})")  # noqa: S608
     topics.run()
@@ -150,7 +150,7 @@ def test_an_oid_that_another_type_has_now_is_refused(topics: Topics, database: D
     ]
     topics.committed_offset["types"] = json.dumps({str(oid): [base, modifier + 1, 0]})
     database.execute("insert into t values (1, 1.5)")
-    with pytest.raises(PostgresError, match=f"OID {oid} was that of another type .* remove the field types"):
+    with pytest.raises(PostgresError, match=f"OID {oid} belonged to another type .* remove the field types"):
         topics.run()
 
     del topics.committed_offset["types"]

@@ -35,13 +35,6 @@ def topics(database: Database) -> Iterator[Topics]:
     topics.drop_slot()
 
 
-@pytest.fixture
-def chance() -> random.Random:
-    seed = random.randrange(1_000_000)
-    print(f"seed {seed}")  # noqa: T201 - pytest shows it when the test fails
-    return random.Random(seed)
-
-
 def test_rows_are_read_exactly_as_they_are_at_their_place(topics: Topics, database: Database, chance: random.Random):
     open_bank(database)
     crashes = signals = 0
@@ -172,7 +165,7 @@ def test_a_table_that_is_locked_delays_its_reading_and_not_the_stream(
     assert topics.fatal is None
 
 
-def test_a_table_that_is_emptied_or_altered_while_it_is_read_is_read_as_it_becomes(
+def test_a_table_emptied_or_altered_during_its_snapshot_is_read_in_its_new_state(
     topics: Topics, database: Database, monkeypatch: pytest.MonkeyPatch
 ):
     for name in ("emptied", "altered"):

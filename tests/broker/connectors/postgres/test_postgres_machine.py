@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 import shutil
 import tempfile
 import time
@@ -79,13 +78,11 @@ def wait_for_heartbeat(topics: Topics) -> None:
     wait_for(lambda: count() > before + 1, what="heartbeats")
 
 
-def test_a_full_disk_of_the_log_loses_and_tears_nothing(folder: Path) -> None:
+def test_a_full_disk_of_the_log_loses_and_tears_nothing(folder: Path, seed: int) -> None:
     if not may_mount(folder / "disk"):
         pytest.skip("this user may not mount a file system")
     server = EmbeddedPostgres(folder / "full", settings=_SEGMENTS).start()
     server.stop()
-    seed = random.randrange(1_000_000)
-    print(f"seed {seed}")  # noqa: T201 - pytest shows it when the test fails
     with WalDisk(folder / "disk", size_mb=80) as disk:
         disk.take_over(server)
         server.start()

@@ -95,7 +95,7 @@ def test_a_standby_is_refused_before_anything_is_read():
         topics = Topics(database, publication_name="mine", publication_autocreate_mode="disabled")
         topics.change(database_port=str(standby.port))
 
-        with pytest.raises(PostgresError, match=r"is a standby: correct database.hostname .*promote it"):
+        with pytest.raises(PostgresError, match=r"is a standby: set database.hostname .*promote it"):
             topics.run()
         assert topics.committed_offset is None
         connector = PostgresSourceConnector()

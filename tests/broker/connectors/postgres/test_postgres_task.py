@@ -29,13 +29,6 @@ def topics(database: Database) -> Iterator[Topics]:
     topics.drop_slot()
 
 
-@pytest.fixture
-def chance() -> random.Random:
-    seed = random.randrange(1_000_000)
-    print(f"seed {seed}")  # noqa: T201 - pytest shows it when the test fails
-    return random.Random(seed)
-
-
 def test_crashes_around_each_commit_keep_transactions_whole(topics: Topics, database: Database, chance: random.Random):
     open_bank(database)
     crashes = 0

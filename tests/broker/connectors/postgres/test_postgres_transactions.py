@@ -100,10 +100,9 @@ def check(topics: Topics) -> None:
         assert {part["data_collection"]: part["event_count"] for part in end["data_collections"]} == counts[end["id"]]
 
 
-def test_counts_are_right_through_crashes_and_concurrent_writers(topics: Topics, database: Database):
-    seed = random.randrange(1_000_000)
-    print(f"seed {seed}")  # noqa: T201 - pytest shows it when the test fails
-    chance = random.Random(seed)
+def test_counts_are_right_through_crashes_and_concurrent_writers(
+    topics: Topics, database: Database, chance: random.Random
+):
     open_bank(database)
     crashes = 0
     with Tellers(database, 3, chance.randrange(1000)) as tellers:

@@ -85,7 +85,9 @@ def test_functions_stand_between_other_transforms_without_a_job(
     assert read_topic(bootstrap_servers, topic)[0].key == b'{"k":3}'
 
 
-def test_an_exception_names_its_record_or_skips_it_alone(engine: SparkEngine, bootstrap_servers: str, topics: Topics):
+def test_an_exception_names_its_record_or_skips_only_that_one(
+    engine: SparkEngine, bootstrap_servers: str, topics: Topics
+):
     topic, dead = topics.create(partitions=1), topics.create(partitions=1)
     records = [record(topic, n) for n in range(10, 17)]
     with producer(bootstrap_servers) as owner:

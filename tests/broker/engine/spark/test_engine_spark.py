@@ -283,7 +283,7 @@ def test_batches_of_an_unknown_topic_are_refused(engine: SparkEngine, bootstrap_
         write(engine, owner, SourceBatch(reader=NumberReader(), splits=splits(10, 1)), pipeline())
 
 
-def test_executors_share_a_transaction_of_version_1_too(engine: SparkEngine, tv1_broker: EmbeddedBroker):
+def test_executors_share_a_transaction_on_version_1(engine: SparkEngine, tv1_broker: EmbeddedBroker):
     topic = Topics(tv1_broker.bootstrap_servers).create(partitions=4)
     with producer(tv1_broker.bootstrap_servers) as owner:
         for _ in range(2):

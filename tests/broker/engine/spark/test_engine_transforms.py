@@ -199,7 +199,7 @@ def test_a_polled_batch_whose_rows_are_all_dropped_writes_nothing(
     assert read_topic(bootstrap_servers, topic) == []
 
 
-def test_rows_taken_without_a_job_equal_those_of_to_arrow(engine: SparkEngine):
+def test_rows_taken_without_a_job_equal_the_rows_of_to_arrow(engine: SparkEngine):
     session = engine.session()
     moment = dt.datetime(2024, 3, 31, 1, 30, 0, 123_456, tzinfo=dt.UTC)
     table = pa.table(

@@ -125,14 +125,16 @@ def test_a_reader_that_knows_its_topics_reads_once(  # noqa: PLR0917 - fixtures
     assert sorted(map(int, found(bootstrap_servers, registry, topic))) == list(range(COUNT))
 
 
-def test_splits_of_one_topic(engine: SparkEngine, bootstrap_servers: str, topics: Topics, registry: FakeRegistry):
+def test_splits_of_one_topic_are_prepared_for_it(
+    engine: SparkEngine, bootstrap_servers: str, topics: Topics, registry: FakeRegistry
+):
     topic = topics.create(partitions=2)
     batch = SourceBatch(reader=NumberReader(), splits=splits(COUNT, 3))
     written(engine, bootstrap_servers, registry, batch, avro(registry, topic))
     assert sorted(map(int, found(bootstrap_servers, registry, topic))) == list(range(COUNT))
 
 
-def test_a_dataframe_whose_rows_are_routed_by_a_transform(
+def test_a_dataframe_routed_by_a_transform_is_prepared_for_its_topics(
     engine: SparkEngine, bootstrap_servers: str, topics: Topics, registry: FakeRegistry
 ):
     names = [topics.create() for _ in range(2)]

@@ -95,7 +95,9 @@ def written(bootstrap_servers: str, topic: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_the_worker_makes_what_a_job_does(engine: SparkEngine, bootstrap_servers: str, topics: Topics, name: str):
+def test_the_worker_writes_the_same_records_as_a_spark_job(
+    engine: SparkEngine, bootstrap_servers: str, topics: Topics, name: str
+):
     kind, steps = CHAINS[name]
     # The rows' times are older than brokers keep records.
     small, large = (topics.create(config={"retention.ms": "-1"}) for _ in range(2))

@@ -60,7 +60,7 @@ def test_columns_of_records_need_no_select(spark: SparkSession, sink: ExactlyOnc
     assert record_columns(rows.selectExpr("*", "1 AS other"), sink._config).columns == ["value"]
 
 
-def test_several_sinks_in_one_query(spark: SparkSession, bootstrap_servers: str, topics: Topics, tmp_path: Path):
+def test_one_query_may_have_several_sinks(spark: SparkSession, bootstrap_servers: str, topics: Topics, tmp_path: Path):
     kafka = {"bootstrap.servers": bootstrap_servers}
     one, two = topics.create(), topics.create()
     query = FileQuery(spark, tmp_path, functions(exactly_once(topic=one, **kafka), exactly_once(topic=two, **kafka)))

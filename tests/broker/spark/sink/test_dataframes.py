@@ -65,7 +65,7 @@ def test_whole_rows_with_a_converter_and_key_columns(spark: SparkSession, bootst
     assert len({(r.key, r.partition) for r in found}) == 7
 
 
-def test_a_chain_of_transforms(spark: SparkSession, bootstrap_servers: str, topics: Topics):
+def test_a_dataframe_passes_a_chain_of_transforms(spark: SparkSession, bootstrap_servers: str, topics: Topics):
     topic = topics.create()
     frame = spark.range(3).select(F.struct("id").alias("value"))
     chain = {"transforms": "only", "transforms.only.type": "ExtractField$Value", "transforms.only.field": "id"}
@@ -76,7 +76,7 @@ def test_a_chain_of_transforms(spark: SparkSession, bootstrap_servers: str, topi
 
 
 @pytest.mark.parametrize("transformed", [False, True])
-def test_a_time_without_a_zone_is_of_utc_whatever_the_sessions_zone_is(
+def test_a_time_without_a_zone_is_utc_in_any_session_time_zone(
     spark: SparkSession, bootstrap_servers: str, topics: Topics, *, transformed: bool
 ):
     topic = topics.create(config={"retention.ms": "-1"})

@@ -120,7 +120,7 @@ def test_rows_of_all_types_are_taken_as_they_are(spark: SparkSession):
     assert taken.to_pylist() == rows.toArrow().to_pylist()
 
 
-def test_vectors_are_taken(spark: SparkSession):
+def test_a_vector_is_taken_to_the_driver(spark: SparkSession):
     schema = t.StructType([t.StructField("value", VectorUDT())])
     rows = spark.createDataFrame([(SparseVector(1_000_000, {7: 1.5}),)], schema)
     taken = few_rows(rows, 10, MIB)

@@ -49,7 +49,7 @@ def test_the_progress_of_each_batch_has_the_metrics_up_to_it(query: FileQuery, n
     }
 
 
-def test_the_progress_of_a_new_run_counts_from_its_begin(query: FileQuery):
+def test_the_progress_of_a_new_run_counts_from_its_start(query: FileQuery):
     finished(query)
     query.forget_commit(0)
     query.add("3", "4")

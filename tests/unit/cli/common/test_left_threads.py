@@ -22,7 +22,7 @@ def test_a_process_ends_although_a_thread_is_left() -> None:
     assert "threads of plugins still run: left." in ended.stderr
 
 
-def test_a_process_without_such_threads_ends_as_any_other() -> None:
+def test_a_process_without_leftover_threads_ends_normally() -> None:
     ended = _run(daemon=True)
 
     assert (ended.returncode, ended.stderr) == (3, "")

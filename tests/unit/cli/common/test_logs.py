@@ -89,7 +89,7 @@ def test_the_root_logger_has_the_requested_level(begin: Callable[[str], None]):
     assert LoggerRegistry().level("root").level == "INFO"
 
 
-def test_others_are_heard_from_warnings_up(begin: Callable[[str], None], capsys: pytest.CaptureFixture[str]):
+def test_other_loggers_are_shown_from_warnings_up(begin: Callable[[str], None], capsys: pytest.CaptureFixture[str]):
     begin("text")
     other = logging.getLogger(f"others.{uuid4().hex}")
     other.info("quiet")

@@ -34,7 +34,7 @@ def test_several_workers_may_be_named_in_the_environment(run: Run, monkeypatch: 
 def test_an_invalid_address_is_reported(run: Run, url: str) -> None:
     code, _, err = run("list", "--url", url)
     assert code == 2
-    assert "is no address of a worker" in err
+    assert "is not an address of a worker" in err
 
 
 def test_the_message_says_how_to_trust_a_worker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

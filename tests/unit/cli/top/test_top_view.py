@@ -129,7 +129,7 @@ def test_a_wide_terminal_shows_all_columns_whole_names_and_longer_errors():
     assert sum(columns.values()) + 2 * len(columns) == 250
 
 
-def test_rates_are_kept_as_long_as_the_connector_is_there():
+def test_rates_are_kept_until_the_connector_is_deleted():
     rates = Rates()
     for rate in (1.0, 2.0):
         rates.add({"a": _row(rate=rate), "b": _row(rate=9.0)}, {"a": [{"task": 3, "rate": rate / 2}]})

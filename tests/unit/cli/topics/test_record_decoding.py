@@ -82,9 +82,7 @@ def test_an_envelope_gives_its_payload_with_logical_types_as_text() -> None:
         (StringConverter(), StringType(), "1 Grüße"),
     ],
 )
-def test_a_converters_output_is_decoded_under_its_java_name_too(
-    converter: Converter, schema: DataType, value: Any
-) -> None:
+def test_output_is_also_decoded_by_a_converters_java_name(converter: Converter, schema: DataType, value: Any) -> None:
     (encoded,) = _converted(converter, schema, pa.array([value]))
     value = pa.scalar(value).as_py()
     name = type(converter).__name__

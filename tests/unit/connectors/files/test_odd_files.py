@@ -81,7 +81,7 @@ def test_a_file_in_utf_16_without_the_property_names_it(
     assert rows_of(path, wrap("1\n".encode(encoding)), format="text", encoding=encoding) == ["1"]
 
 
-def test_schema_inference_names_the_encoding_too(path: Path) -> None:
+def test_schema_inference_names_the_encoding_in_its_error(path: Path) -> None:
     path.write_bytes("n\n1\n".encode("utf-16"))
     with pytest.raises(DataError, match="encoding=utf-16"):
         tasks(config(path, format="csv", header="true", schema="infer"))
@@ -124,7 +124,7 @@ def test_a_json_number_that_is_too_large_for_its_type_is_a_bad_row(path: Path, s
 @pytest.mark.parametrize(
     "text", ["31/02/2013 10:00 +0100", "30/02/2013 23:30 -01:00", "29/02/2013 00:30 +0200", "31/04/2013 00:00 Z"]
 )
-def test_a_day_that_no_month_has_is_a_bad_row_with_a_zone_too(path: Path, text: str) -> None:
+def test_an_impossible_day_with_a_time_zone_is_a_bad_row(path: Path, text: str) -> None:
     path.write_text(f"{text}\n28/02/2013 23:30 -0100\n01/03/2013 00:30 +0200\n")
     rows, refused = read_tolerant(
         path, format="csv", schema="at STRING", timestamp_column="at", timestamp_format="%d/%m/%Y %H:%M %z"

@@ -179,7 +179,7 @@ class ReusedSimple(Simple):
 
 
 @pytest.mark.parametrize("data_source", [Reused, ReusedSimple])
-def test_a_reader_may_move_one_offset_on(data_source: type[DataSource]) -> None:
+def test_a_reader_may_change_its_offset_object_in_place(data_source: type[DataSource]) -> None:
     with run_task(pyspark_source(data_source), CONFIG) as task:
         ids = [value["id"] for _ in range(3) for value in task.poll().values]
     assert ids == list(range(END))

@@ -128,7 +128,7 @@ def test_any_mapping_is_a_row() -> None:
         (["id"], {"key_columns": "id"}, "it is a list, which has no columns: yield a dict"),
         ({"c": 0.5}, {"topic_column": "c"}, "needs a STRING or a whole number, but the column c is of type DOUBLE"),
         ({"c": None}, {"topic": "o-${c}"}, "column c is null, so that there is no topic"),
-        ({"c": "a b"}, {"topic": "o-${c}"}, "column c makes 'o-a b', which is no name of a topic"),
+        ({"c": "a b"}, {"topic": "o-${c}"}, "column c makes 'o-a b', which is not a name of a topic"),
         (
             {"c": "1"},
             {"timestamp_column": "c"},

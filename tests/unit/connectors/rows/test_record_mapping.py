@@ -83,7 +83,11 @@ def test_headers_are_the_texts_of_columns_row_by_row(path: Path) -> None:
     ("properties", "row", "reason"),
     [
         ({"topic": "orders-${region}"}, "1,,,,,", "column region is null, so that there is no topic"),
-        ({"topic": "orders-${region}"}, "1,a b,,,,", "column region makes 'orders-a b', which is no name of a topic"),
+        (
+            {"topic": "orders-${region}"},
+            "1,a b,,,,",
+            "column region makes 'orders-a b', which is not a name of a topic",
+        ),
         ({"timestamp_column": "ms"}, "1,,,,,-5", "column ms: a record cannot have a timestamp before 1970"),
         ({"timestamp_column": "ms"}, "1,,,,,-1", "column ms: a record cannot have a timestamp before 1970"),
         (
@@ -99,10 +103,10 @@ def test_headers_are_the_texts_of_columns_row_by_row(path: Path) -> None:
         (
             {"timestamp_column": "text", "timestamp_format": "%d/%m/%Y %H:%M:%S"},
             "1,,,31/02/2013 03:04:05,,",
-            "column text does not have timestamp.format: '31/02/2013 03:04:05' is no date",
+            "column text does not have timestamp.format: '31/02/2013 03:04:05' is not a date",
         ),
-        ({"topic_column": "region"}, "1,.,,,,", "column region makes '.', which is no name of a topic"),
-        ({"topic_column": "region"}, "1,..,,,,", "column region makes '..', which is no name of a topic"),
+        ({"topic_column": "region"}, "1,.,,,,", "column region makes '.', which is not a name of a topic"),
+        ({"topic_column": "region"}, "1,..,,,,", "column region makes '..', which is not a name of a topic"),
     ],
 )
 def test_a_row_without_a_topic_or_a_timestamp_is_a_bad_row(

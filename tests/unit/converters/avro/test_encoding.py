@@ -182,7 +182,7 @@ def test_values_under_a_null_parent_are_not_written():
 
 @pytest.mark.parametrize("width", [1, 2, 5, 11, 15, 16, 17, 255, 256, 4095, 4097, 9000])
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_texts_of_any_width_keep_to_their_place(width: int, count: int):
+def test_texts_of_any_width_are_encoded_in_their_fields(width: int, count: int):
     kind = _struct(*((f"t{number}", spark.StringType(), False) for number in range(count)))
     rows = [
         {f"t{number}": chr(97 + (row + number) % 26) * max(0, width - row % 3) for number in range(count)}

@@ -26,7 +26,7 @@ def test_items_of_lists_that_are_not_there_are_left_out() -> None:
     assert kept_items(pa.array([1, 2, 3, 4, 5]), kept).to_pylist() == [1, 2, 3, 4, 5]
 
 
-def test_nulls_are_zero() -> None:
+def test_nulls_become_zero_in_arrays_of_numbers() -> None:
     assert numbers_of(pa.array([1, None, 3], pa.int16())).tolist() == [1, 0, 3]
     assert numbers_of(pa.array([True, None])).tolist() == [True, False]
 

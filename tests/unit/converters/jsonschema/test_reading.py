@@ -51,7 +51,7 @@ def test_logical_types_are_resolved(schema: Any, data: bytes, people: Any, check
     assert read(schema, data, for_people=False) == checks
 
 
-def test_what_is_not_json_is_refused():
+def test_invalid_json_and_invalid_schemas_are_refused():
     with pytest.raises(ValueError, match="bytes that are not JSON"):
         read({}, b"\xff")
     with pytest.raises(ValueError, match="a schema that is not JSON"):

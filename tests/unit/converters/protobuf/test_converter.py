@@ -153,7 +153,7 @@ def test_values_are_written_with_the_numbers_of_their_names(registry: FakeRegist
     assert data == b"\0\0\0\0\2\0\x10\1\x1a\1x"
 
 
-def test_numbers_of_inner_messages_follow_their_names_too(registry: FakeRegistry):
+def test_field_numbers_of_inner_messages_follow_their_names(registry: FakeRegistry):
     for columns in ("s STRUCT<a: INT, b: INT>, m MAP<STRING, INT>", "m MAP<STRING, INT>, s STRUCT<b: INT, c: INT>"):
         made = converter(registry, fencepost__schema__names="topic", **NUMBERS)
         made.prepare("t", parse_columns(columns))
@@ -173,7 +173,7 @@ def test_numbers_that_are_reserved_are_not_given_again(registry: FakeRegistry):
     assert numbers(registry, 2) == {"id": 1, "name": 20_000}
 
 
-def test_by_default_numbers_are_those_of_positions_as_in_java(registry: FakeRegistry):
+def test_protobuf_field_numbers_follow_positions_by_default_as_in_java(registry: FakeRegistry):
     for columns in ("a INT, b INT", "b INT"):
         converter(registry).prepare("t", parse_columns(columns))
     assert numbers(registry, 2) == {"b": 1}

@@ -112,7 +112,7 @@ def test_package_and_message_are_of_the_name():
 
 
 @pytest.mark.parametrize("name", ["eu.google.Order", "google", "eu.confluent.Order", "google.Order"])
-def test_known_types_are_found_whatever_the_names_around_are(name: str):
+def test_googles_known_types_are_found_beside_types_of_any_name(name: str):
     named = connect_schema(parse_columns("d DATE, p DECIMAL(4, 2)"), optional=False) | {"name": name}
     found = schema_text(proto_file(named))
     assert ("  .google.type.Date d = 1;" in found) == (name in ("eu.google.Order", "google"))

@@ -95,7 +95,7 @@ def test_a_token_is_sent_with_the_headers_of_the_cloud(registry: FakeRegistry):
     assert headers["Confluent-Identity-Pool-Id"] == "pool-1"
 
 
-def test_own_headers_are_sent(registry: FakeRegistry):
+def test_configured_request_headers_are_sent(registry: FakeRegistry):
     register(settings(registry.address, **{"request.header.X-Team": "data"}))
     assert registry.requests[-1].headers["X-Team"] == "data"
 

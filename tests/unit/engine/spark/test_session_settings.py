@@ -44,7 +44,7 @@ def test_settings_that_would_write_twice_are_refused(name: str, value: str):
     assert caught.value.name == name
 
 
-def test_a_session_of_the_users_own_must_not_speculate_either():
+def test_a_users_session_with_speculation_is_refused():
     with pytest.raises(ConfigError, match="speculation"):
         check_settings({"spark.speculation": "TRUE"})
 

@@ -143,7 +143,7 @@ def test_the_work_of_a_lost_member_waits_for_it_and_nothing_else_moves_meanwhile
     assert (over.delay_ms, over.state.departed) == (0, ())
 
 
-def test_lost_members_that_come_back_together_get_each_its_own_work():
+def test_members_that_return_together_get_their_previous_work():
     work = all_work({"a": 3, "b": 3})
     settled = settle({"m1": NOTHING, "m2": NOTHING, "m3": NOTHING}, work)
     runs = {name: member.runs for name, member in settled.state.members.items()}

@@ -99,7 +99,7 @@ def test_half_stops_of_an_earlier_leader_are_finished_once():
     assert ConfigureTasks("c") not in decide(state, event)[1]
 
 
-def test_other_tasks_than_were_assigned_request_one_rebalance():
+def test_changed_task_counts_request_one_rebalance():
     state = after([assigned("c", FIRST, SECOND)])
     fewer = config(CONNECTOR, TaskRecord(FIRST, {}), CommitRecord("c", 1))
     event = TaskConfigUpdate("c", (FIRST,))

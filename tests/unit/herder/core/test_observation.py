@@ -9,7 +9,7 @@ def test_a_message_is_found_in_traces_of_java_and_of_python():
     assert message_of(" \n") is None
 
 
-def test_a_long_message_is_cut_so_that_a_table_of_connectors_stays_one():
+def test_a_long_message_is_cut_to_keep_the_table_of_connectors_readable():
     message = message_of("ValueError: " + "x" * 10_000)
 
     assert message is not None

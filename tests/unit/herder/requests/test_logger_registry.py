@@ -47,7 +47,7 @@ def test_every_level_reads_back_as_it_was_set(name: str, level: str):
     assert registry.level(name).level == level
 
 
-def test_off_lets_nothing_through(name: str):
+def test_the_level_off_disables_all_messages(name: str):
     LoggerRegistry().set_level(name, "OFF")
     assert not logging.getLogger(name).isEnabledFor(logging.CRITICAL)
 

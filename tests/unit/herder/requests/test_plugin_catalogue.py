@@ -118,7 +118,7 @@ def test_a_plugin_that_cannot_be_imported_is_in_the_log_and_breaks_nothing_else(
     assert "no.such" in caplog.text or "No module" in caplog.text
 
 
-def test_plugins_that_configurations_name_by_their_paths_are_listed_too():
+def test_plugins_that_configurations_name_by_path_are_listed():
     path, broken = "tests.support.bare_source.BareConnector", "tests.support.no_such_module.Connector"
     configs: list[dict[str, str | None]] = [
         {"connector.class": path, "transforms.a.type": "fencepost.transforms.filter.Filter"},

@@ -21,7 +21,7 @@ def _in_loop(scenario: Any) -> Any:
     return asyncio.run(run())
 
 
-def test_blocking_functions_run_on_threads_and_return_what_they_return() -> None:
+def test_blocking_functions_run_on_threads_and_their_results_come_back() -> None:
     async def scenario(parts: _Parts) -> tuple[int, str]:
         return await parts.run(threading.get_ident), await parts.run("{}-{b}".format, "a", b="b")
 
@@ -61,7 +61,7 @@ def test_starts_and_stops_take_turns() -> None:
     assert 0 < _in_loop(scenario) < 50
 
 
-def test_all_configurations_are_those_of_the_worker_and_of_connectors() -> None:
+def test_all_configs_returns_the_workers_and_the_connectors_properties() -> None:
     async def scenario(parts: _Parts) -> list[Any]:
         return parts.all_configs()
 

@@ -235,7 +235,7 @@ def test_pem_files_inline_pem_and_pkcs12_stores_are_trusted_alike(tmp_path: Path
         assert authority["subject"] == ((("commonName", "me"),),)
 
 
-def test_an_encrypted_key_takes_its_password_and_says_so_without(tmp_path: Path) -> None:
+def test_an_encrypted_key_needs_its_password_and_the_error_says_so(tmp_path: Path) -> None:
     pem, private, _ = _identity(b"key-secret")
     (tmp_path / "key.pem").write_text(private + pem)
     location = str(tmp_path / "key.pem")

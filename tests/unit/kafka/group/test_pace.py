@@ -18,7 +18,7 @@ def test_the_next_rebalance_waits_in_proportion_to_the_cost_of_the_last():
     assert pace.due_at == pytest.approx(104.5)
 
 
-def test_what_a_rebalance_cost_that_did_not_end_counts_as_part_of_the_next():
+def test_the_cost_of_an_unfinished_rebalance_counts_for_the_next_one():
     pace = RebalancePace(share=0.5)
     pace.began(cpu_s=1.0)
     pace.began(cpu_s=2.0)

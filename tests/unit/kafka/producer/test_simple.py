@@ -28,7 +28,7 @@ def test_records_go_to_the_partition_that_they_name(broker: ScriptedBroker) -> N
     assert (batch.partition, batch.count, batch.producer_id, batch.sequence) == (2, 2, -1, -1)
 
 
-def test_only_what_is_missing_is_sent_again(broker: ScriptedBroker) -> None:
+def test_a_batch_that_was_refused_is_sent_again(broker: ScriptedBroker) -> None:
     broker.script(ApiKey.PRODUCE, Code.NOT_LEADER_OR_FOLLOWER)
     with PlainProducer(producer_config(broker.address)) as producer:
         producer.write(unique("topic"), [OutgoingRecord(b"a", b"1", partition=0)])

@@ -57,7 +57,7 @@ def _commit(coordinator: TransactionCoordinator, version: TransactionVersion = V
 
 
 @pytest.mark.parametrize("version", [V1, V2])
-def test_the_version_of_transactions_is_that_of_the_cluster(version: TransactionVersion) -> None:
+def test_the_transaction_version_is_the_clusters(version: TransactionVersion) -> None:
     with ScriptedBroker(version=version) as broker:
         broker.identity = (7, 4)
         with closing(TransactionCoordinator.of(producer_config(broker.address).client, "id")) as coordinator:

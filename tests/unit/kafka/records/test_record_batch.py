@@ -63,7 +63,7 @@ def _expected(table: Table) -> list[Row]:
 
 
 @given(tables())
-def test_any_table_is_read_back_as_it_was(table: Table):
+def test_random_tables_are_read_back_unchanged(table: Table):
     assert _rows(_encoded(table.records)) == _expected(table)
 
 

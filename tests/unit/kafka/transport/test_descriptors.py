@@ -15,7 +15,7 @@ few = pytest.fixture(few_descriptors)
 
 
 @pytest.mark.parametrize("left", [0, 1, 3])
-def test_a_connection_leaves_the_last_descriptors_alone(few: int, left: int):
+def test_connections_do_not_take_the_last_file_descriptors(few: int, left: int):
     with socket.create_server(("127.0.0.1", 0)) as server, ExitStack() as stack:
         address = server.getsockname()
         config = ClientConfig((f"127.0.0.1:{address[1]}",))

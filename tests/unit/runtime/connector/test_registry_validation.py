@@ -130,7 +130,7 @@ def test_a_schema_that_must_be_registered_is_looked_up(registry: FakeRegistry, t
     assert checked(newest | {"value.converter.latest.compatibility.strict": "false"}).errors == []
 
 
-def test_who_may_not_ask_for_compatibility_may_still_register(registry: FakeRegistry):
+def test_a_user_without_the_right_to_check_compatibility_may_register(registry: FakeRegistry):
     def refuse(handler: BaseHTTPRequestHandler) -> bool:
         refused = handler.path.startswith("/compatibility")
         return refused and send(handler, 403, b'{"error_code": 403, "message": "No"}', "application/json")

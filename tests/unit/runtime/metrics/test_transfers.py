@@ -65,7 +65,9 @@ def test_the_share_refers_to_the_rest_at_the_start(metrics: WorkerMetrics, trans
     assert transfers.of_connectors()["c"].share == pytest.approx(0.75)
 
 
-def test_a_source_that_had_nothing_left_is_complete(metrics: WorkerMetrics, transfers: Transfers) -> None:
+def test_the_progress_of_a_source_without_remaining_data_is_complete(
+    metrics: WorkerMetrics, transfers: Transfers
+) -> None:
     metrics.add(ConnectorTaskId("c", 0)).lag(0.0)
 
     assert transfers.of_connectors()["c"].share == 1.0

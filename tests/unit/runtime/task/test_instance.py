@@ -153,7 +153,7 @@ def test_a_poll_may_return_any_iterable_of_records():
     assert _instance(batch).poll() is batch
 
 
-def test_a_generator_fails_as_poll_does():
+def test_an_error_in_a_generator_fails_the_task_like_one_in_poll():
     def records() -> Iterator[SourceRecord]:
         yield _RECORD
         raise RetriableError("away")

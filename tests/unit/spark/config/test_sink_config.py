@@ -76,7 +76,7 @@ def test_a_list_may_be_one_of_python(columns: object):
     assert SinkConfig.from_options(SERVERS | {"key.columns": columns}).key_columns == ("a", "b")
 
 
-def test_a_run_is_its_text():
+def test_a_runs_key_is_made_of_its_text():
     config = SinkConfig.from_options(SERVERS | {"topic": "t"})
     assert config.key_of(7) == config.key_of("7")
     assert config.key_of(dt.date(2026, 11, 22)).encoded == config.key_of("2026-11-22").encoded
@@ -96,7 +96,7 @@ def test_a_run_with_a_blank_at_an_end_is_refused(run: str):
     assert config.key_of("a b").run == "a b"
 
 
-def test_a_single_write_to_topics_of_rows_has_a_key_too():
+def test_one_write_to_topics_named_by_rows_keeps_keys():
     assert SinkConfig.from_options(SERVERS).key_of(None).sink.startswith("topics-")
 
 

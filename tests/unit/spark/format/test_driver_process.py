@@ -38,7 +38,7 @@ def test_workers_of_all_daemons_of_an_application_agree():
     assert one[0] != other[0]
 
 
-def test_the_result_is_none_if_the_system_does_not_show_it(
+def test_the_driver_process_is_unknown_without_proc(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ):
     monkeypatch.setattr(module, "_PROCESSES", tmp_path_factory.mktemp("proc"))

@@ -67,7 +67,7 @@ def test_the_setting_of_a_row_that_is_too_large_is_an_option_of_the_sink():
     assert "more than the 5 bytes that max.request.size allows: raise max.request.size" in told
 
 
-def test_an_error_that_is_worded_for_everybody_is_left_alone():
+def test_an_error_without_worker_terms_is_not_reworded():
     for error in (DataError("the column 'x'"), RetriableError("later")):
         assert worded(error) is error
 

@@ -19,6 +19,6 @@ def test_whole_numbers_are_batch_ids(batch: object):
     [(None, "it is None"), ("3", "it is a str"), (1.0, "it is a float"), (True, "it is True"), (-1, "it is -1"),
      (2**63, f"it is {2**63}")],
 )  # fmt: skip
-def test_what_is_not_a_batch_id_is_refused_with_advice(batch: object, told: str):
+def test_an_invalid_batch_id_is_refused_with_advice(batch: object, told: str):
     with pytest.raises(IllegalStateError, match=rf"{told}: call exactly_once\(\.\.\.\) with the DataFrame"):
         batch_number(batch)

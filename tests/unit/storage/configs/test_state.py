@@ -68,7 +68,7 @@ def test_task_configs_count_once_they_are_committed():
     assert event == TaskConfigUpdate("c", (ConnectorTaskId("c", 0), ConnectorTaskId("c", 1)))
 
 
-def test_zero_tasks_take_only_a_commit():
+def test_a_commit_of_zero_tasks_removes_all_tasks():
     """The generation stays, fencing is pending."""
     state, events = _replayed(
         _CREATED, _task(0), CommitRecord("c", 1), TaskCountRecord("c", 1), CommitRecord("c", 0)
@@ -342,7 +342,7 @@ def _logs_and_compacted(draw: st.DrawFn) -> tuple[list[_Written], list[_Written]
 
 @settings(max_examples=300)
 @given(_logs_and_compacted())
-def test_any_compacted_form_of_a_log_says_the_same(logs: tuple[list[_Written], list[_Written]]):
+def test_any_compacted_form_of_a_log_gives_the_same_state(logs: tuple[list[_Written], list[_Written]]):
     """What is lost are tasks of which a record is missing, never anything that is not so."""
     log, compacted = logs
     whole, rest = _replay(log), _replay(compacted)

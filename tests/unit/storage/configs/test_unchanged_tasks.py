@@ -85,7 +85,7 @@ def test_once_the_others_are_fenced_all_tasks_are_as_they_were(topic: _Topic):
     assert topic.unchanged == {0, 1, 2, 3}
 
 
-def test_a_configuration_that_moves_to_another_number_is_new_there(topic: _Topic):
+def test_a_configuration_under_another_task_number_counts_as_new(topic: _Topic):
     topic.commit("b", "a", "cd")
 
     assert topic.unchanged == {2}

@@ -100,7 +100,7 @@ def test_every_offset_is_read_back_with_its_types(offset: dict[str, Any]):
 @pytest.mark.parametrize(
     ("number", "text"), [(5e-324, b"4.9E-324"), (-1e-323, b"-9.9E-324"), (2e23, b"2.0E23"), (1e22, b"1.0E22")]
 )
-def test_where_one_digit_would_do_java_writes_the_nearest_two(number: float, text: bytes):
+def test_java_writes_two_digits_of_a_number_that_needs_one(number: float, text: bytes):
     assert encode_value("c", {"n": number}) == b'{"n":%s}' % text
 
 

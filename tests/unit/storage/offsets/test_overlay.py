@@ -71,7 +71,7 @@ def test_pages_have_each_offset_once_in_the_same_order_on_any_worker():
     assert OffsetView("other", own).page("", 5) == OffsetPage([], None)
 
 
-def test_an_offset_that_is_malformed_spoils_its_own_page_alone():
+def test_a_malformed_offset_affects_only_its_own_page():
     table = _table(1, 1)
     apply(table, b'["c",{"t":"b"}]', b"[]", mark=OffsetMark(9))
     view = OffsetView("c", table)
@@ -112,7 +112,7 @@ def test_each_partition_is_looked_up_separately(own: list[Any], shared: list[Any
 
 
 @given(st.lists(_SAYS, min_size=3, max_size=3), st.lists(_SAYS, min_size=3, max_size=3))
-def test_a_missing_copy_is_written_so_that_the_workers_topic_agrees(own: list[Any], shared: list[Any]):
+def test_a_missing_copy_of_an_offset_is_written_to_the_workers_topic(own: list[Any], shared: list[Any]):
     tables = _table(*own, time=2), _table(*shared, time=1)
     merged, copied = OffsetView("c", *tables), tables[1]
     expected = [merged.offset(partition) for partition in _PARTITIONS]

@@ -27,7 +27,7 @@ def test_a_commit_between_two_of_another_task_shows_a_shared_partition():
     assert sorted(found.tasks) == ["group-c-0", "group-c-1"]
 
 
-def test_commits_are_compared_by_time_in_whatever_order_they_are_read():
+def test_commits_are_compared_by_time_in_any_reading_order():
     """Of two spellings of one source partition the records are in different partitions of the topic."""
     assert _found((_FIRST, 1), (_FIRST, 3), (_SECOND, 2)) is not None
     assert _found((_SECOND, 2), (_FIRST, 3), (_FIRST, 1)) is not None
@@ -60,7 +60,7 @@ def test_the_state_of_a_source_partition_does_not_grow():
 
 
 @given(st.data())
-def test_successive_tasks_never_share_whatever_their_clocks_say(data: st.DataObject):
+def test_successive_tasks_do_not_count_as_sharing_with_any_clocks(data: st.DataObject):
     """Each run reads the offsets, and so the times of all commits before, as a fenced task's successor does."""
     shared, known = SharedPartitions(), 0
     for run in range(data.draw(st.integers(1, 8))):
@@ -113,7 +113,7 @@ def test_commits_without_an_author_end_nothing():
     assert table.shared_partitions("c")[0] == 1
 
 
-def test_an_author_is_read_as_it_was_written_and_nothing_else_is():
+def test_only_a_valid_commit_author_is_decoded():
     for author in (_FIRST, CommitAuthor("a group of mine-c-0", "7")):
         assert CommitAuthor.parse(str(author)) == author
     assert CommitAuthor.parse("nonsense") is None

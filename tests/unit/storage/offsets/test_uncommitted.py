@@ -91,7 +91,7 @@ def test_every_record_goes_where_kafka_hashes_its_key_to(files: set[str], partit
     assert sum(len(records) for _, records in routed) == len(files)
 
 
-def test_nothing_put_means_no_records():
+def test_no_offsets_give_no_records():
     offsets = OffsetRecords("c", OffsetTable())
     assert not offsets
     assert offsets.by_partition(25) == []

@@ -32,7 +32,7 @@ def test_a_tasks_status_is_read_as_it_was_written(name: str, number: int, status
 
 
 @given(_NAMES, _TOPIC_NAMES, st.integers(0, 99), st.integers(0, 2**62))
-def test_an_active_topic_is_read_as_it_was_written(connector: str, topic: str, task: int, moment: int):
+def test_an_active_topic_survives_encoding_and_decoding(connector: str, topic: str, task: int, moment: int):
     active = ActiveTopic(connector, topic)
     status = TopicStatus(topic, connector, task, moment)
     assert decode(*encode(active, status)) == (active, status)

@@ -73,7 +73,7 @@ def _active_escapes(array: Bytes, escape: int) -> Positions:
 def outside_quotes(plain: Bytes, ends: Positions, quoting: Quoting, begin: int) -> Flags:
     """Return which of these line ends, in ascending order, are not within quotes.
 
-    `plain` are bytes without escaped ones, which have a quote. Their first field starts at `begin`.
+    `plain` has the block's bytes, with escaped ones replaced; it has at least one quote. Its first field starts at `begin`.
     """
     quotes = np.flatnonzero(plain == quoting.quote)
     before = np.searchsorted(quotes, ends)

@@ -123,7 +123,7 @@ class Discovery:
 
     def _objects(self, pattern: str, known: Mapping[str, Entry]) -> list[str]:
         parts = pattern.split("/")
-        # The scheme, nothing, the bucket.
+        # The first three parts are the scheme, an empty text, and the bucket.
         fixed = max(3, next(i for i, part in enumerate(parts) if glob.has_magic(part)))
         recursive = fixed < len(parts) - 1 or parts[-1] == "**"
         found = objects_below("/".join(parts[:fixed]), recursive=recursive)
@@ -228,7 +228,7 @@ def _of_path(path: str, known: Mapping[str, Entry]) -> list[str]:
         )
     if not os.path.isfile(path):  # noqa: PTH113 - as above
         raise ConfigError(
-            f"The property {FILES} names {path}, which is no regular file, but a pipe, a socket or a device: its content "
+            f"The property {FILES} names {path}, which is not a regular file, but a pipe, a socket or a device: its content "
             "cannot be read again from an offset. Write it to a file",
             name=FILES,
         )
@@ -254,7 +254,7 @@ def _check_encodable(path: str) -> None:
         os.fsencode(path)
     except UnicodeEncodeError:
         _check_locale(path)
-        raise ConfigError(f"The property {FILES} names {path!a}, which is no text: correct it", name=FILES) from None
+        raise ConfigError(f"The property {FILES} names {path!a}, which is not text: correct it", name=FILES) from None
 
 
 def _check_locale(path: str) -> None:

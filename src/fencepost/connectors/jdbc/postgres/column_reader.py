@@ -122,7 +122,7 @@ class ColumnReader(Reader):
         if id_column is not None and (found is None or not found.is_finite()):
             raise DataError(
                 f"The column {id_column.label} of {self.source.title} is {last_id or 'null'} in a row: rows after it cannot be "
-                "told from those before. Correct the row and make the column NOT NULL, or use the mode snapshot"
+                "distinguished from earlier ones. Correct the row and make the column NOT NULL, or use the mode snapshot"
             )
         return ColumnOffset(found, int(moment) if moment else None)
 

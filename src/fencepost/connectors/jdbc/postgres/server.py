@@ -24,7 +24,7 @@ from pg_control_system() s, pg_is_in_recovery() r(standby)
 
 _REMEDY: Final = (
     "Connect to the former server, or delete the connector's offsets to read the table from the start. To go on here "
-    "nevertheless, set the offset's system_identifier, timeline and lsn to those of this server"
+    "nevertheless, give the offset this server's system_identifier, timeline and lsn"
 )
 
 

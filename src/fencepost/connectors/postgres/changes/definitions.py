@@ -167,7 +167,7 @@ DEFINITIONS: Final = (
     )
     .define(
         "publication.autocreate.mode", _T.STRING, "all_tables", _I.MEDIUM,
-        "What becomes of a missing publication: all_tables creates one for all tables, which needs a superuser; filtered "
+        "What is done about a missing publication: all_tables creates one for all tables, which needs a superuser; filtered "
         "creates one for the captured tables, and adds tables to it later; disabled fails.",
         validator=one_of([str(mode) for mode in Autocreate]),
     )

@@ -20,7 +20,7 @@ _KINDS: Final = {
     "f": "a foreign table, whose changes are in the log of the server that has its rows. Capture it there",
     "u": "an unlogged table, of which the server's log has no changes. Run ALTER TABLE ... SET LOGGED",
     "t": "a temporary table, which only its session sees. Write its rows to another table",
-    "p": "a partitioned table, whose changes are those of its partitions, and none of them is captured. List them, or "
+    "p": "a partitioned table, whose changes are in its partitions, and none of them is captured. List them, or "
     "create the publication with publish_via_partition_root",
 }
 _VIA_ROOT: Final = "a partition of {root}, under whose name the publication sends its changes (publish_via_partition_root). List {root}"

@@ -67,7 +67,7 @@ def type_infos(connection: psycopg.Connection[Any], oids: Iterable[int], remembe
         }
         if reused := [oid for oid, info in found.items() if remembered.get(oid, info) != info]:
             raise PostgresError(
-                f"The OID {reused[0]} was that of another type at the connector's offset than it is now, so changes may be of "
+                f"The OID {reused[0]} belonged to another type at the connector's offset than it does now, so changes may be of "
                 "either. To read all as of the present type, remove the field types from the connector's offset. "
                 f"Otherwise: {RESYNC}"
             )

@@ -28,9 +28,9 @@ class ValueType:
     semantic: str | None = None
 
 
-def casting(ddl: str, kind: pa.DataType, semantic: str | None = None) -> ValueType:
+def casting(ddl: str, kind: pa.DataType) -> ValueType:
     """Return a type whose texts Arrow can cast."""
-    return ValueType(ddl, kind, lambda texts: texts.cast(kind), semantic=semantic)
+    return ValueType(ddl, kind, lambda texts: texts.cast(kind))
 
 
 def unrounded(kind: ValueType, rounded: Callable[[pa.Array], pa.Array], why: str) -> ValueType:

@@ -281,7 +281,7 @@ def _time_in_utc(text: str) -> str:
 def _unscaled(text: str) -> dict[str, Any]:
     number = Decimal(text)
     if not number.is_finite():
-        raise DataError(f"{text} is no number with digits")
+        raise DataError(f"{text} is not a number with digits")
     sign, digits, exponent = number.as_tuple()
     # Python parses no int with more than 4,300 digits, but any decimal.
     unscaled = int(Decimal((sign, digits, 0)))

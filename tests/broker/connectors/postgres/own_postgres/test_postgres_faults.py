@@ -65,11 +65,8 @@ def test_a_server_that_gave_up_a_silent_stream_is_gone_on_with(topics: Topics, d
 
 
 def test_a_connection_cut_anywhere_in_a_block_keeps_transactions_whole(
-    topics: Topics, database: Database, proxy: FaultProxy
+    topics: Topics, database: Database, proxy: FaultProxy, seed: int, chance: random.Random
 ):
-    seed = random.randrange(1_000_000)
-    print(f"seed {seed}")  # noqa: T201 - pytest shows it when the test fails
-    chance = random.Random(seed)
     topics.change(database_port=str(proxy.port))
     open_bank(database)
     topics.run()

@@ -48,7 +48,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @codecs
-def test_the_content_of_all_members_is_read_whatever_the_name(path: Path, codec: str) -> None:
+def test_all_members_of_a_compressed_file_are_read_with_any_file_name(path: Path, codec: str) -> None:
     compress = COMPRESS[codec]
     # The first member ends within a line.
     path.write_bytes(compress(TEXT[:1001]) + compress(TEXT[1001:]))
@@ -240,7 +240,7 @@ def test_bad_rows_are_reported_with_position_and_line_of_the_content(path: Path)
     assert int(refused[2].place["position"]) == sum(len(line) + 2 for line in lines[:2000])
 
 
-@pytest.mark.parametrize("text", ["B", "BZh is no bzip2", "\x1f", ""])
+@pytest.mark.parametrize("text", ["B", "BZh is not a bzip2", "\x1f", ""])
 def test_a_text_that_begins_like_compressed_data_is_read_as_text(path: Path, text: str) -> None:
     path.write_text(text)
     [task] = tasks(config(path, format="text"))

@@ -84,9 +84,7 @@ def test_the_last_line_end_is_found_from_behind(folder: Path, text: bytes, data:
 
 
 @given(text=TEXTS, split_bytes=st.integers(1, 30))
-def test_splits_cover_the_whole_lines_in_order_and_end_where_lines_do(
-    folder: Path, text: bytes, split_bytes: int
-) -> None:
+def test_splits_cover_whole_lines_in_order(folder: Path, text: bytes, split_bytes: int) -> None:
     path = write(folder, text)
     bounds = reference_bounds(text)
     whole = bounds[-1] if bounds else 0

@@ -172,7 +172,7 @@ def test_without_the_restart_point_the_same_content_compressed_again_is_read_on(
     assert found == list(range(len(LINES)))
 
 
-def test_an_offset_that_was_set_back_is_read_from_the_begin(path: Path) -> None:
+def test_an_offset_set_back_is_read_from_the_beginning(path: Path) -> None:
     path.write_bytes(_in_members(gzip.compress)(TEXT))
     offsets, _ = _read_some(path, 5)
     offsets.positions[str(path)]["position"] = 0
@@ -239,7 +239,7 @@ def test_each_part_can_be_read_without_those_before(path: Path, kind: str, conte
 
 # pyarrow writes zstd and lz4 without checksums.
 @pytest.mark.parametrize("kind", [kind for kind in FILES if "frames" not in kind])
-def test_a_flipped_bit_is_found_in_whatever_part_reading_begins(path: Path, kind: str) -> None:
+def test_a_flipped_bit_is_found_from_any_restart_point(path: Path, kind: str) -> None:
     codec, compress = FILES[kind]
     data = bytearray(compress(TEXT))
     path.write_bytes(data)

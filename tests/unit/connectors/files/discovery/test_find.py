@@ -68,7 +68,7 @@ def test_a_pattern_fits_the_regular_files_that_glob_finds(tmp_path: Path, patter
 
 def test_a_path_of_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ConfigError, match="which is no regular file, but a pipe, a socket or a device"):
+    with pytest.raises(ConfigError, match="which is not a regular file, but a pipe, a socket or a device"):
         Discovery((str(tmp_path / "pipe"),), ANYWHERE).find()
 
 

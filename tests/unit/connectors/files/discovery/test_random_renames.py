@@ -51,7 +51,7 @@ class Writer:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_whatever_is_renamed_each_line_is_read_once(seed: int, tmp_path: Path) -> None:
+def test_each_line_is_read_once_through_any_renames(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     writer = Writer(tmp_path, chance)
     writer.append(tmp_path / "log 0")

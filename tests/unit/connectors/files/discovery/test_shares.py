@@ -15,7 +15,7 @@ _paths = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size
 
 
 @given(inodes=st.dictionaries(_paths, st.none() | st.integers(1, 2**63), max_size=20), looks_again=st.booleans())
-def test_packed_files_are_the_files(*, inodes: dict[str, int | None], looks_again: bool) -> None:
+def test_packed_files_are_unpacked_unchanged(*, inodes: dict[str, int | None], looks_again: bool) -> None:
     share = Share(list(inodes), inodes if looks_again else None)
     packed = {TASK_PACKED: shares._packed(share.files, share.inodes)}
     assert Share.of(packed) == share

@@ -145,7 +145,7 @@ def test_escaped_characters_are_part_of_a_field_wherever_a_batch_ends(
     assert found == [{"a": a, "b": b} for a, b in rows]
 
 
-def test_quotes_and_escapes_hold_in_headers_and_messages_too(path: Path) -> None:
+def test_quotes_and_escapes_apply_in_headers_and_messages(path: Path) -> None:
     properties = {"format": "csv", "header": "true", "quote": "'", "escape": "\\"}
     assert rows_of(path, "'a, b',c\\,d\n'it''s',\\'x\n", **properties) == [{"a, b": "it's", "c,d": "'x"}]
     with pytest.raises(DataError, match=r"column n \(number 2\): \"it's\" is not of type INT"):
@@ -162,7 +162,7 @@ def test_compressed_files_use_the_quotes_of_the_properties(path: Path) -> None:
     assert found == [{"a": "a\nb"}, {"a": '"c'}]
 
 
-def test_a_quote_that_is_its_own_escape_is_doubled(path: Path) -> None:
+def test_a_quote_character_escapes_itself_by_doubling(path: Path) -> None:
     assert rows_of(path, '"a""b"\n', format="csv", schema="a STRING", escape='"') == [{"a": 'a"b'}]
 
 

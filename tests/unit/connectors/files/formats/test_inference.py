@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import logging
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,35 +14,12 @@ import pytest
 from fencepost import ConfigError, DataError, SourceBatch
 from fencepost.connectors.files.config import TASK_SCHEMA
 from fencepost.connectors.files.connector import FileSourceConnector
-from fencepost.connectors.files.content import growing as growing_file
 from fencepost.connectors.files.task import FileSourceTask
 from tests.unit.connectors.files.test_file_source import config
-from tests.unit.connectors.support import ConnectorContext, errors_in, read, read_to_end, start
+from tests.unit.connectors.support import ConnectorContext, WholeOffsets, errors_in, read, read_to_end, start
 
 INFER = {"schema": "infer"}
 CSV = {"format": "csv", "header": "true", **INFER}
-
-
-class Offsets:
-    """The source offsets of files that were committed."""
-
-    def __init__(self) -> None:
-        self.committed: dict[str, Any] = {}
-
-    def offsets(self, partitions: Iterable[Mapping[str, Any]]) -> list[Any]:
-        return [self.committed.get(partition["filename"]) for partition in partitions]
-
-    def items(self) -> list[tuple[dict[str, str], Any]]:
-        return [({"filename": path}, offset) for path, offset in self.committed.items()]
-
-    def commit(self, batch: SourceBatch) -> None:
-        for partition, offset in batch.offsets:
-            self.committed[partition["filename"]] = offset
-
-
-@pytest.fixture(autouse=True)
-def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growing_file, "WAIT_SECONDS", 0.1)
 
 
 @pytest.fixture
@@ -55,7 +31,7 @@ def task_configs(files: object, offsets: Any = None, most: int = 1, **properties
     given = config(files, **properties)
     connector, context = FileSourceConnector(), ConnectorContext(given)
     assert not errors_in(connector, given)
-    context.offset_reader = offsets or Offsets()
+    context.offset_reader = offsets or WholeOffsets()
     connector.context = context
     connector.start(given)
     connector.stop()
@@ -160,7 +136,7 @@ def test_the_inferred_schema_is_in_the_offset_and_survives_a_restart(
     lines = ["n", "1", "2"] if form == "csv" else ['{"n": 1}', '{"n": 2}']
     path.write_text("".join(f"{line}\n" for line in lines))
     given = (CSV | {"batch_bytes": "4"}) if form == "csv" else {"format": form, "batch_bytes": "12", **INFER}
-    offsets: Any = Offsets()
+    offsets: Any = WholeOffsets()
     [task_config] = task_configs(path, offsets, **given)
     assert f"Inferred from the first rows of {path}: schema=n BIGINT" in caplog.text
     batch = start(FileSourceTask(), task_config, offsets).poll()

@@ -17,7 +17,8 @@ from fencepost import DataError
 from fencepost.connectors.files.content import growing as growing_file
 from fencepost.connectors.files.formats.tables import orc_table
 from tests.support.table_files import avro_file
-from tests.unit.connectors.files.formats.test_table_files import ROWS, refused_of, rows_of, task_of
+from tests.unit.connectors.files.formats.test_table_bad_rows import refused_of
+from tests.unit.connectors.files.formats.test_table_files import ROWS, rows_of, task_of
 from tests.unit.connectors.support import read
 
 TOO_LATE = 2**62

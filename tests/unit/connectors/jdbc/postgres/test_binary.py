@@ -100,7 +100,7 @@ _ROWS = st.tuples(
 
 
 @given(st.lists(_ROWS, min_size=1, max_size=20), st.integers(0, 30))
-def test_fields_are_found_whatever_is_before_and_after_them(rows: list[tuple[Any, ...]], after: int):
+def test_fields_are_found_between_any_other_fields(rows: list[tuple[Any, ...]], after: int):
     columns = (
         _column("int8", t.LongType()),
         _column("text", t.StringType()),

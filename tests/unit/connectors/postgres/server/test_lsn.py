@@ -16,7 +16,7 @@ def test_lsns_are_written_as_postgresql_does():
 
 
 @pytest.mark.parametrize("text", ["", "16", "16/", "/1", "16/G", "16/B374D848/1", "123456789/1", "0x1/1", " 1/1"])
-def test_another_text_is_refused(text: str):
+def test_a_text_that_is_not_an_lsn_is_refused(text: str):
     with pytest.raises(DataError, match="write-ahead log"):
         parse_lsn(text)
 

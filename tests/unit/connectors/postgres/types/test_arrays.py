@@ -18,7 +18,7 @@ from fencepost.connectors.postgres.types.arrays import split_array
         ('{"line\nend"}', ["line\nend"]),
     ],
 )
-def test_the_items_of_an_array(text: str, items: list[str | None]):
+def test_an_arrays_text_is_split_into_items(text: str, items: list[str | None]):
     assert split_array(text) == items
 
 

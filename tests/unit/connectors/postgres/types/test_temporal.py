@@ -88,7 +88,7 @@ def test_a_text_is_read_as_its_mode_says(oid: int, mode: TimePrecision, digits: 
 
 
 @given(st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31)))  # noqa: DTZ001 - as the server writes them
-def test_usual_and_unusual_moments_are_rounded_alike(moment: datetime):
+def test_moments_in_and_outside_the_usual_range_are_rounded_the_same_way(moment: datetime):
     micros = (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1)  # noqa: DTZ001
     text = moment.isoformat(sep=" ")
     for texts in ([text], [text, "infinity"]):

@@ -26,7 +26,7 @@ def _rows(oids: list[int], known: dict[int, TypeRow] | None = None) -> tuple[dic
     return type_rows(ask, oids, known or {}), asked
 
 
-def test_bases_and_elements_are_looked_up_as_well() -> None:
+def test_base_types_and_element_types_are_queried_as_well() -> None:
     found, asked = _rows([20_000])
     assert set(found) == {20_000, 1007, 23}
     assert asked == [[20_000], [1007], [23]]

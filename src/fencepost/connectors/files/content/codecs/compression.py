@@ -208,7 +208,7 @@ class ContentStream:
         except (OSError, zlib.error, lzma.LZMAError) as error:
             raise DataError(
                 f"The file {self._path} cannot be read ({self._codec or 'not compressed'}) after byte {self._position} of its "
-                f"content: {error}. Bring the right file, or remove this one; what came before is delivered"
+                f"content: {error}. Bring the right file, or remove this one; the content before it is delivered"
             ) from error
         if self._position == 0 and self._codec is not None:
             self._check_begin(data)

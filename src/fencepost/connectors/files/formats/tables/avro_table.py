@@ -132,7 +132,7 @@ class AvroTable(Table):
     def _not_a_block(self, key: int) -> DataError:
         return DataError(
             f"The file {self.path} has no sound block at byte {key}: it is damaged or was replaced, or the offset is wrong. "
-            "Bring the right file, or remove this one; what came before is delivered"
+            "Bring the right file, or remove this one; the rows before it are delivered"
         )
 
     def batches(self, key: int, rows: int) -> Iterator[pa.RecordBatch]:

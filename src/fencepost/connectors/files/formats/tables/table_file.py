@@ -168,7 +168,7 @@ class TableFile:
             )
         if not _MAGIC[self.form].startswith(head):
             raise DataError(
-                f"The file {self.path} is no {self.form} file: it begins with {head!r}. Set the property format to what it "
+                f"The file {self.path} is not a {self.form} file: it begins with {head!r}. Set the property format to what it "
                 "is, or let the property files leave it out"
             )
 

@@ -97,7 +97,7 @@ def check_primary(connection: psycopg.Connection[Any], address: object) -> None:
     ((standby,),) = query(connection, "SELECT pg_is_in_recovery()")
     if standby:
         raise PostgresError(
-            f"PostgreSQL at {address} is a standby: correct database.hostname to that of the primary; or, if this server "
+            f"PostgreSQL at {address} is a standby: set database.hostname to the primary's; or, if this server "
             "is to become the primary, promote it and restart the task"
         )
 

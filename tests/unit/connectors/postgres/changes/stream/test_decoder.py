@@ -231,7 +231,7 @@ def test_old_rows_are_decoded_by_replica_identity(full: bool):
     assert shown(changes) == [("accounts", "D", None, old)]
 
 
-def test_a_column_has_the_name_that_its_type_had_at_its_place_of_the_log():
+def test_a_columns_schema_has_the_types_name_at_that_position_of_the_log():
     def table(*names: tuple[str, str] | None) -> Relation:
         oids = (16500, 16501, 23)
         columns = [Column(f"c{oid}", oid, -1, False, name) for oid, name in zip(oids, names, strict=True)]

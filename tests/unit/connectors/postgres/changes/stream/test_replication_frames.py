@@ -78,7 +78,7 @@ def test_messages_that_may_come_at_any_time_are_skipped(kind: bytes):
 )
 def test_an_error_of_the_server_is_raised(fields: bytes, error: type[Exception], message: str):
     answer = b"E" + struct.pack(">I", len(fields) + 6) + fields + b"\0\0"
-    # What followed in the block before is no part of it.
+    # What followed in the block before is not a part of it.
     data = buffer(keepalive(1), answer, b"Wno\0Mno\0C57P01\0")
     with pytest.raises(error, match=message):
         find_frames(data, len(data) - 64)
