@@ -15,6 +15,7 @@ Run: .venv/bin/python bench/polled_batches.py --frames [--rounds 5] [--rows 1000
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import statistics
 import tempfile
@@ -220,6 +221,9 @@ def main() -> None:
         producer = TransactionalProducer(ProducerConfig(config), "bench")
         producer.init_transactions()
         engine = SparkEngine({})
+        # As a worker does: else each full collection looks at all that was imported.
+        gc.collect()
+        gc.freeze()
         if arguments.frames:
             compare(engine, producer, broker.bootstrap_servers, arguments)
         else:
