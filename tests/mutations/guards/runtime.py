@@ -53,14 +53,14 @@ GUARDS = (
         "runtime/task/writes.py",
         "                self._write_offsets(self._producer)",
         "                self._offsets.clear()",
-        "tests/broker/runtime/test_source_task.py::test_the_connector_boundary_commits_the_offsets_of_aborted_records_too",
+        "tests/broker/runtime/test_source_task.py::test_the_connector_boundary_also_commits_offsets_of_aborted_records",
     ),
     Guard(
         "the offsets of an unfinished transaction, which are not sent before its end",
         "runtime/task/poll_loop.py",
         "ends=decision is BoundaryDecision.COMMIT",
         "ends=decision is not BoundaryDecision.COMMIT",
-        "tests/broker/runtime/test_source_task.py::test_the_connector_boundary_commits_the_offsets_of_aborted_records_too",
+        "tests/broker/runtime/test_source_task.py::test_the_connector_boundary_also_commits_offsets_of_aborted_records",
     ),
     Guard(
         "the run that a task's commits name",
