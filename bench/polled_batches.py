@@ -89,6 +89,7 @@ def measure(
         TaskMetrics(),
         threading.Event(),
         keeps_records=False,
+        keeps_batches=False,
         on_commit=lambda: None,
     )
     writes = TaskTransaction(context, producer, flush_interval_s=60.0)

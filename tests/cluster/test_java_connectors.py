@@ -190,6 +190,32 @@ def test_a_connector_goes_on_where_it_was_after_its_jvm_was_killed(
     assert values(read_topic(bootstrap_servers, topic)) == [b"one", b"two"]
 
 
+def test_all_connectors_share_a_jvm_in_a_directory_if_asked(
+    group: Group, topics: Topics, tmp_path: Path, bootstrap_servers: str
+):
+    (tmp_path / "in.txt").write_text("one\n")
+    first, second = topics.create(), topics.create()
+    own = Group(tmp_path, bootstrap_servers, plugin_path=group.settings["plugin.path"])
+    java = {"JAVA_HOME": str(find_java().home)}
+    with own.starting(
+        environment=java, fencepost_java_isolation="worker", fencepost_java_directory=str(tmp_path)
+    ) as worker:
+        worker.wait_until_healthy()
+        connectors = Connectors(worker)
+        connectors.hostile(first, "", limit="10")
+        connectors.start({"connector.class": FILE_STREAM, "file": "in.txt", "topic": second})
+        wait_for(
+            lambda: (len(read_topic(bootstrap_servers, first)), len(read_topic(bootstrap_servers, second))) == (10, 1)
+        )
+        (jvm,) = jvms(worker)
+        jvm.kill()
+        with (tmp_path / "in.txt").open("a") as more:
+            more.write("two\n")
+        wait_for(lambda: len(read_topic(bootstrap_servers, second)) > 1, what="the line after the kill")
+    assert values(read_topic(bootstrap_servers, second)) == [b"one", b"two"]
+    assert len(read_topic(bootstrap_servers, first)) == 10
+
+
 def test_offsets_can_be_reset_and_altered(connector: Connectors, topics: Topics, bootstrap_servers: str):
     topic = topics.create()
     name = connector.hostile(topic, "", limit="4")

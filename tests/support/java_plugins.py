@@ -1,9 +1,8 @@
-"""Java plugins for tests: Kafka's own connector for files, and one of ours that misbehaves; transforms and converters."""
+"""Java plugins for tests: connectors of Kafka and Debezium, and one of ours that misbehaves; transforms and converters."""
 
 from __future__ import annotations
 
 import hashlib
-import shutil
 import subprocess
 import tempfile
 import zipfile
@@ -11,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from fencepost.cli.demo.java import DEBEZIUM_MYSQL as DEBEZIUM_MYSQL_JARS
 from fencepost.config.java_plugins import SOURCE_CONNECTOR, TRANSFORMATION
 from fencepost.embedded.jars import KAFKA_VERSION, REGISTRY_VERSION, JarSet, cache_folder, class_path
 from fencepost.embedded.java import find_java
@@ -18,6 +18,9 @@ from fencepost.java.host_jar import COMPILER, CONNECT
 
 FILE_STREAM: Final = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 HOSTILE: Final = "hostile.HostileConnector"
+MIRROR: Final = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
+DEBEZIUM_POSTGRES: Final = "io.debezium.connector.postgresql.PostgresConnector"
+DEBEZIUM_MYSQL: Final = "io.debezium.connector.mysql.MySqlConnector"
 ODD: Final = "transforms.Odd"
 APICURIO_AVRO: Final = "io.apicurio.registry.utils.converter.AvroConverter"
 _FILE: Final = JarSet(
@@ -31,16 +34,31 @@ _AVRO: Final = JarSet(
     "Apicurio's converter for Avro",
     (("io.apicurio", "apicurio-registry-utils-converter", REGISTRY_VERSION),),
 )
+_MIRROR: Final = JarSet(
+    f"connect-mirror-{KAFKA_VERSION}",
+    "Kafka's connector for topics",
+    (("org.apache.kafka", "connect-mirror", KAFKA_VERSION),),
+)
+_DEBEZIUM_POSTGRES: Final = JarSet(
+    "debezium-postgres-3.7.0",
+    "Debezium's connector for PostgreSQL",
+    (("io.debezium", "debezium-connector-postgres", "3.7.0.Final"),),
+)
+_FETCHED: Final = {
+    "file": _FILE,
+    "mirror": _MIRROR,
+    "debezium-postgres": _DEBEZIUM_POSTGRES,
+    "debezium-mysql": DEBEZIUM_MYSQL_JARS,
+}
+_OWN: Final = {"hostile": {SOURCE_CONNECTOR: HOSTILE}, "transforms": {TRANSFORMATION: ODD}}
 _SOURCES: Final = Path(__file__).parent / "java"
 
 
-def plugin_path(folder: Path) -> Path:
-    """Make a directory for plugin.path, with the connectors and the transform in folders of their own."""
-    own = {"hostile": {SOURCE_CONNECTOR: HOSTILE}, "transforms": {TRANSFORMATION: ODD}}
-    jars = {"file": class_path(find_java(), _FILE)}
-    jars |= {name: [_own_jar(name, services)] for name, services in own.items()}
-    for name, found in jars.items():
-        _install(folder / "plugins" / name, found)
+def plugin_path(folder: Path, *names: str) -> Path:
+    """Make a directory for plugin.path, with each plugin in a folder of its own: by default `file` and those of ours."""
+    for name in names or ("file", *_OWN):
+        jars = [_own_jar(name, _OWN[name])] if name in _OWN else class_path(find_java(), _FETCHED[name])
+        _install(folder / "plugins" / name, jars)
     return folder / "plugins"
 
 
@@ -52,7 +70,7 @@ def install_avro(plugins: Path) -> None:
 def _install(plugin: Path, jars: Iterable[Path]) -> None:
     plugin.mkdir(parents=True)
     for jar in jars:
-        shutil.copy(jar, plugin)
+        (plugin / jar.name).symlink_to(jar)
 
 
 def _own_jar(name: str, services: Mapping[str, str]) -> Path:

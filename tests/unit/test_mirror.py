@@ -24,7 +24,7 @@ _WHOLE_WORKERS = "is tested through whole workers, in tests/cluster, tests/broke
 _CONFORMANCE = "is tested by tests/conformance, whose faulty connectors each rule must find"
 _COMMANDS = "is tested by the commands that use it, in their process"
 _THROUGH_THE_TASK = "is tested through the task of its connector, on real files or a real PostgreSQL"
-_REAL_CONNECTORS = "is tested by real Java connectors on whole workers (cluster/test_java_connectors)"
+_REAL_CONNECTORS = "is tested by real Java connectors on whole workers (cluster/test_java_connectors, test_debezium)"
 _THROUGH_THE_QUERY = "is tested through queries of real Spark sessions"
 
 _IN_TRANSFORMS = "is tested beside the transforms, which share a Java with Spark (unit/transforms/test_java_regex)"
@@ -46,6 +46,7 @@ EXCEPTIONS: dict[str, str] = {
             "cli/common/registry_option.py",
             "cli/common/url_option.py",
             "cli/demo/cdc.py",
+            "cli/demo/java.py",
             "cli/demo/outbox.py",
             "embedded/registry.py",
             "kafka/consumer/transaction_markers.py",
@@ -54,6 +55,7 @@ EXCEPTIONS: dict[str, str] = {
     ),
     **dict.fromkeys(
         [
+            "embedded/mariadb.py",
             "java/channel.py",
             "java/connector.py",
             "java/definitions.py",

@@ -10,8 +10,17 @@ from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.context import ConnectorTransactionBoundaries, ExactlyOnceSupport
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from fencepost.api.context import SourceConnectorContext, SourceTaskContext
-    from fencepost.api.record import PollResult, RecordMetadata, SourceOffset, SourcePartition, SourceRecord
+    from fencepost.api.record import (
+        PollResult,
+        RecordMetadata,
+        SourceBatch,
+        SourceOffset,
+        SourcePartition,
+        SourceRecord,
+    )
 
 Config = Mapping[str, str]
 """A connector's or task's configuration: property names and values, all strings."""
@@ -124,6 +133,14 @@ class SourceTask(ABC):
         """Called when `record` is committed; `metadata` is None if a transform dropped it.
 
         Called for each record in order, after the commit. Not called for the rows of a SourceBatch.
+        """
+
+    def commit_batch(self, batch: SourceBatch, places: pa.RecordBatch) -> None:  # noqa: B027 - optional
+        """Called when a batch of `SourceBatch.of_columns` is committed, with the place of each of its rows.
+
+        `places` has the columns `topic` (STRING), `partition` (INT32), `offset` (INT64) and `timestamp` (INT64,
+        milliseconds), in the order of the rows. Called for each such batch in order, after the commit and before
+        `commit`.
         """
 
     def lag(self) -> float | None:

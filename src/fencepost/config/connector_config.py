@@ -39,6 +39,7 @@ class TransactionBoundary(StrEnum):
     POLL = "poll"
     INTERVAL = "interval"
     CONNECTOR = "connector"
+    SNAPSHOT = "snapshot"
 
 
 @cache
@@ -125,7 +126,8 @@ def _define_exactly_once(definitions: ConfigDef) -> None:
         group=group, order_in_group=2, width=_W.SHORT,
     ).define(
         "transaction.boundary", _T.STRING, "poll", _I.MEDIUM,
-        "What ends a transaction: poll (each batch), interval (time) or connector (the connector decides).",
+        "What ends a transaction: poll (each batch), interval (time), connector (the connector decides) or snapshot (as poll, but "
+        "a snapshot of Debezium is one transaction; Kafka Connect does not have this value).",
         validator=one_of([str(boundary) for boundary in TransactionBoundary]),
         group=group, order_in_group=3, width=_W.SHORT,
     ).define(

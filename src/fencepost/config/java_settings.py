@@ -5,29 +5,42 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
 from typing import Any, Final
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
-from fencepost.config.validators import not_blank
+from fencepost.config.validators import not_blank, one_of
 
 _T: Final = ConfigDef.Type
 _LOW: Final = ConfigDef.Importance.LOW
 
 HEAP: Final = "fencepost.java.heap"
 OPTIONS: Final = "fencepost.java.options"
+ISOLATION: Final = "fencepost.java.isolation"
+DIRECTORY: Final = "fencepost.java.directory"
 _HEAP_DEFAULT: Final = "512m"
+
+
+class Isolation(Enum):
+    """What has a JVM of its own."""
+
+    CONNECTOR = "connector"
+    WORKER = "worker"
 
 
 @dataclass(frozen=True, slots=True)
 class JavaSettings:
     """`heap` is the largest heap of each JVM, as its option -Xmx takes it; `options` are further ones.
 
-    `graceful_timeout_s` is how long the stop of a connector or task may take before its JVM is killed.
+    `directory` is the working directory, None for the worker's. `graceful_timeout_s` is how long the stop of a connector or task may take before its JVM is killed.
     """
 
     heap: str = _HEAP_DEFAULT
     options: tuple[str, ...] = ()
+    isolation: Isolation = Isolation.CONNECTOR
+    directory: str | None = None
     graceful_timeout_s: float = 5.0
 
     @classmethod
@@ -36,6 +49,8 @@ class JavaSettings:
         return cls(
             values[HEAP].strip(),
             tuple(shlex.split(values[OPTIONS] or "")),
+            Isolation(values[ISOLATION]),
+            values[DIRECTORY] or None,
             values["task.shutdown.graceful.timeout.ms"] / 1000,
         )
 
@@ -51,7 +66,22 @@ def define_java(definitions: ConfigDef) -> ConfigDef:
         "Further options of java for the JVMs of Java connectors, separated by spaces, with quotes as in a shell. They are "
         "shown to all users of the machine: no secrets.",
         validator=_check_options,
+    ).define(
+        ISOLATION, _T.STRING, Isolation.CONNECTOR.value, _LOW,
+        "connector: each Java connector has a JVM, with its tasks, and no other connector ends with it. worker: all share "
+        "one, which takes less memory; if one of them makes it exit, hang or run out of memory, all restart.",
+        validator=one_of([one.value for one in Isolation]),
+    ).define(
+        DIRECTORY, _T.STRING, "", _LOW,
+        "The working directory of the JVMs of Java connectors, from which relative paths in their configurations lead. The "
+        "default is the worker's.",
+        validator=_check_directory,
     )  # fmt: skip
+
+
+def _check_directory(name: str, value: Any) -> None:
+    if value and not Path(value).is_dir():
+        raise ConfigError(f"Invalid value {value} for the property {name}: there is no such directory", name=name)
 
 
 def _check_options(name: str, value: Any) -> None:

@@ -60,10 +60,13 @@ def jvm_environment() -> dict[str, str]:
     return os.environ | UTF_8
 
 
-def launch(command: Sequence[str], log_file: Path | None, user: User | None = None) -> subprocess.Popen[bytes]:
+def launch(
+    command: Sequence[str], log_file: Path | None, user: User | None = None, *, directory: str | None = None
+) -> subprocess.Popen[bytes]:
     """Start `command`, its output appended to `log_file`; on Linux as another `user`, if one is given.
 
-    Without a `log_file` the caller reads the output, from the process's `stdout`.
+    Without a `log_file` the caller reads the output, from the process's `stdout`. `directory` is its working directory,
+    None for this process's.
 
     It does not receive the terminal's Ctrl-C: its parent stops it.
     """
@@ -79,6 +82,7 @@ def launch(command: Sequence[str], log_file: Path | None, user: User | None = No
             stderr=subprocess.STDOUT,
             start_new_session=True,
             env=jvm_environment(),
+            cwd=directory,
         ).result()
     _CHILDREN.add(process)
     return process

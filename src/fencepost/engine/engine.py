@@ -24,11 +24,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from fencepost.api.record import RecordMetadata, SourceBatch, SourceRecord
+from fencepost.api.record import SourceBatch, SourceRecord
 from fencepost.engine.batch_write import BatchWrite
-from fencepost.engine.conversion import Converted, convert, in_record_order, with_followed
+from fencepost.engine.column_types import raw_types
+from fencepost.engine.conversion import ROW, Converted, convert, in_record_order, with_followed
 from fencepost.engine.error_counts import ErrorCounts
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.errors import RecordRefusedError
@@ -61,12 +64,12 @@ class WriteResult:
     """The result of a batch, without its dead letters. `bytes` is the size of its record batches as sent.
 
     `metadata` has an entry for each polled record, None for one that a transform dropped, or that was skipped because
-    of an error; it is None for a SourceBatch. `topics` includes the topic of the dead letters.
+    of an error. Of a SourceBatch it is None, unless it has columns whose places are wanted. `topics` includes the topic of the dead letters.
     """
 
     written: int
     bytes: int
-    metadata: Sequence[RecordMetadata | None] | None
+    metadata: PolledMetadata | None
     topics: frozenset[str]
     errors: ErrorCounts
 
@@ -74,7 +77,7 @@ class WriteResult:
     def of(
         cls,
         acks: Sequence[Ack],
-        metadata: Sequence[RecordMetadata | None] | None,
+        metadata: PolledMetadata | None,
         errors: ErrorCounts,
         *,
         dead: Sequence[Ack] = (),
@@ -136,13 +139,15 @@ class SparkEngine:
         topic_gate: TopicGate,
         begin: Callable[[], None] = lambda: None,
         along: RecordsAlong | None = None,
+        places: bool = False,
     ) -> WriteResult:
         """Write a batch, into `producer`'s open transaction if it has any, and return when it is acknowledged.
 
         `task` names the task in Spark's pools and in messages. `begin` is called once all is prepared that can be, to
-        begin a transaction. The `topic_gate` checks each topic of the records, after the transforms and before the
-        first of them is sent. `along` is sent together with polled records, if any of them is left; the result does not
-        count it. Records that a transform or converter refuses are handled by `pipeline.errors`. The
+        begin a transaction. `places`: the places of a batch's columns are wanted. The `topic_gate` checks each topic of
+        the records, after the transforms and before the first of them is sent. `along` is sent together with polled
+        records, if any of them is left; the result does not count it. Records that a transform or converter refuses are
+        handled by `pipeline.errors`. The
         transaction stays open. Raises a FencepostError (errors of the gate and of a converter's `prepare`,
         PreparationWaitsError, RecordRefusedError, DataError, KafkaError, SparkJobError), after which the transaction
         must be aborted; without a transaction, a part of the batch may be written, and writes may continue.
@@ -152,7 +157,10 @@ class SparkEngine:
         metadata: PolledMetadata | None = None
         send: Callable[[WriteSpec], list[Ack]]
         try:
-            if isinstance(batch, SourceBatch):
+            if isinstance(batch, SourceBatch) and batch.columns is not None and places:
+                metadata = PolledMetadata(batch.columns.num_rows)
+                send = partial(_write_records, write, _numbered(write, batch.columns), metadata, along)
+            elif isinstance(batch, SourceBatch):
                 send = SourceWrite(write, batch, self._spark_ready, self._own_writes).prepared()
             else:
                 metadata = PolledMetadata(len(batch))
@@ -211,6 +219,12 @@ class SparkEngine:
     def cancel(self, task: str) -> None:
         """Cancel a task's Spark job. The caller aborts the transaction: executors may keep writing until then."""
         self._jobs.cancel(task)
+
+
+def _numbered(write: BatchWrite, columns: pa.RecordBatch) -> list[Converted]:
+    """The rows of columns as records of Kafka that know their positions."""
+    numbered = columns.append_column(ROW, pa.array(np.arange(columns.num_rows)))
+    return list(convert(numbered, raw_types(columns.schema), write.pipeline, write.errors))
 
 
 def _write_records(

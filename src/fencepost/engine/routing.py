@@ -278,6 +278,20 @@ class PolledMetadata(Sequence[RecordMetadata | None]):
         self._timestamp[rows[last]] = np.where(times < 0, sent, times)[last]
         self._targets.append(target)
 
+    def columns(self) -> pa.RecordBatch:
+        """Return the metadata as the columns `topic`, `partition`, `offset` and `timestamp`, null for what was dropped."""
+        dropped = self._target == _DROPPED
+        targets = pa.array(self._target, mask=dropped)
+        topics, partitions = zip(*self._targets, strict=True) if self._targets else ((), ())
+        return pa.RecordBatch.from_pydict(
+            {
+                "topic": pa.array(topics, pa.string()).take(targets),
+                "partition": pa.array(partitions, pa.int32()).take(targets),
+                "offset": pa.array(self._offset, mask=dropped),
+                "timestamp": pa.array(self._timestamp, mask=dropped),
+            }
+        )
+
     def __len__(self) -> int:
         return len(self._target)
 

@@ -21,7 +21,7 @@ from fencepost.java.definitions import definitions, findings
 from fencepost.java.errors import JavaError, JvmEndedError
 from fencepost.java.questions import about, ask, keys, version
 from fencepost.java.session import ConnectorSession
-from fencepost.java.task import JavaTask
+from fencepost.java.task import JavaTask, PlacedJavaTask
 
 _CLASS: Final = "connector.class"
 _TASK_CLASS: Final = "task.class"
@@ -46,14 +46,7 @@ class JavaConnector(SourceConnector):
 
     def validate(self, config: Config) -> list[ConfigValue]:
         """Let the Java connector check a configuration."""
-        found = findings(self._ask("validate", config=self._given(config))["values"])
-        if about(self.plugin, self.settings)["metadata"] and not self._name.startswith(_USES_NO_METADATA):
-            why = (
-                f"The tasks of the Java connector {self._name} want to know where each of their records was written "
-                "(commitRecord with metadata), which this version cannot tell them: run it in Kafka Connect"
-            )
-            found.append(ConfigValue(_CLASS, config.get(_CLASS), errors=[why]))
-        return found
+        return findings(self._ask("validate", config=self._given(config))["values"])
 
     def exactly_once_support(self, config: Config) -> ExactlyOnceSupport | None:
         """Ask the Java connector."""
@@ -83,7 +76,7 @@ class JavaConnector(SourceConnector):
         name = self.context.configs()["name"]
         session = ConnectorSession(
             name, self.settings, f"connector {name}", self.context, self.plugin,
-            kind="connector", **{"class": self._name},
+            kind="connector", name=name, **{"class": self._name},
         )  # fmt: skip
         try:
             session.call("start", config=self._given(config))
@@ -135,7 +128,9 @@ def java_connector_class(plugin: JavaPlugin, settings: JavaSettings) -> type[Jav
 
 @lru_cache(maxsize=256)
 def _task_class(plugin: JavaPlugin, settings: JavaSettings) -> type[JavaTask]:
-    return _named(JavaTask, about(plugin, settings)["task"], plugin, settings)
+    found = about(plugin, settings)
+    wants_places = found["metadata"] and not plugin.java_class.startswith(_USES_NO_METADATA)
+    return _named(PlacedJavaTask if wants_places else JavaTask, found["task"], plugin, settings)
 
 
 def _named(base: type[Any], java_class: str, plugin: JavaPlugin, settings: JavaSettings) -> type[Any]:

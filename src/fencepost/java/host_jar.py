@@ -20,15 +20,18 @@ from fencepost.java.errors import JvmEndedError
 
 SOURCES: Final = Path(__file__).parent / "host"
 CONNECT: Final = JarSet(
-    folder=f"connect-host-{KAFKA_VERSION}",
+    folder=f"connect-classes-{KAFKA_VERSION}",
     title=f"Kafka Connect's API {KAFKA_VERSION}",
     artifacts=(
         ("org.apache.kafka", "connect-json", KAFKA_VERSION),
         ("org.apache.kafka", "connect-transforms", KAFKA_VERSION),
         LOGGING_BACKEND,
     ),
-    # Connect's converters for numbers and bytes: its other dependencies serve a worker.
-    alone=(("org.apache.kafka", "connect-runtime", KAFKA_VERSION),),
+    # Connect's converters for numbers and bytes, and what MirrorMaker uses of a worker: its other dependencies serve that.
+    alone=(
+        ("org.apache.kafka", "connect-runtime", KAFKA_VERSION),
+        ("org.apache.maven", "maven-artifact", "3.9.6"),
+    ),
 )
 COMPILER: Final = JarSet("ecj-3.37.0", "Eclipse's compiler for Java", (("org.eclipse.jdt", "ecj", "3.37.0"),))
 _RELEASE: Final = "17"

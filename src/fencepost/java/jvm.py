@@ -1,5 +1,7 @@
 """JVMs as child processes: one for each Java connector and its tasks, and one for questions about connectors.
 
+With `fencepost.java.isolation=worker` all of these are one.
+
         lease -> JVM starts -> is used -> the last lease is released -> JVM is killed
                                   |
                                   +-> it ends by itself, or is killed as it hangs: the next lease starts another one
@@ -14,7 +16,6 @@ import json
 import logging
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -29,24 +30,29 @@ from typing import Final
 
 from fencepost.api.secrets import SECRETS
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.config.java_settings import JavaSettings
+from fencepost.config.java_settings import Isolation, JavaSettings
 from fencepost.config.log_context import log_context
 from fencepost.embedded.java import find_java
 from fencepost.embedded.process import kill, launch
 from fencepost.java.channel import Channel
 from fencepost.java.errors import JvmEndedError
 from fencepost.java.host_jar import host_class_path
+from fencepost.java.process_folder import FOLDER
 
 _log: Final = logging.getLogger(__name__)
 
 QUESTIONS: Final = ""
 """The name of the JVM that is asked about connectors which are not started."""
 
+SHARED: Final = " "
+"""The name of the JVM that all connectors of a worker share."""
+
 _START_TIMEOUT_S: Final = 60.0
 _END_TIMEOUT_S: Final = 2.0
 _STEP_S: Final = 0.01
 _LAST_LINES: Final = 20
-_QUESTIONS_KEPT_S: Final = 30.0
+_KEPT_S: Final = 30.0
+_WHOSE: Final = {QUESTIONS: "that is asked about Java connectors", SHARED: "of all Java connectors"}
 # A line of the host's log4j2.properties.
 _EVENT: Final = re.compile(r"\x01(\S+) (\S+) \[([^\]]*)\] (.*)")
 _LEVELS: Final = {"FATAL": logging.CRITICAL, "ERROR": logging.ERROR, "WARN": logging.WARNING, "INFO": logging.INFO}
@@ -66,15 +72,19 @@ class Jvm:
         self._last: deque[str] = deque(maxlen=_LAST_LINES)
         java = find_java()
         jars = os.pathsep.join(map(str, host_class_path(java)))
-        self._folder = Path(tempfile.mkdtemp(prefix="fencepost-java-"))
+        self._socket = str(FOLDER.new_path())
         command = [
             str(java.executable),
             f"-Xmx{settings.heap}",
             *("-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError", "-XX:-UsePerfData"),
+            # Threads that connectors start log as the connector or task that started them.
+            "-Dlog4j2.isThreadContextMapInheritable=true",
+            # The default is the working directory.
+            f"-XX:ErrorFile={tempfile.gettempdir()}/hs_err_pid%p.log",
             *settings.options,
-            *("-cp", jars, "fencepost.host.Host", str(self._folder / "socket")),
+            *("-cp", jars, "fencepost.host.Host", self._socket),
         ]
-        self._process = launch(command, None)
+        self._process = launch(command, None, directory=settings.directory)
         self._pump = threading.Thread(target=self._read_output, name=f"java-log-{name}", daemon=True)
         self._pump.start()
         self._holding = self._first_channel()
@@ -97,7 +107,7 @@ class Jvm:
         """
         connection = socket.socket(socket.AF_UNIX)
         try:
-            connection.connect(str(self._folder / "socket"))
+            connection.connect(self._socket)
         except OSError as error:
             connection.close()
             raise self.ended() from error
@@ -108,7 +118,7 @@ class Jvm:
         if self.is_alive:
             self._killed = reason
         kill(self._process)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        Path(self._socket).unlink(missing_ok=True)
 
     def ended(self) -> JvmEndedError:
         """Return the error that says how it ended, with its last words."""
@@ -119,7 +129,7 @@ class Jvm:
         how = self._killed or _how(self._process.returncode)
         last = SECRETS.hidden("\n".join(self._last))
         words = f". Its last words:\n{last}" if last else ""
-        whose = "that is asked about Java connectors" if self.name == QUESTIONS else f"of connector {self.name}"
+        whose = _WHOSE.get(self.name, f"of connector {self.name}")
         return JvmEndedError(f"The JVM {whose} has ended: {how}{words}")
 
     def _first_channel(self) -> Channel:
@@ -127,7 +137,7 @@ class Jvm:
         while True:
             connection = socket.socket(socket.AF_UNIX)
             try:
-                connection.connect(str(self._folder / "socket"))
+                connection.connect(self._socket)
             except OSError as error:
                 connection.close()
                 if not self.is_alive:
@@ -156,10 +166,17 @@ class Jvm:
         if not text:
             return
         self._last.append(text)
-        connector, _, number = task.rpartition("-")
-        subject = ConnectorTaskId(connector, int(number)) if number.isdecimal() else self.name
-        with log_context(subject) if subject else nullcontext():
+        with log_context(subject) if (subject := self._subject(task)) else nullcontext():
             logging.getLogger(_LOGGERS + logger).log(level, "%s", text)
+
+    def _subject(self, label: str) -> ConnectorTaskId | str | None:
+        """What a line of the log is about. The host labels tasks `name-number`, and connectors `name|`."""
+        if label.endswith("|"):
+            return label[:-1]
+        connector, _, number = label.rpartition("-")
+        if number.isdecimal():
+            return ConnectorTaskId(connector, int(number))
+        return None if self.name in _WHOSE else self.name
 
 
 def _how(code: int) -> str:
@@ -178,7 +195,12 @@ class JvmPool:
         self._timers: dict[Jvm, threading.Timer] = {}
 
     def lease(self, name: str, settings: JavaSettings) -> Jvm:
-        """Return the JVM of that name, which runs until it is released as often. Raises as its constructor."""
+        """Return the JVM of that name, or the one of all, which runs until it is released as often.
+
+        Raises as the constructor of Jvm.
+        """
+        if settings.isolation is Isolation.WORKER:
+            name = SHARED
         with self._lock:
             jvm = self._jvms.get((name, settings))
             if jvm is None or not jvm.is_alive:
@@ -190,13 +212,13 @@ class JvmPool:
         return jvm
 
     def release(self, jvm: Jvm) -> None:
-        """End a lease. The JVM for questions is kept for a while: there are often several in a row."""
+        """End a lease. A JVM for questions is kept for a while: there are often several in a row."""
         with self._lock:
             self._leases[jvm] -= 1
             if self._leases[jvm]:
                 return
-            if jvm.name == QUESTIONS and jvm.is_alive:
-                timer = self._timers[jvm] = threading.Timer(_QUESTIONS_KEPT_S, self._expire, [jvm])
+            if jvm.name in _WHOSE and jvm.is_alive:
+                timer = self._timers[jvm] = threading.Timer(_KEPT_S, self._expire, [jvm])
                 timer.daemon = True
                 timer.start()
                 return

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
+
+import pyarrow as pa
 
 from fencepost.api.errors import IllegalStateError
 from fencepost.api.own_pipeline import OwnPipeline, RefusedByPipeline
@@ -36,12 +38,14 @@ class JavaTask(SourceTask):
 
     plugin: ClassVar[JavaPlugin]
     settings: ClassVar[JavaSettings]
+    _places: list[pa.RecordBatch]
 
     def __init__(self, setting: JavaTaskSetting | None = None) -> None:
         """`setting` is given by a worker, and by nothing else."""
         self._setting = setting
         self._session: JavaSession | None = None
         self._returned = self._committed = 0
+        self._places = []
 
     def start(self, config: Config) -> None:
         """Start the Java task. Raises JavaError, JvmEndedError and what the start of a JVM raises."""
@@ -72,7 +76,8 @@ class JavaTask(SourceTask):
         """Let the Java task know that everything returned so far is committed."""
         if self._returned > self._committed:
             self._committed = self._returned
-            self._opened.call("commit", batch=self._returned)
+            places, self._places = self._places, []
+            self._opened.call("commit", batch=self._returned, **_written(places))
 
     def stop(self) -> None:
         """Call the Java task's stop. Its JVM is killed if that does not return in time."""
@@ -98,6 +103,24 @@ class JavaTask(SourceTask):
             context.abort_transaction()
         else:
             context.commit_transaction()
+
+
+class PlacedJavaTask(JavaTask):
+    """A Java task that wants to know where each of its records was written."""
+
+    def commit_batch(self, batch: SourceBatch, places: pa.RecordBatch) -> None:  # noqa: ARG002 - the JVM has the records
+        """Keep the places for `commit`."""
+        self._places.append(places)
+
+
+def _written(places: Sequence[pa.RecordBatch]) -> dict[str, Any]:
+    """The places of written records in order, for the request `commit`; nothing if they were not kept."""
+    if not places:
+        return {}
+    table = pa.Table.from_batches(places).combine_chunks()
+    topics = table["topic"].chunk(0).dictionary_encode()
+    numbers = {name: table[name].to_pylist() for name in ("partition", "offset", "timestamp")}
+    return {"written": {"topics": topics.dictionary.to_pylist(), "topic": topics.indices.to_pylist(), **numbers}}
 
 
 def _refused(one: Mapping[str, Any]) -> RefusedByPipeline:

@@ -134,4 +134,20 @@ GUARDS = (
         "            while self._waiting:\n",
         "tests/unit/runtime/test_turns.py::test_no_more_turns_are_held_than_may_be_at_once",
     ),
+    Guard(
+        "a transaction that lasts as long as a snapshot",
+        "runtime/task/boundaries.py",
+        "return BoundaryDecision.CONTINUE if self._in_snapshot else BoundaryDecision.COMMIT",
+        "return BoundaryDecision.COMMIT",
+        "tests/unit/runtime/task/test_boundaries.py::"
+        "test_the_snapshot_boundary_commits_when_a_snapshot_ends_and_after_later_polls",
+    ),
+    Guard(
+        "folders of sockets of processes that live",
+        "java/process_folder.py",
+        "fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)",
+        "descriptor.bit_length()",
+        "tests/unit/java/test_process_folder.py::"
+        "test_a_folder_of_a_killed_process_is_removed_and_one_of_a_living_process_is_not",
+    ),
 )

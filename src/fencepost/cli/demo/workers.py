@@ -53,6 +53,13 @@ value.converter.schemas.enable=false
 """
 
 
+def require_packages(*packages: tuple[str, str]) -> None:
+    """Raise ConfigError for the first package that is missing; each comes with the extra that installs it."""
+    for package, extra in packages:
+        if find_spec(package) is None:
+            raise ConfigError(f"The demo needs the package {package}: run: {how_to_install(extra)}")
+
+
 @dataclass(frozen=True, slots=True)
 class DemoServers:
     """The servers of a demo, and a folder for its files."""
@@ -65,9 +72,7 @@ class DemoServers:
     @contextmanager
     def running(cls, console: Console) -> Iterator[DemoServers]:
         """Run the servers within the block. Raises ConfigError for a missing package."""
-        for package, extra in (("psycopg", "postgres"), ("confluent_kafka", "demo")):
-            if find_spec(package) is None:
-                raise ConfigError(f"The demo needs the package {package}: run: {how_to_install(extra)}")
+        require_packages(("psycopg", "postgres"), ("confluent_kafka", "demo"))
         with tempfile.TemporaryDirectory(prefix="fencepost-demo-") as folder, EmbeddedPostgres() as postgres:
             console.print("Starting PostgreSQL and a Kafka broker (the first time its jars are fetched) ...")
             with EmbeddedBroker(Path(folder) / "broker") as broker:
@@ -87,10 +92,10 @@ class DemoWorker:
     log: Path
 
     @classmethod
-    def lay_out(cls, folder: Path, bootstrap: str, connector: str) -> DemoWorker:
-        """Write the files; `connector` is the content of the connector's."""
+    def lay_out(cls, folder: Path, bootstrap: str, connector: str, more: str = "") -> DemoWorker:
+        """Write the files; `connector` is the content of the connector's, `more` are properties of the worker."""
         files = cls(folder / "worker.properties", folder / "connector.properties", folder / "worker.log")
-        files.worker.write_text(_WORKER.format(bootstrap=bootstrap))
+        files.worker.write_text(_WORKER.format(bootstrap=bootstrap) + more)
         files.connector.write_text(connector)
         return files
 

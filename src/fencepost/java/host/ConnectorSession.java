@@ -7,6 +7,7 @@ import org.apache.kafka.common.metrics.PluginMetrics;
 import org.apache.kafka.connect.source.SourceConnector;
 import org.apache.kafka.connect.source.SourceConnectorContext;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
+import org.slf4j.MDC;
 
 /** A connector between its start and its stop. */
 final class ConnectorSession implements Session, SourceConnectorContext {
@@ -15,8 +16,11 @@ final class ConnectorSession implements Session, SourceConnectorContext {
     private final OwnMetrics metrics = new OwnMetrics();
     private final PluginLoader loader;
     private final SourceConnector connector;
+    private final String name;
 
     ConnectorSession(JsonNode request) throws Exception {
+        name = request.get("name").asText();
+        MDC.put("task", name + "|");
         loader = PluginLoader.of(request);
         Thread.currentThread().setContextClassLoader(loader);
         connector = loader.create(request.get("class").asText(), SourceConnector.class);
@@ -24,6 +28,7 @@ final class ConnectorSession implements Session, SourceConnectorContext {
 
     @Override
     public RecordColumns call(String operation, JsonNode request, ObjectNode answer) {
+        MDC.put("task", name + "|");
         Thread.currentThread().setContextClassLoader(loader);
         switch (operation) {
             case "start" -> {

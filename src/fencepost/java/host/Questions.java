@@ -87,6 +87,15 @@ final class Questions {
         }
     }
 
+    /** Whether a task has its own `commit`. */
+    static boolean overridesCommit(Class<?> task) {
+        try {
+            return task.getMethod("commit").getDeclaringClass() != org.apache.kafka.connect.source.SourceTask.class;
+        } catch (NoSuchMethodException absent) {
+            return false;
+        }
+    }
+
     private static void definitions(ConfigDef given, ArrayNode keys) {
         for (ConfigDef.ConfigKey key : given.configKeys().values()) {
             if (key.internalConfig) continue;

@@ -15,6 +15,7 @@ import java.util.concurrent.Future;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.stream.IntStream;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.metrics.PluginMetrics;
@@ -31,7 +32,8 @@ import org.slf4j.MDC;
  * A task between its start and its stop. All its methods are called on its own thread, except `stop`.
  *
  * <p>The worker waits for a poll for a limited time and asks again for the same one, so that it can commit meanwhile. The
- * next poll begins only when the worker has asked for it: after the commit of the one before, if there was one.
+ * next poll of a task that looks at commits begins only when the worker has asked for it: after the commit of the one
+ * before, if there was one. Of any other task it begins at once, beside the worker's writes.
  */
 final class TaskSession implements Session, SourceTaskContext {
     private static final Logger LOG = LoggerFactory.getLogger(TaskSession.class);
@@ -46,6 +48,7 @@ final class TaskSession implements Session, SourceTaskContext {
     private final RecordPipeline pipeline;
     private final Transactions transactions;
     private final boolean keeps;
+    private final boolean pollsAhead;
     private final ExecutorService thread;
     private final Deque<RecordColumns> ready = new ArrayDeque<>();
     private final Deque<RecordColumns> uncommitted = new ArrayDeque<>();
@@ -71,6 +74,12 @@ final class TaskSession implements Session, SourceTaskContext {
         transactions = request.get("boundaries").asBoolean() ? new Transactions() : null;
         keeps = Questions.overrides(task.getClass(), SourceRecord.class, RecordMetadata.class)
             || Questions.overrides(task.getClass(), SourceRecord.class);
+        pollsAhead = (!keeps && !Questions.overridesCommit(task.getClass())) || knowsWhatIsCommitted(task.getClass());
+    }
+
+    /** Whether `commit` of a task means the records that `commitRecord` was called for, and not all that it returned. */
+    private static boolean knowsWhatIsCommitted(Class<?> task) {
+        return task.getName().startsWith("io.debezium.") || task.getName().startsWith("org.apache.kafka.connect.mirror.");
     }
 
     @Override
@@ -133,6 +142,7 @@ final class TaskSession implements Session, SourceTaskContext {
         }
         RecordColumns records = ready.poll();
         if (records == null) return null;
+        if (pollsAhead && ready.isEmpty()) poll = thread.submit(this::polled);
         records.number = ++batches;
         if (keeps) synchronized (uncommitted) {
             uncommitted.add(records);
@@ -146,13 +156,13 @@ final class TaskSession implements Session, SourceTaskContext {
         return pipeline.columns(records, transactions);
     }
 
-    /** `written` has the topic, partition, offset and timestamp of each written record, if the worker was to keep them. */
+    /** `written` has the places of the written records, if the worker was to keep them. */
     private void commit(long batch, JsonNode written) {
-        Iterator<JsonNode> places = written.iterator();
+        Iterator<RecordMetadata> places = places(written);
         try {
             for (RecordColumns records = committed(batch); records != null; records = committed(batch))
                 for (int i = 0; i < records.polled.size(); i++)
-                    task.commitRecord(records.polled.get(i), records.written.get(i) && places.hasNext() ? metadata(places.next()) : null);
+                    task.commitRecord(records.polled.get(i), records.written.get(i) && places.hasNext() ? places.next() : null);
         } catch (Exception error) {
             LOG.error("commitRecord() of the task failed; its records are committed nevertheless", error);
         }
@@ -169,9 +179,14 @@ final class TaskSession implements Session, SourceTaskContext {
         }
     }
 
-    private static RecordMetadata metadata(JsonNode place) {
-        TopicPartition partition = new TopicPartition(place.get(0).asText(), place.get(1).asInt());
-        return new RecordMetadata(partition, place.get(2).asLong(), 0, place.get(3).asLong(), -1, -1);
+    private static Iterator<RecordMetadata> places(JsonNode written) {
+        JsonNode topics = written.path("topics");
+        JsonNode offsets = written.path("offset");
+        return IntStream.range(0, offsets.size()).mapToObj(row -> {
+            String topic = topics.get(written.get("topic").get(row).asInt()).asText();
+            TopicPartition partition = new TopicPartition(topic, written.get("partition").get(row).asInt());
+            return new RecordMetadata(partition, offsets.get(row).asLong(), 0, written.get("timestamp").get(row).asLong(), -1, -1);
+        }).iterator();
     }
 
     @Override

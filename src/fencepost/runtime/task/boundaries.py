@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Final
 
-from fencepost.api.record import SourceBatch, SourceRecord
+from fencepost.api.record import SourceBatch, SourceOffset, SourceRecord
 from fencepost.config.connector_config import TransactionBoundary
 from fencepost.runtime.task.transaction_context import Request, WorkerTransactionContext
 
@@ -29,6 +29,8 @@ _DECISIONS: Final = {
     Request.COMMIT: BoundaryDecision.COMMIT,
     Request.ABORT: BoundaryDecision.ABORT,
 }
+
+_SNAPSHOT_ENDS: Final = ("last_snapshot_record", "snapshot_completed")
 
 Batch = Sequence[SourceRecord] | SourceBatch
 
@@ -74,6 +76,36 @@ class PollBoundary(TransactionBoundaryManager):
     def at_end(self) -> BoundaryDecision:
         """Commit."""
         return BoundaryDecision.COMMIT
+
+
+class SnapshotBoundary(TransactionBoundaryManager):
+    """A transaction for a whole snapshot, and then one for each poll.
+
+    A snapshot's source offsets say so, as Debezium's do: they have `snapshot`, and `last_snapshot_record` (PostgreSQL) or
+    `snapshot_completed` (other databases) is false. A killed task reads its snapshot again, of which nothing was visible.
+    """
+
+    def __init__(self) -> None:
+        self._in_snapshot = False
+
+    def pieces(self, batch: Batch) -> Iterator[tuple[Batch, BoundaryDecision]]:
+        """Yield the batch."""
+        offsets = batch.offsets if isinstance(batch, SourceBatch) else [(None, batch[-1].source_offset)]
+        self._in_snapshot = any(offset is not None and _is_of_snapshot(offset) for _, offset in offsets)
+        yield batch, BoundaryDecision.CONTINUE
+
+    def after_poll(self, now: float, *, returned: bool, transaction_open: bool) -> BoundaryDecision:
+        """Commit, unless a snapshot goes on."""
+        del now, returned, transaction_open
+        return self.at_end()
+
+    def at_end(self) -> BoundaryDecision:
+        """Commit, unless a snapshot goes on: its transaction is aborted then."""
+        return BoundaryDecision.CONTINUE if self._in_snapshot else BoundaryDecision.COMMIT
+
+
+def _is_of_snapshot(offset: SourceOffset) -> bool:
+    return bool(offset.get("snapshot")) and any(offset.get(name) is False for name in _SNAPSHOT_ENDS)
 
 
 class IntervalBoundary(TransactionBoundaryManager):
@@ -172,5 +204,7 @@ def boundary_manager(boundary: TransactionBoundary, interval_s: float, now: floa
             return PollBoundary()
         case TransactionBoundary.INTERVAL:
             return IntervalBoundary(interval_s, now)
+        case TransactionBoundary.SNAPSHOT:
+            return SnapshotBoundary()
         case TransactionBoundary.CONNECTOR:
             return ConnectorBoundary()

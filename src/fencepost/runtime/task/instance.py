@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, NoReturn
 
+import pyarrow as pa
+
 from fencepost.api.context import SourceTaskContext
 from fencepost.api.plugin_calls import call_plugin, kind_of, refuse_answer
 from fencepost.api.record import RecordMetadata, SourceBatch, SourceRecord
@@ -18,6 +20,7 @@ from fencepost.runtime.task.boundaries import Batch
 
 _log: Final = logging.getLogger(__name__)
 
+_Settled = tuple[SourceRecord, RecordMetadata | None] | tuple[SourceBatch, pa.RecordBatch]
 _POLLED: Final = "None, a SourceBatch, or an iterable of SourceRecord, such as a list"
 
 
@@ -41,6 +44,11 @@ class TaskInstance:
     def keeps_records(self) -> bool:
         """Whether the task overrides `commit_record`, so that records are kept until the commit."""
         return type(self._task).commit_record is not SourceTask.commit_record
+
+    @property
+    def keeps_batches(self) -> bool:
+        """Whether the task overrides `commit_batch`, so that batches of columns are kept until the commit."""
+        return type(self._task).commit_batch is not SourceTask.commit_batch
 
     def start(self, config: Mapping[str, str], context: SourceTaskContext) -> None:
         """Start the task. Raises the errors of the call."""
@@ -110,14 +118,18 @@ class TaskInstance:
         # JSON has no other numbers, and an estimate needs none.
         return number if math.isfinite(number) else None
 
-    def settled(self, records: list[tuple[SourceRecord, RecordMetadata | None]]) -> None:
-        """Call the task's commit_record for each settled record, in order. Its errors are logged."""
-        what = self._what("commit_record")
-        for record, metadata in records:
+    def settled(self, records: Iterable[_Settled]) -> None:
+        """Call the task's commit_record for each settled record, and commit_batch for each batch of columns, in order.
+
+        Its errors are logged.
+        """
+        place: Any
+        for record, place in records:
+            method = "commit_batch" if isinstance(record, SourceBatch) else "commit_record"
             try:
-                call_plugin(what, self._task.commit_record, record, metadata)
+                call_plugin(self._what(method), getattr(self._task, method), record, place)
             except Exception:  # noqa: BLE001 - a connector may raise anything
-                _log.exception("commit_record() of task %s failed; the record is committed nevertheless", self.id)
+                _log.exception("%s() of task %s failed; the record is committed nevertheless", method, self.id)
 
     def committed(self) -> None:
         """Call the task's commit, after its settled records. Its errors are logged."""

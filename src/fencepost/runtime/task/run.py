@@ -189,6 +189,7 @@ class TaskRun:
                 self._metrics,
                 self._control.cancelled,
                 keeps_records=instance.keeps_records,
+                keeps_batches=instance.keeps_batches,
                 on_commit=self._on_commit,
             )
             writes = delivery.writes(written)

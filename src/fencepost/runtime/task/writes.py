@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+import pyarrow as pa
+
 from fencepost.api.errors import FencepostError
 from fencepost.api.record import RecordMetadata, SourceBatch, SourceOffset, SourcePartition, SourceRecord
 from fencepost.config.ids import ConnectorTaskId
@@ -47,8 +49,11 @@ from fencepost.storage.offsets.uncommitted import OffsetRecords
 
 _log: Final = logging.getLogger(__name__)
 
-Settled = list[tuple[SourceRecord, RecordMetadata | None]]
-"""Settled records (durably in Kafka), in order; None instead of metadata for one that a transform dropped."""
+Settled = list[tuple[SourceRecord, RecordMetadata | None] | tuple[SourceBatch, pa.RecordBatch]]
+"""Settled records (durably in Kafka), in order; None instead of metadata for one that a transform dropped.
+
+A batch of columns has the places of its rows.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,7 @@ class WritePath:
 class WritesContext:
     """The parts of the writes of one run of a task.
 
-    `keeps_records`: the task is notified of each record. `on_commit` is called with all progress that a later start will
+    `keeps_records`: the task is notified of each record. `keeps_batches`: it is notified of each batch of columns. `on_commit` is called with all progress that a later start will
     find.
     """
 
@@ -77,6 +82,7 @@ class WritesContext:
     metrics: TaskMetrics
     cancelled: threading.Event
     keeps_records: bool
+    keeps_batches: bool
     on_commit: Callable[[], None]
 
 
@@ -160,6 +166,7 @@ class TaskWrites(ABC):
                 topic_gate=self._gate,
                 begin=begin,
                 along=along,
+                places=self._context.keeps_batches,
             )
         except RecordRefusedError as error:
             self._metrics.failed_records(error.tally.counts)
@@ -181,7 +188,7 @@ class TaskWrites(ABC):
             polled = result.written if batch.pipeline is None else batch.pipeline.polled
             self._metrics.wrote(polled, result.written, result.bytes, result.errors)
             self._offsets.update(batch.offsets)
-            return []
+            return [] if result.metadata is None else [(batch, result.metadata.columns())]
         self._metrics.wrote(len(batch), result.written, result.bytes, result.errors)
         if not offsets_sent:
             self._offsets.update(_last_offsets(batch))
@@ -244,7 +251,7 @@ class ExactlyOnceDelivery(Delivery):
 class TaskTransaction(TaskWrites):
     """A task's uncommitted writes.
 
-    The records themselves are kept until the commit only for a task that overrides `commit_record`.
+    The records themselves are kept until the commit only for a task that overrides `commit_record` or `commit_batch`.
     """
 
     def __init__(self, context: WritesContext, producer: TransactionalProducer, flush_interval_s: float) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from fencepost.config.worker_config import WorkerConfig
 from tests.support.checker import assert_exactly_once, read_topic, values
 from tests.support.processes import wait_for
@@ -110,4 +112,29 @@ def test_logs_that_are_rotated_and_grow_are_read_once_each_line(
             )
         assert not failures
         rotate(log)
+    assert_exactly_once(values(read_topic(bootstrap_servers, topic)), lines)
+
+
+def test_files_under_another_spelling_are_not_read_again(
+    bootstrap_servers: str, topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    topic, config = topics.create(partitions=2), worker_config(bootstrap_servers)
+    for name in "abc":
+        (tmp_path / f"{name}.txt").write_text(f"{name} 1\n")
+    connector = {
+        "name": unique("connector"), "connector.class": "FileSource", "format": "text", "topic": topic, "tasks.max": "2",
+        "files.poll.interval.ms": "50",
+    }  # fmt: skip
+    for round_, files in enumerate(("./*.txt", f"{tmp_path}/*.txt", "*.txt"), start=1):
+        with running(StandaloneWorker(config, {**connector, "files": files})) as failures:
+            wait_for(
+                lambda count=3 * round_: failures or len(read_topic(bootstrap_servers, topic)) >= count,
+                what=f"the lines of round {round_} are committed",
+            )
+        assert not failures
+        for name in "abc":
+            with (tmp_path / f"{name}.txt").open("a") as file:
+                file.write(f"{name} {round_ + 1}\n")
+    lines = [f"{name} {number}".encode() for name in "abc" for number in (1, 2, 3)]
     assert_exactly_once(values(read_topic(bootstrap_servers, topic)), lines)

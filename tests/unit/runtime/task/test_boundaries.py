@@ -33,6 +33,33 @@ def test_the_poll_boundary_commits_each_batch_every_empty_poll_and_at_the_end():
     assert manager.at_end() is BoundaryDecision.COMMIT
 
 
+@pytest.mark.parametrize("done", ["last_snapshot_record", "snapshot_completed"])
+def test_the_snapshot_boundary_commits_when_a_snapshot_ends_and_after_later_polls(done: str):
+    manager = boundary_manager(TransactionBoundary.SNAPSHOT, 1.0, 0.0)
+
+    def poll(offset: dict[str, object], *, as_batch: bool) -> BoundaryDecision:
+        batch = (
+            SourceBatch(offsets=[({"server": "s"}, offset)], dataframe=_Frame())
+            if as_batch
+            else [SourceRecord({"server": "s"}, offset, "t")]
+        )
+        assert [decision for _, decision in manager.pieces(batch)] == [BoundaryDecision.CONTINUE]
+        return _after_poll(manager)
+
+    assert _after_poll(manager, returned=False) is BoundaryDecision.COMMIT
+    for as_batch in (False, True):
+        assert poll({"snapshot": "INITIAL", done: False}, as_batch=as_batch) is BoundaryDecision.CONTINUE
+        assert _after_poll(manager, returned=False) is BoundaryDecision.CONTINUE
+        assert manager.at_end() is BoundaryDecision.CONTINUE
+        assert poll({"snapshot": "INITIAL", done: True}, as_batch=as_batch) is BoundaryDecision.COMMIT
+        assert manager.at_end() is BoundaryDecision.COMMIT
+        assert poll({"lsn": 7}, as_batch=as_batch) is BoundaryDecision.COMMIT
+
+
+class _Frame:
+    mapInArrow = None  # noqa: N815 - a DataFrame has it
+
+
 def test_the_interval_boundary_commits_the_first_batch_after_the_interval():
     manager = IntervalBoundary(10.0, 100.0)
     assert _after_poll(manager, 109.9) is BoundaryDecision.CONTINUE

@@ -1,0 +1,172 @@
+"""Debezium's connectors, unchanged, against real databases, killed again and again."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost.embedded.mariadb import AS_MYSQL, EmbeddedMariaDb
+from fencepost.failpoint import FailPoint, of_task
+from tests.support.checker import Record, assert_exactly_once, read_offsets, read_topic
+from tests.support.java_plugins import DEBEZIUM_MYSQL, DEBEZIUM_POSTGRES
+from tests.support.java_runs import JavaRuns, kill_jvms
+from tests.support.processes import wait_for
+from tests.support.row_changes import Change, RowChanges
+from tests.support.topics import Topics, unique
+
+ROWS = 300
+"""Rows that are there before the connector starts."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A database. `place` names the position of a change in its log, by the block `source` of Debezium's events."""
+
+    plugin: str
+    config: dict[str, str]
+    table: str
+    execute: Callable[[str], object]
+    place: tuple[str, ...]
+    """Fields of the block `source` that name a row's place in the database's log."""
+
+    @property
+    def topic(self) -> str:
+        return f"{self.config['topic.prefix']}.{self.table}"
+
+
+@pytest.fixture
+def postgres_source(request: pytest.FixtureRequest) -> Iterator[Source]:
+    database, slot = request.getfixturevalue("database"), unique("debezium").replace("-", "_")
+    config = {
+        "connector.class": DEBEZIUM_POSTGRES,
+        "plugin.name": "pgoutput",
+        "database.port": str(database.server.port),
+        "database.user": "postgres",
+        "database.dbname": database.name,
+        "slot.name": slot,
+        "publication.name": slot,
+        "slot.retry.delay.ms": "200",
+    }
+    with closing(database.connect()) as connection:
+        yield Source(
+            "debezium-postgres", config, "public.items", lambda sql: connection.execute(sql.encode()), ("lsn",)
+        )
+    database.drop_slot(slot)
+
+
+@pytest.fixture(scope="module")
+def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedMariaDb]:
+    with EmbeddedMariaDb(tmp_path_factory.mktemp("mariadb"), shown_version=AS_MYSQL) as mariadb:
+        yield mariadb
+
+
+@pytest.fixture
+def mariadb_source(request: pytest.FixtureRequest, bootstrap_servers: str) -> Iterator[Source]:
+    server: EmbeddedMariaDb = request.getfixturevalue("mariadb")
+    config = {
+        "connector.class": DEBEZIUM_MYSQL,
+        "database.port": str(server.port),
+        "database.user": "root",
+        "database.server.id": "4711",
+        "database.include.list": "shop",
+        "schema.history.internal.kafka.bootstrap.servers": bootstrap_servers,
+        "schema.history.internal.kafka.topic": unique("history"),
+    }
+    server.execute("create database shop")
+    with server.client() as client:
+        assert client.stdin is not None
+        assert client.stdout is not None
+
+        def execute(sql: str) -> None:
+            client.stdin.write(f"use shop; {sql}; select 1;\n")
+            client.stdin.flush()
+            assert client.stdout.readline() == "1\n"
+
+        yield Source("debezium-mysql", config, "shop.items", execute, ("file", "pos", "row"))
+        client.stdin.close()
+
+
+@pytest.fixture(params=["postgres", "mariadb"])
+def source(request: pytest.FixtureRequest, topics: Topics) -> Source:
+    source: Source = request.getfixturevalue(f"{request.param}_source")
+    source.config.update(
+        {
+            "name": "shop",
+            "database.hostname": "127.0.0.1",
+            "database.password": "none",
+            "topic.prefix": unique("shop"),
+            "table.include.list": source.table,
+            "tombstones.on.delete": "false",
+        }
+    )
+    topics.create(source.topic)
+    return source
+
+
+@pytest.fixture
+def runs(tmp_path: Path, bootstrap_servers: str, source: Source) -> JavaRuns:
+    return JavaRuns(tmp_path, bootstrap_servers, [source.plugin], source.config)
+
+
+@pytest.mark.parametrize("source", ["postgres"], indirect=True)
+def test_a_snapshot_is_one_transaction_if_asked(source: Source, runs: JavaRuns, bootstrap_servers: str):
+    changes = RowChanges(source.execute, 2_000)
+    runs.config |= {"transaction.boundary": "snapshot", "max.batch.size": "256", "max.queue.size": "512"}
+    with runs.running(of_task(FailPoint.MID_SEND, 4)) as worker:
+        assert worker.wait() == -signal.SIGKILL, worker.output
+    assert read_topic(bootstrap_servers, source.topic, isolation="read_uncommitted")
+    assert not read_topic(bootstrap_servers, source.topic)
+    with runs.running():
+        wait_for(lambda: len(read_topic(bootstrap_servers, source.topic)) >= len(changes.expected), what="the snapshot")
+        source.execute("insert into items values (7000, 'after', 1.5)")
+        wait_for(lambda: len(read_topic(bootstrap_servers, source.topic)) > len(changes.expected), what="a change")
+    events = [json.loads(record.value or b"{}") for record in read_topic(bootstrap_servers, source.topic)]
+    assert_exactly_once(map(change, events), [*changes.expected, ("c", 7_000, "after")])
+
+
+def change(event: Any) -> Change:
+    row = event["after"] or event["before"]
+    return event["op"], row["id"], event["after"] and event["after"]["name"]
+
+
+def test_a_snapshot_and_each_change_arrive_once_past_kills_of_worker_and_jvm(
+    source: Source, runs: JavaRuns, bootstrap_servers: str
+):
+    def read() -> list[Record]:
+        return read_topic(bootstrap_servers, source.topic)
+
+    def wait_for_more() -> None:
+        seen = len(read())
+        wait_for(lambda: len(read()) > seen, what="progress")
+
+    changes = RowChanges(source.execute, ROWS)
+    with runs.running() as worker:
+        wait_for(lambda: len(read()) == ROWS, what="the snapshot")
+        with changes.going_on():
+            wait_for_more()
+            kill_jvms(worker.pid)
+            wait_for_more()
+            worker.kill()
+    with (
+        changes.going_on(),
+        runs.running(transaction_boundary="interval", transaction_boundary_interval_ms="50") as worker,
+    ):
+        wait_for_more()
+        worker.kill()
+    with runs.running():
+        wait_for(lambda: len(read()) >= len(changes.expected), what="all changes")
+    events = [json.loads(record.value or b"{}") for record in read()]
+    assert_exactly_once(map(change, events), changes.expected)
+    assert [change(event) for event in events] == changes.expected
+    places = [tuple(event["source"][name] for name in source.place) for event in events if event["op"] != "r"]
+    assert len(set(places)) == len(places)
+    ((partition, offset),) = read_offsets(bootstrap_servers, runs.offsets_topic, "shop")
+    assert partition == {"server": source.config["topic.prefix"]}
+    assert offset is not None

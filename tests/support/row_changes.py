@@ -1,0 +1,53 @@
+"""A table that changes all the time, in a real database."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Change = tuple[str, int, str | None]
+"""Debezium's letter for the operation, the row and its name afterwards."""
+
+
+class RowChanges:
+    """Rows come, change, and go, each in a transaction of its own. `execute` runs a statement, on one thread at a time."""
+
+    def __init__(self, execute: Callable[[str], object], rows: int) -> None:
+        """Create the table `items`, with some rows."""
+        self._execute = execute
+        self._rows = rows
+        self._next = rows
+        execute("create table items (id bigint primary key, name varchar(40), price numeric(10,2))")
+        execute("insert into items values " + ", ".join(f"({n}, 'item {n}', 1.5)" for n in range(rows)))  # noqa: S608 - numbers
+        self.made: list[Change] = []
+        """What was changed, in the order of the commits."""
+
+    @property
+    def expected(self) -> list[Change]:
+        """All events that a connector should deliver that began before any change."""
+        return [("r", number, f"item {number}") for number in range(self._rows)] + self.made
+
+    @contextmanager
+    def going_on(self) -> Iterator[None]:
+        """Change rows within the block."""
+        done = threading.Event()
+        thread = threading.Thread(target=self._change, args=[done])
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+    def _change(self, done: threading.Event) -> None:
+        while not done.wait(0.005):
+            number, self._next = self._next, self._next + 1
+            self._make(f"insert into items values ({number}, 'item {number}', 1.5)", ("c", number, f"item {number}"))  # noqa: S608 - numbers
+            self._make(f"update items set name = 'new {number}' where id = {number}", ("u", number, f"new {number}"))  # noqa: S608 - numbers
+            if number % 3 == 0:
+                self._make(f"delete from items where id = {number}", ("d", number, None))  # noqa: S608 - numbers
+
+    def _make(self, statement: str, change: Change) -> None:
+        self._execute(statement)
+        self.made.append(change)
