@@ -19,6 +19,7 @@ async def check_changes(tab: Tab, url: str, source: Path, pictures: Path) -> Non
     """Create, change and delete a connector of `source`, a file of one line. Raises AssertionError."""
     await tab.size(1280, 900)
     await tab.open(f"{url}/ui/#/create")
+    await _change_class(tab)
     await _fill(tab, source, pictures)
     await tab.value(f"{_button('Create')}.click()")
     await tab.wait_for("document.querySelector('h1').textContent.includes('by-form RUNNING')")
@@ -36,13 +37,33 @@ async def check_changes(tab: Tab, url: str, source: Path, pictures: Path) -> Non
     tab.errors.clear()
 
 
-async def _fill(tab: Tab, source: Path, pictures: Path) -> None:
+async def _choose(tab: Tab, plugin: str) -> None:
     await tab.wait_for("document.querySelectorAll('#plugin option').length > 3")
     await tab.value(
         "(() => { const plugin = document.getElementById('plugin');"
-        " plugin.value = [...plugin.options].map((each) => each.value).find((name) => name.includes('FileStreamSource'));"
+        f" plugin.value = [...plugin.options].map((each) => each.value).find((name) => name.includes({plugin!r}));"
         " plugin.dispatchEvent(new Event('change', {bubbles: true})); })()"
     )
+
+
+async def _change_class(tab: Tab) -> None:
+    """A password that was typed for another class is not shown, and not sent unseen: it is among the other properties."""
+    await _choose(tab, "JdbcSource")
+    await tab.wait_for("document.getElementById('config-connection.password') !== null")
+    await _type(tab, "connection.password", "typed-for-jdbc")
+    await _choose(tab, "FileStreamSource")
+    await tab.wait_for(
+        "[...document.querySelectorAll('summary')].some((each) => each.textContent.includes('Other properties (1 set)'))"
+    )
+    assert await tab.value("document.getElementById('config-connection.password').type") == "password"
+    await tab.value("document.querySelector('[aria-label=\"Remove connection.password\"]').click()")
+    await tab.wait_for("document.getElementById('config-connection.password') === null")
+    kept = await tab.value("JSON.stringify([{...localStorage}, {...sessionStorage}, location.href, document.cookie])")
+    assert "typed-for-jdbc" not in kept
+
+
+async def _fill(tab: Tab, source: Path, pictures: Path) -> None:
+    await _choose(tab, "FileStreamSource")
     await tab.wait_for("document.getElementById('config-file') !== null")
     assert await tab.value("document.querySelectorAll('[aria-invalid=true]').length") == 0, "nobody has typed yet"
     await _type(tab, "name", "by-form")
@@ -73,9 +94,32 @@ async def _edit_offset(tab: Tab, pictures: Path) -> None:
     await tab.value(f"{_button('Save this offset')}.click()")
     await tab.wait_for("document.querySelector('textarea') === null || document.body.textContent.includes('position')")
     assert await tab.value(_OFFSET) == before
+    await tab.wait_for(f"!{_button('Save this offset')}.disabled")
     await _write(tab, "document.querySelector('textarea')", f'{{"position": {_LONG}}}')
     await tab.value(f"{_button('Save this offset')}.click()")
     await tab.wait_for(f"{_OFFSET}.includes('{_LONG}')")
+    await _change_meanwhile(tab)
+
+
+async def _change_meanwhile(tab: Tab) -> None:
+    """What another tab changes, or that it resumes the connector, is told, and not overwritten without a question."""
+    await tab.value("document.querySelector('td button.small').click()")
+    await tab.wait_for("document.querySelector('textarea') !== null")
+    path = "../connectors/by-form"
+    await tab.value(
+        f"fetch('{path}/offsets').then((answer) => answer.text()).then((text) => fetch('{path}/offsets', {{method: 'PATCH',"
+        f" headers: {{'Content-Type': 'application/json'}}, body: text.replace('{_LONG}', '2')}})).then((answer) => answer.status)"
+    )
+    await tab.wait_for("document.body.textContent.includes('Meanwhile this offset became')")
+    assert await tab.value(f"{_button('Save this offset')}.disabled")
+    await tab.value(f"{_button('Change it nevertheless')}.click()")
+    await tab.wait_for(f"!{_button('Save this offset')}.disabled")
+    await tab.value(f"fetch('{path}/resume', {{method: 'PUT'}})")
+    await tab.wait_for("document.body.textContent.includes('The connector is not stopped any more')")
+    assert await tab.value(f"{_button('Save this offset')}.disabled")
+    await tab.value(f"{_button('Cancel')}.click()")
+    await tab.value(f"{_button('Stop')}.click()")
+    await tab.wait_for("document.querySelector('h1').textContent.includes('STOPPED')")
 
 
 def _button(text: str) -> str:

@@ -17,8 +17,18 @@ from fencepost.api.errors import ConfigError, FencepostError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import WorkerConfig, WorkerMode
 from fencepost.herder.core.assignor import Unit
+from fencepost.herder.core.history import HistoryPoint
 from fencepost.herder.core.mixed_group import MixedGroup
-from fencepost.herder.core.observation import Json, Observation, Overview, TopicView, WorkerView, summed
+from fencepost.herder.core.observation import (
+    Json,
+    Observation,
+    Overview,
+    RecordsView,
+    ShownRecord,
+    TopicView,
+    WorkerView,
+    summed,
+)
 from fencepost.herder.core.transaction_info import TaskCommit, TaskTransactionInfo
 from fencepost.herder.errors import AlreadyExistsError, BadRequestError, NotFoundError, RequestTargetError
 from fencepost.herder.interface import (
@@ -330,6 +340,8 @@ class ModelObservation(Observation):
         self.aborted: list[str] = []
         self.asked: list[str | None] = []
         self.rate = 12.5
+        self.kept = -1
+        """The samples since the start; -1 before it, and after the stop."""
 
     def worker(self) -> Json:
         return {"version": "1.0", "started": 1_700_000_000_000}
@@ -366,10 +378,40 @@ class ModelObservation(Observation):
         self._model.find(connector)
         return self.here(connector)
 
+    def start(self) -> None:
+        self.kept = 0
+
+    def stop(self) -> None:
+        self.kept = -1
+
+    async def sample(self) -> None:
+        self.kept += 1
+
+    def history_here(self, connector: str) -> list[HistoryPoint]:
+        return [HistoryPoint(1_700_000_000, self.rate, None)] if connector in self._model.known else []
+
+    async def history(self, connector: str, authorization: str | None) -> list[HistoryPoint]:
+        self.asked.append(authorization)
+        self._model.find(connector)
+        return self.history_here(connector)
+
+    def logs_here(self, connector: str) -> list[Json]:
+        line = {"at": 1_700_000_000_000, "level": "WARNING", "task": 0, "message": "<b>", "worker": _WORKER}
+        return [line] if connector in self._model.known else []
+
+    async def logs(self, connector: str, authorization: str | None) -> list[Json]:
+        self.asked.append(authorization)
+        self._model.find(connector)
+        return self.logs_here(connector)
+
     async def topic(self, topic: str) -> TopicView:
         if topic not in self.views:
             raise NotFoundError(f"There is no topic {topic}")
         return self.views[topic]
+
+    async def records(self, topic: str, count: int, connector: str | None) -> RecordsView:
+        found = [ShownRecord(0, 7, 1_700_000_000_000, None, '{"id": 9007199254740993}', [("h", '"x"')])]
+        return RecordsView(topic, connector or "a", ["a", "b"], found[:count], complete=True)
 
     async def abort(self, transactional_id: str) -> None:
         self.aborted.append(transactional_id)

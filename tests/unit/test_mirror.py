@@ -97,7 +97,6 @@ EXCEPTIONS: dict[str, str] = {
     **dict.fromkeys(
         [
             "herder/requests/connector_requests.py",
-            "herder/requests/connector_states.py",
             "herder/requests/logger_requests.py",
             "herder/requests/observing.py",
             "herder/requests/offset_requests.py",

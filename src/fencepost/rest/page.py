@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -21,11 +22,14 @@ from prometheus_client import CollectorRegistry
 
 from fencepost.api.errors import DataError, FencepostError
 from fencepost.api.topic_names import RULE, is_topic_name
+from fencepost.herder.core import history
 from fencepost.herder.core.observation import Json, Overview, changed_rows
 from fencepost.herder.interface import Herder
 from fencepost.rest.app import Route
 from fencepost.rest.group_events import GroupEvents
 from fencepost.rest.responses import empty, json_response
+
+_log: Final = logging.getLogger(__name__)
 
 SECURITY_HEADERS: Final[Mapping[str, str]] = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -48,6 +52,9 @@ _FRESH_SECONDS: Final = 1.0
 # A request has a time limit. A browser reconnects by itself.
 _STREAM_SECONDS: Final = 60.0
 _AGAIN_MS: Final = 1_000
+_LOG_LINES: Final = 500
+_RECORDS: Final = 20
+_MOST_RECORDS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +65,14 @@ class _File:
 
 
 class PageResource:
-    """Serves the page, and its data. `close` ends the streams of events."""
+    """Serves the page, and its data, from `start` to `close`."""
 
     def __init__(self, herder: Herder, registry: CollectorRegistry) -> None:
         self._herder = herder
         self._group_events = GroupEvents(registry)
         self._files = _files()
         self._closed = asyncio.Event()
+        self._sampling: asyncio.Task[None] | None = None
         self._collecting = asyncio.Lock()
         self._collected: tuple[float, Json] | None = None
 
@@ -77,14 +85,35 @@ class PageResource:
             Route("GET", "/ui/api/overview", self._overview),
             Route("GET", "/ui/api/events", self._events, produces="text/event-stream"),
             Route("GET", "/ui/api/here", self._here),
+            Route("GET", "/ui/api/here/history", self._history_here),
+            Route("GET", "/ui/api/here/logs", self._logs_here),
             Route("GET", "/ui/api/connectors/{connector}", self._activity),
+            Route("GET", "/ui/api/connectors/{connector}/history", self._history),
+            Route("GET", "/ui/api/connectors/{connector}/logs", self._logs),
             Route("GET", "/ui/api/topics/{topic}", self._topic),
+            Route("GET", "/ui/api/topics/{topic}/records", self._records),
             Route("PUT", "/ui/api/transactions/{id}/abort", self._abort),
         ]
 
+    def start(self) -> None:
+        """Begin to keep the figures and the log lines that the page shows."""
+        self._herder.observation.start()
+        self._sampling = asyncio.ensure_future(self._sample())
+
     def close(self) -> None:
-        """End all streams of events: the server waits for its requests before it stops."""
+        """End all streams of events: the server waits for its requests before it stops. Keep no more figures."""
         self._closed.set()
+        if self._sampling is not None:
+            self._sampling.cancel()
+            self._herder.observation.stop()
+
+    async def _sample(self) -> None:
+        while True:
+            await asyncio.sleep(history.STEP_SECONDS - time.time() % history.STEP_SECONDS)
+            try:
+                await self._herder.observation.sample()
+            except Exception:  # noqa: BLE001 - the next figures may come nevertheless
+                _log.exception("The figures of the connectors were not kept this time")
 
     async def _index(self, request: web.Request) -> web.StreamResponse:
         if not request.path.endswith("/"):
@@ -166,10 +195,24 @@ class PageResource:
         tasks = await self._herder.observation.activity(request.match_info["connector"], authorization)
         return json_response({"tasks": tasks})
 
+    async def _history_here(self, request: web.Request) -> web.Response:
+        return json_response({"history": self._herder.observation.history_here(request.query.get("connector", ""))})
+
+    async def _history(self, request: web.Request) -> web.Response:
+        authorization = request.headers.get(hdrs.AUTHORIZATION)
+        points = await self._herder.observation.history(request.match_info["connector"], authorization)
+        return json_response({"history": points, "seconds": history.STEP_SECONDS})
+
+    async def _logs_here(self, request: web.Request) -> web.Response:
+        return json_response({"logs": self._herder.observation.logs_here(request.query.get("connector", ""))})
+
+    async def _logs(self, request: web.Request) -> web.Response:
+        authorization = request.headers.get(hdrs.AUTHORIZATION)
+        lines = await self._herder.observation.logs(request.match_info["connector"], authorization)
+        return json_response({"logs": lines[-_LOG_LINES:]})
+
     async def _topic(self, request: web.Request) -> web.Response:
-        name = request.match_info["topic"]
-        if not is_topic_name(name):
-            raise DataError(f"There is no topic {name!r}: {RULE}")
+        name = _topic_of(request)
         view = await self._herder.observation.topic(name)
         partitions = [
             {"partition": number, "stable": stable, "end": end}
@@ -178,9 +221,27 @@ class PageResource:
         transactions = [asdict(transaction) for transaction in view.transactions]
         return json_response({"topic": view.topic, "partitions": partitions, "transactions": transactions})
 
+    async def _records(self, request: web.Request) -> web.Response:
+        count, connector = _count_of(request), request.query.get("connector")
+        return json_response(asdict(await self._herder.observation.records(_topic_of(request), count, connector)))
+
     async def _abort(self, request: web.Request) -> web.Response:
         await self._herder.observation.abort(request.match_info["id"])
         return empty(204)
+
+
+def _topic_of(request: web.Request) -> str:
+    name = request.match_info["topic"]
+    if not is_topic_name(name):
+        raise DataError(f"There is no topic {name!r}: {RULE}")
+    return name
+
+
+def _count_of(request: web.Request) -> int:
+    text = request.query.get("count", str(_RECORDS))
+    if not (text.isascii() and text.isdecimal() and len(text) <= 3 and 1 <= int(text) <= _MOST_RECORDS):
+        raise DataError(f"count={text[:20]} is no number of records to show: give 1 to {_MOST_RECORDS}")
+    return int(text)
 
 
 def _now() -> Json:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
@@ -224,8 +225,12 @@ def _parse(body: bytes, *, numbers_as_text: bool = False) -> Any:
         raise BadRequestError("The request has no body: send JSON")
     try:
         text = body.decode("utf-8-sig")
-        number = str if numbers_as_text else None
-        loaded = json.loads(text, parse_int=number, parse_float=number, parse_constant=_refuse_constant)
+        loaded = json.loads(
+            text,
+            parse_int=str if numbers_as_text else None,
+            parse_float=str if numbers_as_text else _finite,
+            parse_constant=_refuse_constant,
+        )
         # JSON can contain half surrogate pairs, which cannot be written to Kafka.
         json.dumps(loaded, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
@@ -237,6 +242,14 @@ def _parse(body: bytes, *, numbers_as_text: bool = False) -> Any:
     except (ValueError, RecursionError):
         raise BadRequestError("The body is JSON with a number too long, or nested too deep, to be read") from None
     return loaded
+
+
+def _finite(number: str) -> float:
+    """Python reads a number that is too large for a double as infinity, which is stored as no JSON."""
+    value = float(number)
+    if math.isinf(value):
+        raise BadRequestError(f"The body has the number {number[:50]}, which is too large for a double")
+    return value
 
 
 def _refuse_constant(name: str) -> NoReturn:

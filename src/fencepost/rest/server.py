@@ -163,6 +163,7 @@ class RestServer:
         )
         resources = Resources(herder, registry)
         self._page = resources.page
+        self._page.start()
         here = resources.admin if self._config.admin_listeners is None else []
         await self._main.answer(make_app([*resources.public, *here], gate), connections)
         await self._admin.answer(make_app(resources.admin, gate), connections)

@@ -238,4 +238,40 @@ GUARDS = (
         "        return not any(own_device is device and inode in inodes and False",
         "tests/unit/connectors/files/discovery/test_find.py::test_a_file_of_the_worker_that_fits_a_pattern_is_refused",
     ),
+    Guard(
+        "the topics whose records the page shows: those that a connector has written to",
+        "herder/requests/topic_records.py",
+        "        if not writers or connector not in (None, *writers):",
+        "        if not writers and connector is None and False:",
+        "tests/broker/herder/test_topic_records.py::test_only_topics_that_a_connector_writes_are_shown",
+    ),
+    Guard(
+        "the internal topics whose records the page never shows",
+        "herder/requests/topic_records.py",
+        "        if topic in internal or topic.startswith(_OF_KAFKA):",
+        "        if topic.startswith(_OF_KAFKA):",
+        "tests/broker/herder/test_topic_records.py::test_only_topics_that_a_connector_writes_are_shown",
+    ),
+    Guard(
+        "the passwords in records that the page shows",
+        "herder/requests/topic_records.py",
+        "    return SECRETS.hidden(to_json(value))",
+        "    return to_json(value)",
+        "tests/broker/herder/test_topic_records.py::test_passwords_in_records_are_hidden",
+    ),
+    Guard(
+        "the passwords in log lines that the page shows",
+        "herder/requests/connector_logs.py",
+        "        return [line._replace(message=SECRETS.hidden(line.message)) for line in found]",
+        "        return found",
+        "tests/unit/herder/requests/test_connector_logs.py::test_passwords_are_hidden_also_those_that_are_learnt_later",
+    ),
+    Guard(
+        "the numbers of offsets that a double cannot have",
+        "rest/requests.py",
+        "    if math.isinf(value):",
+        "    if math.isinf(value) and False:",
+        "tests/unit/rest/test_connectors.py::"
+        "test_an_offset_beyond_every_double_is_refused_instead_of_stored_as_infinity",
+    ),
 )

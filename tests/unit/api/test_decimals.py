@@ -12,12 +12,12 @@ import pytest
 from pyspark.sql.types import DecimalType, StructField, StructType
 
 from fencepost.api.decimals import scaled
-from fencepost.cli.topics.record_decoding import decoder
 from fencepost.cli.verify.csv_rows import _fields
 from fencepost.converters import JsonConverter
 from fencepost.converters.avro.converter import AvroConverter
 from fencepost.converters.jsonschema.converter import JsonSchemaConverter
 from fencepost.converters.protobuf.converter import ProtobufConverter
+from fencepost.converters.record_decoding import decoder
 from fencepost.converters.registry.base import RegistryConverter
 from fencepost.converters.registry.reading import RegistryReader
 from tests.support.fake_registry import fake_registry

@@ -276,6 +276,21 @@ def test_a_page_of_no_number_is_refused(api: Api, config: Config, limit: str):
     assert "limit must be a number from 1 to 10000" in answer.body["message"]
 
 
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "1" * 400 + ".0"])
+def test_an_offset_beyond_every_double_is_refused_instead_of_stored_as_infinity(
+    api: Api, config: dict[str, str], number: str
+) -> None:
+    assert api.post("/connectors", {"name": "c", "config": config}).status == 201
+    assert api.put("/connectors/c/stop").status == 204
+    body = f'{{"offsets": [{{"partition": {{"p": 1}}, "offset": {{"position": {number}}}}}]}}'.encode()
+
+    answer = api.patch("/connectors/c/offsets", body, headers={"Content-Type": "application/json"})
+
+    assert answer.status == 400
+    assert "too large for a double" in answer.body["message"]
+    assert "Infinity" not in api.get("/connectors/c/offsets").text
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import json
@@ -12,6 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from fencepost.herder.core import history
 from fencepost.herder.core.observation import HidingTransaction, TopicView
 from fencepost.rest.server import RestServer
 from tests.support.model_herder import ModelHerder
@@ -83,6 +85,8 @@ def test_the_page_needs_the_user_that_the_rest_api_needs(apis: RestApis, herder:
     passwords.write_text("ann=secret\n")
     api = apis.serve(herder, {"rest.basic.auth.credentials.file": str(passwords)})
     paths = ("/ui/", "/ui/app.js", "/ui/api/overview", "/ui/api/events", "/ui/api/here", "/ui/api/topics/t")
+    paths += ("/ui/api/topics/t/records", "/ui/api/here/logs", "/ui/api/here/history")
+    paths += ("/ui/api/connectors/a/logs", "/ui/api/connectors/a/history")
 
     assert [api.get(path).status for path in paths] == [401] * len(paths)
     assert api.put("/ui/api/transactions/x/abort").status == 401
@@ -127,6 +131,38 @@ def test_a_topic_shows_hiding_transactions_with_a_button_to_abort(api: Api, herd
     assert (transaction["transactional_id"], transaction["connector"], transaction["task"]) == ("group-a-0", "a", 0)
     assert herder.observation.aborted == ["group-a-0"]
     assert api.get("/ui/api/topics/missing").status == 404
+
+
+def test_the_records_of_a_topic_are_text_so_that_no_browser_rounds_them(api: Api) -> None:
+    body = api.get("/ui/api/topics/t/records?count=1&connector=b").body
+
+    assert (body["topic"], body["connector"], body["connectors"], body["complete"]) == ("t", "b", ["a", "b"], True)
+    (record,) = body["records"]
+    assert (record["value"], record["key"], record["headers"]) == ('{"id": 9007199254740993}', None, [["h", '"x"']])
+    assert [api.get(f"/ui/api/topics/{path}").status for path in ("a%2Fb/records", "t/records?count=101")] == [400, 400]
+
+
+def test_figures_and_log_lines_are_shown_of_one_worker_and_of_all(api: Api, config: dict[str, str]) -> None:
+    _create(api, config, "a")
+
+    assert api.get("/ui/api/connectors/a/history").body == {"history": [[1_700_000_000, 12.5, None]], "seconds": 20}
+    assert api.get("/ui/api/here/history?connector=a").body == {"history": [[1_700_000_000, 12.5, None]]}
+    (line,) = api.get("/ui/api/connectors/a/logs").body["logs"]
+    assert (line["level"], line["task"], line["message"]) == ("WARNING", 0, "<b>")
+    assert api.get("/ui/api/here/logs?connector=a").body == {"logs": [line]}
+    assert [api.get(f"/ui/api/connectors/missing/{part}").status for part in ("history", "logs")] == [404, 404]
+    assert [api.get(f"/ui/api/here/{part}").status for part in ("history", "logs")] == [200, 200]
+
+
+def test_figures_are_kept_while_the_api_answers_whoever_asks(
+    herder: ModelHerder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "STEP_SECONDS", 0.01)
+    with RestApis() as apis:
+        apis.serve(herder)
+        while herder.observation.kept < 2:
+            apis.call(asyncio.sleep(0.01))
+    assert herder.observation.kept == -1
 
 
 @pytest.mark.parametrize("name", ["a%2Fb", "%3Cb%3E", "a%20b", "x" * 250])

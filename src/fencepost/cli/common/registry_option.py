@@ -2,43 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
-from fencepost.config.connector_config import below
 from fencepost.config.properties import load_connector_config
-from fencepost.converters.registry.reading import RegistryReader, names_registry
+from fencepost.converters.record_reading import (
+    NO_READING,
+    RecordReading,
+    RoleReading,
+    reading_by,
+    registry_readers,
+)
 from fencepost.converters.registry.settings import URL
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 REGISTRY_URL: Final = "--schema-registry-url"
 CONNECTOR_CONFIG: Final = "--connector-config"
-
-
-@dataclass(frozen=True, slots=True)
-class RoleReading:
-    """By what keys or values are read: a converter's name, None if it is unknown, and a registry if there is one."""
-
-    converter: str | None = None
-    registry: RegistryReader | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RecordReading:
-    """By what records are read."""
-
-    key: RoleReading = RoleReading()
-    value: RoleReading = RoleReading()
-
-
-NO_READING: Final = RecordReading()
-"""Without the options."""
 
 
 def asks_registry(command: _F) -> _F:
@@ -64,25 +48,12 @@ def record_reading(
     """Yield what the options say. Raises ConfigError for an address that is none, and UsageError for both options."""
     if url is not None and connector_config is not None:
         raise click.UsageError(f"Give {REGISTRY_URL} or {CONNECTOR_CONFIG}, not both")
-    with ExitStack() as opened:
-
-        def reader(properties: Mapping[str, str]) -> RegistryReader:
-            found = RegistryReader(properties, for_people=for_people)
-            opened.callback(found.close)
-            return found
-
-        if url is not None:
+    if connector_config is not None:
+        with reading_by(load_connector_config(connector_config), for_people=for_people) as reading:
+            yield reading
+    elif url is not None:
+        with registry_readers(for_people=for_people) as reader:
             both = RoleReading(registry=reader({URL: url}))
             yield RecordReading(both, both)
-        elif connector_config is not None:
-            config = load_connector_config(connector_config)
-            yield RecordReading(*(_of_role(config, f"{role}.converter", reader) for role in ("key", "value")))
-        else:
-            yield NO_READING
-
-
-def _of_role(
-    config: Mapping[str, str], name: str, reader: Callable[[Mapping[str, str]], RegistryReader]
-) -> RoleReading:
-    own = below(config, f"{name}.")
-    return RoleReading(config.get(name), reader(own) if names_registry(own) else None)
+    else:
+        yield NO_READING

@@ -10,11 +10,11 @@ import os
 import re
 import sys
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any, Final, Self
@@ -24,22 +24,21 @@ import click
 from fencepost.api.texts import printable
 from fencepost.cli.common.cluster_options import asks_cluster, require_answer
 from fencepost.cli.common.exit_codes import exit_codes
-from fencepost.cli.common.json_text import to_json
-from fencepost.cli.common.registry_option import RoleReading, asks_registry, record_reading
+from fencepost.cli.common.registry_option import asks_registry, record_reading
 from fencepost.cli.common.tables import counted, shown_time
 from fencepost.cli.common.topic_transactions import open_transactions
-from fencepost.cli.topics.record_decoding import CONVERTERS, Decoder, RecordDecoder, advice, decoder
+from fencepost.converters.decoded_json import to_json
+from fencepost.converters.record_decoding import CONVERTERS, Decoder, RecordDecoder, advice, decoder
 from fencepost.kafka.admin.open_transactions import OpenTransaction
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
+from fencepost.kafka.consumer.last_records import last_records, records_between
 from fencepost.kafka.consumer.read_to_end import DEFAULT_TIMEOUT_MS, EARLIEST, LATEST, TopicReader
 from fencepost.kafka.errors import BrokerUnavailableError, KafkaError
 
 _BEGINNING: Final = "beginning"
 _END: Final = "end"
 _NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
-# Offsets of aborted records and of transaction markers are not shown, so more of them are read than asked for.
-_WIDER: Final = 4
 # Brokers may be unavailable for a while, for example during a restart.
 _PATIENCE_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 5.0
@@ -140,13 +139,9 @@ def tail(
     With -o json each record is one line. Open transactions that hide records are named on stderr.
     """
     with record_reading(schema_registry_url, connector_config) as reading:
-        key = _decoder(key_converter, reading.key, is_key=True)
-        value = _decoder(value_converter, reading.value, is_key=False)
+        key = reading.key.decoder(key_converter, is_key=True)
+        value = reading.value.decoder(value_converter, is_key=False)
         _show(config, topic, start, _Printer(key, value, as_json=as_json), follow=follow)
-
-
-def _decoder(converter: str | None, reading: RoleReading, *, is_key: bool) -> RecordDecoder:
-    return RecordDecoder(converter or reading.converter or "auto", reading.registry, is_key=is_key)
 
 
 def _show(config: ClientConfig, topic: str, start: Start, show: _Printer, *, follow: bool) -> None:
@@ -178,10 +173,11 @@ def _records(reader: TopicReader, start: Start) -> Iterator[ConsumedRecord]:
     """
     ends = reader.committed_offsets(LATEST)
     first = reader.committed_offsets(EARLIEST)
+    poll = partial(_polled, reader)
     if start.last is not None:
-        yield from _last(reader, start.last, first, ends)
+        yield from last_records(reader, start.last, first, ends, poll=poll).records
     else:
-        yield from _between(reader, _positions(reader, start, first, ends), ends)
+        yield from records_between(reader, _positions(reader, start, first, ends), ends, poll)
     reader.seek(ends)
 
 
@@ -210,35 +206,6 @@ def _positions(
         return first
     found = reader.committed_offsets(start.timestamp or 0)
     return {partition: end if found[partition] < 0 else found[partition] for partition, end in ends.items()}
-
-
-def _last(
-    reader: TopicReader, count: int, first: Mapping[int, int], ends: Mapping[int, int]
-) -> Iterator[ConsumedRecord]:
-    """Yield the last records of all partitions together, in the order of their timestamps."""
-    span = count
-    while True:
-        starts = {partition: max(first[partition], end - span) for partition, end in ends.items()}
-        found: dict[int, deque[ConsumedRecord]] = {partition: deque(maxlen=count) for partition in ends}
-        for record in _between(reader, starts, ends):
-            found[record.partition].append(record)
-        if all(len(found[partition]) == count or starts[partition] == first[partition] for partition in ends):
-            break
-        span *= _WIDER
-    together = sorted(
-        (record for records in found.values() for record in records),
-        key=lambda record: (record.timestamp, record.partition, record.offset),
-    )
-    yield from together[max(0, len(together) - count) :]
-
-
-def _between(reader: TopicReader, starts: Mapping[int, int], ends: Mapping[int, int]) -> Iterator[ConsumedRecord]:
-    reader.seek(starts)
-    while any(reader.positions[partition] < end for partition, end in ends.items()):
-        for record in _polled(reader):
-            # A partition that was added meanwhile belongs to the records to follow.
-            if record.offset < ends.get(record.partition, 0):
-                yield record
 
 
 def _polled(reader: TopicReader) -> list[ConsumedRecord]:

@@ -22,14 +22,15 @@ from fencepost.cli.common.independent_client import (
     place_of,
     read,
 )
-from fencepost.cli.common.json_text import to_json
-from fencepost.cli.common.registry_option import NO_READING, RecordReading, asks_registry, record_reading
+from fencepost.cli.common.registry_option import asks_registry, record_reading
 from fencepost.cli.common.topic_transactions import open_transactions
 from fencepost.cli.verify.csv_rows import CsvRows
 from fencepost.cli.verify.number_check import NumberCheck, NumberFindings, compare_offsets
 from fencepost.cli.verify.record_fields import RecordField
 from fencepost.cli.verify.row_check import RowFindings, SourceFile, compare_rows, line_of_record, lines_of
 from fencepost.cli.verify.verify_report import VerifyReport, print_report
+from fencepost.converters.decoded_json import to_json
+from fencepost.converters.record_reading import NO_READING, RecordReading
 from fencepost.kafka.admin.open_transactions import OpenTransaction
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from fencepost.herder.core.history import HistoryPoint
+
 Json = dict[str, Any]
 
 _SUMS: Final = ("records", "bytes", "rate", "skipped", "transactions", "aborted", "restarts", "open_records")
@@ -66,6 +68,36 @@ class TopicView:
     transactions: Sequence[HidingTransaction]
 
 
+@dataclass(frozen=True, slots=True)
+class ShownRecord:
+    """A record for people: key, value and headers are JSON as text, so that no reader rounds a number; None is a null.
+
+    `timestamp` is in milliseconds since 1970. `cut` names which of `key`, `value` and `headers` are longer than shown.
+    """
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: str | None
+    value: str | None
+    headers: Sequence[tuple[str, str | None]]
+    cut: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsView:
+    """The last records of a topic, the newest first, as `connector` converts them; `connectors` are all that write it.
+
+    `complete`: they are the last ones of all partitions, and no limit ended the search for them early.
+    """
+
+    topic: str
+    connector: str
+    connectors: Sequence[str]
+    records: Sequence[ShownRecord]
+    complete: bool
+
+
 class Observation(ABC):
     """Shows the activity of connectors, tasks and transactions.
 
@@ -92,10 +124,46 @@ class Observation(ABC):
         """Return the activity of a connector's tasks, on all workers. Raises NotFoundError."""
 
     @abstractmethod
+    def start(self) -> None:
+        """Begin to keep figures and log lines of connectors."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Keep nothing more."""
+
+    @abstractmethod
+    async def sample(self) -> None:
+        """Keep the figures of the step that has ended, as `history.STEP_SECONDS` divides time."""
+
+    @abstractmethod
+    def history_here(self, connector: str) -> list[HistoryPoint]:
+        """Return the figures of the last hour of a connector's tasks on this worker."""
+
+    @abstractmethod
+    async def history(self, connector: str, authorization: str | None) -> list[HistoryPoint]:
+        """Return the figures of the last hour of a connector, on all workers. Raises NotFoundError."""
+
+    @abstractmethod
+    def logs_here(self, connector: str) -> list[Json]:
+        """Return the last log lines of this worker about a connector, the oldest first."""
+
+    @abstractmethod
+    async def logs(self, connector: str, authorization: str | None) -> list[Json]:
+        """Return the last log lines of all workers about a connector, the oldest first. Raises NotFoundError."""
+
+    @abstractmethod
     async def topic(self, topic: str) -> TopicView:
         """Return what read_committed consumers can read of a topic, and which transactions hide the rest.
 
         Raises NotFoundError if there is no such topic.
+        """
+
+    @abstractmethod
+    async def records(self, topic: str, count: int, connector: str | None) -> RecordsView:
+        """Return the last records of a topic that a connector writes, decoded as `connector` converts them, or any.
+
+        Raises NotFoundError if there is no such topic or connector, ForbiddenError for other topics, and
+        ServiceUnavailableError while too many are read.
         """
 
     @abstractmethod

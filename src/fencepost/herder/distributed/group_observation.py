@@ -6,12 +6,14 @@ The requests are those that the page itself may send, with its user's credential
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from fencepost.api.errors import FencepostError
 from fencepost.api.foreign_json import parse_json
+from fencepost.herder.core.history import HistoryPoint, added_up
 from fencepost.herder.core.observation import Json, Overview
 from fencepost.herder.distributed.group_view import GroupView
 from fencepost.herder.peers.rest_client import RestClient
@@ -54,6 +56,24 @@ class GroupObservation(LocalObservation):
         others = [task for answer in answers.values() if not isinstance(answer, str) for task in answer["tasks"]]
         return sorted([*here, *others], key=lambda task: int(task["task"]))
 
+    async def history(self, connector: str, authorization: str | None) -> list[HistoryPoint]:
+        """Return the figures of the last hour of a connector, on all workers. Raises NotFoundError."""
+        here = await super().history(connector, authorization)
+        found = await self._of_all(connector, "history", authorization)
+        return added_up([here, *([HistoryPoint(*point) for point in points] for points in found)])
+
+    async def logs(self, connector: str, authorization: str | None) -> list[Json]:
+        """Return the last log lines of all workers about a connector, the oldest first. Raises NotFoundError."""
+        here = await super().logs(connector, authorization)
+        found = await self._of_all(connector, "logs", authorization)
+        return sorted([*here, *itertools.chain(*found)], key=lambda line: int(line["at"]))
+
+    async def _of_all(self, connector: str, part: str, authorization: str | None) -> list[list[Any]]:
+        """What the other workers keep of a connector, that have run its tasks or may have."""
+        path = f"{HERE}/{part}?connector={quote(connector, safe='')}"
+        answers = await self._ask_all(self._workers([connector]) | self._members(), path, authorization, part)
+        return [answer[part] for answer in answers.values() if not isinstance(answer, str)]
+
     def _workers(self, connectors: list[str]) -> set[str]:
         """The other workers that run tasks of connectors, by the statuses."""
         table = self._parts.statuses.table
@@ -64,23 +84,25 @@ class GroupObservation(LocalObservation):
         """The other members of the group, as reported by its leader, unless that is a worker of Kafka Connect."""
         return {urlsplit(url).netloc for url in self._view.members} - {self._parts.worker_id}
 
-    async def _ask_all(self, workers: set[str], path: str, authorization: str | None) -> dict[str, Json | str]:
-        answers = await asyncio.gather(*(self._ask(worker, path, authorization) for worker in workers))
+    async def _ask_all(
+        self, workers: set[str], path: str, authorization: str | None, part: str = "tasks"
+    ) -> dict[str, Json | str]:
+        answers = await asyncio.gather(*(self._ask(worker, path, authorization, part) for worker in workers))
         return dict(zip(workers, answers, strict=True))
 
-    async def _ask(self, worker: str, path: str, authorization: str | None) -> Json | str:
-        """Return the tasks of another worker and its description, or why they are unknown."""
+    async def _ask(self, worker: str, path: str, authorization: str | None, part: str) -> Json | str:
+        """Return the answer of another worker, with the list `part`, or why there is none."""
         url = f"{urlsplit(self._view.url).scheme}://{worker}{path}"
         headers = {"Accept": "application/json"} | ({} if authorization is None else {"Authorization": authorization})
         try:
             async with asyncio.timeout(_ASKING_SECONDS):
                 response = await self._client.request("GET", url, headers=headers)
-            answer = parse_json(response.body) if response.status == 200 else {"tasks": None}
-            tasks = answer["tasks"]
+            answer = parse_json(response.body) if response.status == 200 else {part: None}
+            listed = answer[part]
         except TimeoutError:
             return f"It did not answer within {_ASKING_SECONDS:g} s"
         except (FencepostError, ValueError, KeyError, TypeError) as error:
-            _log.debug("The worker at %s does not report its tasks", worker, exc_info=error)
+            _log.debug("The worker at %s does not report its %s", worker, part, exc_info=error)
             return str(error)
         # A worker of Kafka Connect has no page.
-        return answer if isinstance(tasks, list) else f"It answered with status {response.status}"
+        return answer if isinstance(listed, list) else f"It answered with status {response.status}"

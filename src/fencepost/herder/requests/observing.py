@@ -9,18 +9,24 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from fencepost.config.ids import ConnectorTaskId
+from fencepost.herder.core import history
+from fencepost.herder.core.history import History, HistoryPoint
 from fencepost.herder.core.observation import (
     HidingTransaction,
     Json,
     Observation,
     Overview,
+    RecordsView,
     TopicView,
     WorkerView,
     message_of,
     summed,
 )
 from fencepost.herder.errors import NotFoundError
+from fencepost.herder.requests.connector_logs import ConnectorLogs
 from fencepost.herder.requests.connector_states import ConnectorStates
+from fencepost.herder.requests.sampler import Sampler
+from fencepost.herder.requests.topic_records import TopicRecords
 from fencepost.herder.work.parts import HerderParts
 from fencepost.kafka.admin.open_transactions import NoOpenTransactionError, OpenTransaction
 from fencepost.kafka.consumer.read_to_end import LATEST
@@ -30,6 +36,7 @@ from fencepost.runtime.metrics.task_metrics import Activity
 from fencepost.version import __version__
 
 _ANSWER_MS: Final = 10_000
+_EARLY_MS: Final = 100
 _CLASS: Final = "connector.class"
 
 
@@ -39,6 +46,10 @@ class LocalObservation(Observation):
     def __init__(self, parts: HerderParts, states: ConnectorStates) -> None:
         self._parts = parts
         self._states = states
+        self._records = TopicRecords(parts, states)
+        self._sampler = Sampler(parts.worker.metrics.tasks)
+        self._history = History()
+        self._logs = ConnectorLogs()
         self._started = time.time_ns() // 1_000_000
 
     def worker(self) -> Json:
@@ -92,6 +103,42 @@ class LocalObservation(Observation):
             "tasks": [{"id": task.id, "state": task.state, "worker_id": task.worker_id} for task in status.tasks],
         }
 
+    def start(self) -> None:
+        """Begin to keep log lines."""
+        self._logs.start()
+
+    def stop(self) -> None:
+        """Keep no more log lines."""
+        self._logs.stop()
+
+    async def sample(self) -> None:
+        """Keep the figures of the step that has ended."""
+        figures = await asyncio.to_thread(self._sampler.figures)
+        self._history.record(_step() - 1, figures)
+
+    def history_here(self, connector: str) -> list[HistoryPoint]:
+        """Return the figures of the last hour of a connector's tasks on this worker."""
+        return self._history.points(connector, _step())
+
+    async def history(self, connector: str, authorization: str | None) -> list[HistoryPoint]:
+        """Return the figures of the last hour of a connector. Raises NotFoundError."""
+        del authorization
+        await self._parts.started()
+        self._states.config(connector)
+        return self.history_here(connector)
+
+    def logs_here(self, connector: str) -> list[Json]:
+        """Return the last log lines of this worker about a connector."""
+        worker = self._parts.worker_id
+        return [{**line._asdict(), "worker": worker} for line in self._logs.lines(connector)]
+
+    async def logs(self, connector: str, authorization: str | None) -> list[Json]:
+        """Return the last log lines about a connector. Raises NotFoundError."""
+        del authorization
+        await self._parts.started()
+        self._states.config(connector)
+        return self.logs_here(connector)
+
     async def topic(self, topic: str) -> TopicView:
         """Return what read_committed consumers can read of a topic. Raises NotFoundError."""
         try:
@@ -101,6 +148,11 @@ class LocalObservation(Observation):
         except TopicNotFoundError as error:
             raise NotFoundError(str(error)) from error
         return TopicView(topic, partitions, list(hiding(found, topic, self._owner)))
+
+    async def records(self, topic: str, count: int, connector: str | None) -> RecordsView:
+        """Return the last records of a topic. Raises NotFoundError, ForbiddenError and ServiceUnavailableError."""
+        await self._parts.started()
+        return await self._records.read(topic, count, connector)
 
     async def abort(self, transactional_id: str) -> None:
         """Abort an open transaction by fencing its producer. Raises NotFoundError if there is none."""
@@ -137,6 +189,11 @@ class LocalObservation(Observation):
         ):
             return None
         return ConnectorTaskId(name, int(number))
+
+
+def _step() -> int:
+    """The number of the step that has begun; a timer may be some milliseconds early."""
+    return round(time.time() * 1000 + _EARLY_MS) // (history.STEP_SECONDS * 1000)
 
 
 def hiding(

@@ -63,6 +63,8 @@ export const api = {
   resetOffsets: (name) => request("DELETE", connector(name, "/offsets")),
   topics: (name) => request("GET", connector(name, "/topics")),
   activity: (name) => request("GET", `api/connectors/${part(name)}`),
+  history: (name) => request("GET", `api/connectors/${part(name)}/history`),
+  logs: (name) => request("GET", `api/connectors/${part(name)}/logs`),
   pause: (name) => request("PUT", connector(name, "/pause")),
   resume: (name) => request("PUT", connector(name, "/resume")),
   stop: (name) => request("PUT", connector(name, "/stop")),
@@ -70,5 +72,7 @@ export const api = {
   configure: (name, config) => request("PUT", connector(name, "/config"), config),
   validate: (plugin, config) => request("PUT", `../connector-plugins/${part(plugin)}/config/validate`, config),
   topic: (name) => request("GET", `api/topics/${part(name)}`),
+  records: (name, count, connector) => request("GET",
+    `api/topics/${part(name)}/records?count=${count}${connector === undefined ? "" : `&connector=${part(connector)}`}`),
   abort: (id) => request("PUT", `api/transactions/${part(id)}/abort`),
 };

@@ -6,6 +6,9 @@ import { Problem, html } from "./format.js";
 
 const PAUSE_MS = 400;
 
+// As the worker tells passwords without a definition, by their names.
+const SECRET = /(password|sasl\.jaas\.config|ssl\.keystore\.key|secret)$/i;
+
 const BOOLEANS = ["true", "false"];
 
 // Without `onRemove` an empty field is a property that is not set. Secrets that are saved come as references or stars.
@@ -14,13 +17,14 @@ export function Property({ name, value, info, errors, onInput, onRemove }) {
   const recommended = checked?.recommended_values ?? [];
   const known = recommended.length || definition?.type !== "BOOLEAN" ? recommended : BOOLEANS;
   const id = `config-${name}`;
+  const secret = definition ? definition.type === "PASSWORD" : SECRET.test(name);
   return html`<div class="property">
     <label for=${id}><code>${name}</code>${definition?.required ? " (required)" : ""}</label>
-    <input id=${id} value=${value} type=${definition?.type === "PASSWORD" ? "password" : "text"} autocomplete="off"
+    <input id=${id} value=${value} type=${secret ? "password" : "text"} autocomplete=${secret ? "new-password" : "off"} spellcheck=${false}
       list=${known.length ? `${id}-values` : null} aria-invalid=${errors.length > 0}
       onInput=${(event) => onInput(event.target.value)} />
     ${known.length ? html`<datalist id="${id}-values">${known.map((each) => html`<option value=${each} />`)}</datalist>` : null}
-    ${onRemove ? html`<button class="small" onClick=${onRemove} aria-label=${`Remove ${name}`}>remove</button>` : html`<span />`}
+    ${onRemove ? html`<button type="button" class="small" onClick=${onRemove} aria-label=${`Remove ${name}`}>remove</button>` : html`<span />`}
     ${errors.map((error) => html`<p class="error" role="alert">${error}</p>`)}
     <p class="doc">${definition ? definition.documentation : info ? "The connector does not define this property." : ""}
       ${definition?.default_value ? html` Default: <code>${definition.default_value}</code>.` : null}</p>

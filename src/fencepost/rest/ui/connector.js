@@ -4,7 +4,8 @@ import { useEffect, useRef, useState } from "./vendor/hooks.mjs";
 import { api, exact, keepsNumbers, repeat } from "./api.js";
 import { Configuration } from "./config.js";
 import { Head, Problem, State, ago, clock, count, html, size } from "./format.js";
-import { RatePlot, TimeLine } from "./plots.js";
+import { Logs } from "./logs.js";
+import { FigurePlot, TimeLine } from "./plots.js";
 
 const REFRESH_MS = 2000;
 
@@ -69,8 +70,10 @@ function useBefore(offsets) {
 }
 
 // One source offset as JSON, to change. An empty field removes it.
-function OffsetForm({ row, onSave, onEnd }) {
+function OffsetForm({ row, stopped, onSave, onEnd }) {
   const [text, setText] = useState(row.now);
+  const [opened, setOpened] = useState(row.now);
+  const [saving, setSaving] = useState(false);
   const save = (event) => {
     event.preventDefault();
     let offset;
@@ -81,11 +84,15 @@ function OffsetForm({ row, onSave, onEnd }) {
       return;
     }
     if (offset === null && !confirm(`Remove the offset of ${row.key}? This source partition is read from its start again.`)) return;
-    onSave([{ partition: exact(row.key), offset }]);
+    setSaving(true);
+    onSave([{ partition: exact(row.key), offset }]).finally(() => setSaving(false));
   };
-  return html`<form class="line" onSubmit=${save}><label>Offset of <code>${row.key}</code>
+  return html`${row.now === opened ? null : html`<p class="problem" role="alert">Meanwhile this offset became <code>${row.now}</code>.${" "}
+      <button type="button" class="small" onClick=${() => setOpened(row.now)}>Change it nevertheless</button></p>`}
+    ${stopped ? null : html`<p class="problem" role="alert">The connector is not stopped any more. Stop it to save this offset.</p>`}
+    <form class="line" onSubmit=${save}><label>Offset of <code>${row.key}</code>
     <textarea rows="3" value=${text} onInput=${(event) => setText(event.target.value)} /></label>
-    <button>Save this offset</button><button type="button" onClick=${() => onEnd("")}>Cancel</button></form>`;
+    <button disabled=${saving || !stopped || row.now !== opened}>Save this offset</button><button type="button" onClick=${() => onEnd("")}>Cancel</button></form>`;
 }
 
 function Offsets({ name, state, offsets, problem, onDone }) {
@@ -106,10 +113,35 @@ function Offsets({ name, state, offsets, problem, onDone }) {
       <td data-label="before"><code>${each.former}</code></td><td data-label="committed"><code>${each.now}</code></td>
       <td data-label="changed">${each.when === null ? "" : clock(each.when)}</td>
       <td>${changeable ? html`<button class="small" onClick=${() => setEdited(each.key)} aria-label=${`Edit the offset of ${each.key}`}>edit</button>` : null}</td></tr>`)}</tbody></table>
-    ${changeable && row ? html`<${OffsetForm} key=${row.key} row=${row} onSave=${(changes) => after(api.alterOffsets(name, changes))} onEnd=${end} />` : null}
+    ${keepsNumbers && row ? html`<${OffsetForm} key=${row.key} row=${row} stopped=${state === "STOPPED"} onSave=${(changes) => after(api.alterOffsets(name, changes))} onEnd=${end} />` : null}
     <p class="line">${changeable ? html`<button class="danger" disabled=${!rows.length} onClick=${reset}>Reset all offsets</button>`
       : html`<span class="doc">${keepsNumbers ? "Stop the connector to change its offsets."
         : "This browser rounds long numbers: change offsets by the REST API, or with a newer one."}</span>`}<span role="status">${told}</span></p></section>`;
+}
+
+// A break longer than two steps is one where no worker took figures.
+function withGaps(points, seconds) {
+  return points.flatMap((point, at) => (at && point[0] - points[at - 1][0] > 2.5 * seconds
+    ? [[points[at - 1][0] + seconds, null, null], point] : [point]));
+}
+
+// The hour before this page was opened, as the workers keep it, and from then on what they report every two seconds.
+function Figures({ name, live }) {
+  const [past, setPast] = useState({ history: [], seconds: 20 });
+  const [problem, setProblem] = useState("");
+  useEffect(() => {
+    let current = true;
+    api.history(name).then((found) => { if (current) setPast(found); }, (error) => { if (current) setProblem(error.message); });
+    return () => { current = false; };
+  }, [name]);
+  const seen = live.rates.get(name) ?? [];
+  const opened = seen.length ? seen[0][0] : Infinity;
+  const all = [...withGaps(past.history.filter(([at]) => at < opened), past.seconds), ...seen];
+  const lags = all.filter(([, , lag]) => typeof lag === "number");
+  return html`<section><h2>Rows per second</h2><${Problem} text=${problem} />
+    ${all.length > 1 ? html`<${FigurePlot} seen=${all} label="Rows per second in the last hour" />` : html`<p>Wait a moment.</p>`}</section>
+    ${lags.some(([, , lag]) => lag > 0) ? html`<section><h2>Lag</h2>
+      <${FigurePlot} seen=${all.map(([at, , lag]) => [at, lag])} label="Lag in the last hour" /></section>` : null}`;
 }
 
 export function Connector({ name, live }) {
@@ -124,15 +156,15 @@ export function Connector({ name, live }) {
     return html`<h1>${name}</h1>${problem ? html`<${Problem} text=${problem} />` : html`<p role="status">Asking the worker ...</p>`}`;
   }
   const { info, status, tasks } = found;
-  const seen = live.rates.get(name) ?? [];
   return html`<h1>${name} <${State} state=${status.connector.state} /></h1>
     <p><code>${info.config["connector.class"]}</code> on <code>${status.connector.worker_id}</code></p>
     <${Problem} text=${problem} /><${Actions} name=${name} state=${status.connector.state} onDone=${look} />
     <${Traces} status=${status} /><${Tasks} status=${status} tasks=${tasks} />
     <section><h2>Transactions</h2><${TimeLine} key=${tasks.map((task) => task.task).join()} tasks=${tasks} /></section>
-    <section><h2>Rows per second</h2>${seen.length > 1 ? html`<${RatePlot} seen=${seen} />` : html`<p>Wait a moment.</p>`}</section>
+    <${Figures} name=${name} live=${live} />
     <section><h2>Topics</h2><ul class="plain">${found.topics.map((topic) => html`<li key=${topic}>
-      <a href="#/topics/${encodeURIComponent(topic)}">${topic}</a>: why can't my readers see it?</li>`)}</ul></section>
+      <a href="#/topics/${encodeURIComponent(topic)}">${topic}</a>: its last records, and why readers may not see some</li>`)}</ul></section>
     <${Offsets} name=${name} state=${status.connector.state} offsets=${found.offsets} problem=${found.offsetsProblem} onDone=${look} />
+    <${Logs} name=${name} />
     <${Configuration} name=${name} config=${info.config} />`;
 }

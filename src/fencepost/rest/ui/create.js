@@ -25,6 +25,28 @@ function Group({ title, infos, draft, touched, set }) {
     })}</details>`;
 }
 
+// What is set and not defined, for example by the class that was chosen before: it would be sent unseen.
+function Others({ infos, draft, set }) {
+  const [added, setAdded] = useState("");
+  const names = Object.keys(draft).filter((name) => !FIRST.includes(name) && !infos.get(name)?.definition).sort();
+  // One that is there already is led to.
+  const add = () => {
+    const name = added.trim();
+    const field = document.getElementById(`config-${name}`);
+    const group = field?.closest("details");
+    if (group) group.open = true;
+    if (field) field.focus();
+    else if (name) set(name, "", true);
+    setAdded("");
+  };
+  return html`<details open=${names.length > 0}><summary>Other properties${names.length ? ` (${names.length} set)` : ""}</summary>
+    ${names.map((name) => html`<${Property} key=${name} name=${name} value=${draft[name]} info=${infos.get(name)}
+      errors=${infos.get(name)?.value.errors ?? []} onInput=${(value) => set(name, value, true)} onRemove=${() => set(name, "")} />`)}
+    <p class="line"><label>Name <input id="added" value=${added} autocomplete="off" spellcheck=${false} onInput=${(event) => setAdded(event.target.value)}
+      onKeyDown=${(event) => { if (event.key === "Enter") { event.preventDefault(); add(); } }} /></label>
+      <button type="button" disabled=${!added.trim()} onClick=${add}>Add a property</button></p></details>`;
+}
+
 // Properties of the connector's class that have no group come first.
 function byGroup({ infos, groups }) {
   const defined = [...infos.values()].filter((info) => info.definition && !FIRST.includes(info.value.name));
@@ -38,23 +60,28 @@ export function Create() {
   const [plugins, setPlugins] = useState([]);
   const [draft, setDraft] = useState({});
   const [touched, setTouched] = useState(new Set());
+  const [creating, setCreating] = useState(false);
   const checks = useChecks(draft);
   const { infos, checked, errors, told, setTold } = checks;
   useEffect(() => { api.plugins().then(setPlugins, (error) => setTold(error.message)); }, []);
-  const set = (key, value) => {
+  // An empty field is a property that is not set, unless it was added by name.
+  const set = (key, value, added = false) => {
     const { [key]: _, ...others } = draft;
-    setDraft(value === "" ? others : { ...others, [key]: value });
+    setDraft(value === "" && !added ? others : { ...others, [key]: value });
     setTouched(new Set(touched).add(key));
   };
   const plugin = draft["connector.class"];
   const missing = [...infos.values()].filter((info) => info.value.errors.length && !touched.has(info.value.name));
   const create = (event) => {
     event.preventDefault();
+    setCreating(true);
+    setTold("");
     api.create(draft.name, draft).then(
-      () => { location.hash = `#/connectors/${encodeURIComponent(draft.name)}`; },
-      (error) => setTold(error.message));
+      // The worker takes blanks around the name away.
+      ({ name }) => { location.hash = `#/connectors/${encodeURIComponent(name)}`; },
+      (error) => { setTold(error.message); setCreating(false); });
   };
-  return html`<h1>Create a connector</h1><form onSubmit=${create}>
+  return html`<h1>Create a connector</h1><form onSubmit=${create} autocomplete="off">
     <p class="line"><label>Connector <select id="plugin" value=${plugin ?? ""} onChange=${(event) => set("connector.class", event.target.value)}>
       <option value="">Choose one</option>
       ${plugins.map((each) => html`<option value=${each.class}>${each.class}${each.version ? ` ${each.version}` : ""}</option>`)}
@@ -63,8 +90,9 @@ export function Create() {
       <${Property} name="name" value=${draft.name ?? ""} info=${infos.get("name")}
         errors=${touched.has("name") ? infos.get("name")?.value.errors ?? [] : []} onInput=${(value) => set("name", value)} />
       ${byGroup(checks).map(([title, members]) => html`<${Group} key=${title} title=${title} infos=${members}
-        draft=${draft} touched=${touched} set=${set} />`)}` : null}
-    ${plugin ? html`<p class="line"><button disabled=${!checked || errors > 0 || !draft.name}>Create</button>
+        draft=${draft} touched=${touched} set=${set} />`)}
+      <${Others} infos=${infos} draft=${draft} set=${set} />` : null}
+    ${plugin ? html`<p class="line"><button disabled=${creating || !checked || errors > 0 || !draft.name}>${creating ? "Creating ..." : "Create"}</button>
       <span role="status">${outcome(checks, "Valid.")}${missing.length ? ` Still missing: ${missing.map((info) => info.value.name).join(", ")}.` : ""}</span></p>` : null}
     <${Problem} text=${told} /></form>`;
 }

@@ -73,10 +73,10 @@ function TopicQuestion() {
     event.preventDefault();
     if (topic.trim()) location.hash = `#/topics/${encodeURIComponent(topic.trim())}`;
   };
-  return html`<section><h2>Why can't my readers see it?</h2>
+  return html`<section><h2>Look into a topic</h2>
     <form class="line" onSubmit=${ask}>
       <label>Topic <input value=${topic} onInput=${(event) => setTopic(event.target.value)} /></label>
-      <button>Look</button>
+      <button>Look</button><span class="doc">Its last records, and what hides others from readers</span>
     </form></section>`;
 }
 

@@ -61,14 +61,16 @@ function usePlot(options, data, height) {
   return box;
 }
 
-export function RatePlot({ seen }) {
-  const data = [seen.map(([at]) => at), seen.map(([, rate]) => rate)];
+// Points of one figure: `seen` has [seconds since 1970, figure]. Where none was taken, for example because no worker ran, the
+// line has a gap.
+export function FigurePlot({ seen, label }) {
+  const data = [seen.map(([at]) => at), seen.map(([, figure]) => figure)];
   const box = usePlot(() => ({
     axes: axes(),
     scales: { y: { range: (_, low, high) => [0, Math.max(high, 1)] } },
     series: [{}, { stroke: () => color("--good"), width: 2, fill: () => color("--good-soft") }],
   }), data, 150);
-  return html`<div ref=${box} class="plot" role="img" aria-label="Rows per second since this page was opened"></div>`;
+  return html`<div ref=${box} class="plot" role="img" aria-label=${label}></div>`;
 }
 
 const COLORS = { COMMITTED: "--good", ABORTED: "--bad", FENCED: "--fenced", OPEN: "--open" };

@@ -1,8 +1,8 @@
-// What read_committed consumers can read of a topic, and the transactions that hide the rest.
+// What read_committed consumers can read of a topic, its last records, and the transactions that hide the rest.
 
 import { useEffect, useState } from "./vendor/hooks.mjs";
 import { api, repeat } from "./api.js";
-import { Head, Problem, ago, clock, count, html, span } from "./format.js";
+import { Head, Problem, ago, clock, count, html, many, span } from "./format.js";
 
 const REFRESH_MS = 3000;
 
@@ -21,6 +21,59 @@ function Transaction({ transaction, hidden, onAbort }) {
       The broker aborts it ${span(transaction.timeout_ms / 1000)} after it began.</p>
     <button class="danger" disabled=${aborting} onClick=${abort}>${aborting ? "Aborting ..." : "Abort this transaction"}</button>
   </article>`;
+}
+
+const COUNTS = [10, 20, 50, 100];
+
+// Timestamps are what producers say: some are beyond what a calendar has.
+const time = (ms) => (ms < 0 ? "none" : ms > 8.64e15 ? `${ms}` : clock(ms));
+
+// Long texts scroll. They come as text of JSON, so that no number is rounded, and are never markup.
+function Data({ text, cut }) {
+  if (text === null) return html`<span class="doc">null</span>`;
+  return html`<div class="data" tabindex=${text.length > 300 ? 0 : null}><code>${text}</code>${
+    cut ? html`<span class="doc"> ... (longer than is shown)</span>` : null}</div>`;
+}
+
+function Record({ record }) {
+  const { headers, cut } = record;
+  return html`<tr><th scope="row">${record.partition}@${record.offset}</th>
+    <td data-label="time">${time(record.timestamp)}</td>
+    <td data-label="key"><${Data} text=${record.key} cut=${cut.includes("key")} /></td>
+    <td data-label="value"><${Data} text=${record.value} cut=${cut.includes("value")} />
+      ${headers.length ? html`<details class="headers"><summary>${many(headers.length, "header")}</summary>${headers.map(([name, value]) =>
+        html`<p><code>${name}</code>: <code>${value ?? "null"}</code></p>`)}${cut.includes("headers") ? html`<p class="doc">Some are longer, or more, than is shown.</p>` : null}</details>` : null}</td></tr>`;
+}
+
+// Asked for once, and again by the button: what one reads stays where it is.
+function Records({ name }) {
+  const [wanted, setWanted] = useState({ count: 20, connector: undefined });
+  const [found, setFound] = useState(null);
+  const [problem, setProblem] = useState("");
+  const [asking, setAsking] = useState(false);
+  const [filter, setFilter] = useState("");
+  const look = (asked) => {
+    setWanted(asked);
+    setAsking(true);
+    return api.records(name, asked.count, asked.connector).then((answer) => { setFound(answer); setProblem(""); },
+      (error) => setProblem(error.message)).finally(() => setAsking(false));
+  };
+  useEffect(() => { look(wanted); }, [name]);
+  const text = filter.toLowerCase();
+  const shown = found === null ? [] : found.records.filter((record) => !text || [record.key, record.value, ...record.headers.flat()]
+    .some((part) => part !== null && part.toLowerCase().includes(text)));
+  return html`<section><h2>Last records</h2><${Problem} text=${problem} />
+    <p class="line"><label class="short">Show <select value=${wanted.count} onChange=${(event) => look({ ...wanted, count: Number(event.target.value) })}>
+        ${COUNTS.map((each) => html`<option value=${each}>${each}</option>`)}</select></label>
+      ${found !== null && found.connectors.length > 1 ? html`<label class="short">as written by <select value=${found.connector}
+        onChange=${(event) => look({ ...wanted, connector: event.target.value })}>${found.connectors.map((each) => html`<option value=${each}>${each}</option>`)}</select></label>` : null}
+      <label>Filter <input type="search" value=${filter} onInput=${(event) => setFilter(event.target.value)} /></label>
+      <button disabled=${asking} onClick=${() => look(wanted)}>${asking ? "Reading ..." : "Read again"}</button></p>
+    ${found === null ? null : html`
+      ${found.complete ? null : html`<p class="doc">The records are large or many: these are the last ones that were read within the limits.</p>`}
+      ${shown.length ? html`<table class="records"><${Head} titles=${["record", "time", "key", "value"]} firstNumber=${4} />
+        <tbody>${shown.map((record) => html`<${Record} key=${`${record.partition}@${record.offset}`} record=${record} />`)}</tbody></table>`
+        : html`<p>${found.records.length ? "No record matches." : "There are no records that read_committed consumers see."}</p>`}`}</section>`;
 }
 
 export function Topic({ name }) {
@@ -54,5 +107,6 @@ export function Topic({ name }) {
         ${view.partitions.map((each) => html`<tr key=${each.partition}><th scope="row">${each.partition}</th>
           <td data-label="readers see up to" class="number">${count(each.stable)}</td>
           <td data-label="end" class="number">${count(each.end)}</td>
-          <td data-label="hidden" class="number">${count(each.end - each.stable)}</td></tr>`)}</tbody></table>`}`;
+          <td data-label="hidden" class="number">${count(each.end - each.stable)}</td></tr>`)}</tbody></table>
+      <${Records} name=${name} />`}`;
 }

@@ -145,6 +145,11 @@ class WorkerMetrics(Collector):
         with self._lock:
             self._connectors.pop(name, None)
 
+    def tasks(self) -> Mapping[ConnectorTaskId, TaskMetrics]:
+        """Return the metrics of this worker's tasks."""
+        with self._lock:
+            return dict(self._tasks)
+
     def activities(self, connector: str | None = None) -> Mapping[ConnectorTaskId, Activity]:
         """Return the activities of this worker's tasks, of one connector or of all."""
         with self._lock:

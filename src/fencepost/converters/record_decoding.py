@@ -53,8 +53,8 @@ class RecordDecoder:
         name = converter.rpartition(".")[2]
         if name in REGISTRY_CONVERTERS and registry is None:
             raise ConfigError(
-                f"{name} needs a schema registry: give its address with --schema-registry-url, or the connector's file with "
-                "--connector-config"
+                f"{name} needs a schema registry, whose address is not known: give it with --schema-registry-url, or the "
+                "connector's file, which has it as schema.registry.url, with --connector-config"
             )
         self._only_registry = name in REGISTRY_CONVERTERS
         self.guesses = name == "auto" and registry is None

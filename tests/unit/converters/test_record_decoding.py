@@ -28,10 +28,10 @@ from pyspark.sql.types import (
 
 from fencepost.api.errors import ConfigError
 from fencepost.api.plugin import Converter
-from fencepost.cli.common.json_text import to_json
-from fencepost.cli.topics.record_decoding import RecordDecoder, advice, decoder
 from fencepost.converters import DoubleConverter, FloatConverter, JsonConverter, LongConverter, StringConverter
 from fencepost.converters.avro.converter import AvroConverter
+from fencepost.converters.decoded_json import to_json
+from fencepost.converters.record_decoding import RecordDecoder, advice, decoder
 from fencepost.converters.registry.reading import RegistryReader
 from tests.support.fake_registry import fake_registry
 

@@ -1,0 +1,65 @@
+"""By what the records of a connector are read: its converters, and their schema registries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from fencepost.config.connector_config import below
+from fencepost.converters.record_decoding import RecordDecoder
+from fencepost.converters.registry.reading import RegistryReader, names_registry
+
+_AUTO: Final = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class RoleReading:
+    """By what keys or values are read: a converter's name, None if it is unknown, and a registry if there is one."""
+
+    converter: str | None = None
+    registry: RegistryReader | None = None
+
+    def decoder(self, converter: str | None = None, *, is_key: bool) -> RecordDecoder:
+        """Return the decoder, by another `converter` if one is given. Raises ConfigError as RecordDecoder does."""
+        return RecordDecoder(converter or self.converter or _AUTO, self.registry, is_key=is_key)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordReading:
+    """By what records are read."""
+
+    key: RoleReading = RoleReading()
+    value: RoleReading = RoleReading()
+
+
+NO_READING: Final = RecordReading()
+"""Of records that nobody described."""
+
+
+@contextmanager
+def registry_readers(*, for_people: bool = True) -> Iterator[Callable[[Mapping[str, str]], RegistryReader]]:
+    """Yield what makes readers of a converter's properties, without prefix; they are closed at the end."""
+    with ExitStack() as opened:
+
+        def reader(properties: Mapping[str, str]) -> RegistryReader:
+            found = RegistryReader(properties, for_people=for_people)
+            opened.callback(found.close)
+            return found
+
+        yield reader
+
+
+@contextmanager
+def reading_by(config: Mapping[str, str], *, for_people: bool = True) -> Iterator[RecordReading]:
+    """Yield the reading by the converters in a connector's configuration. Raises ConfigError for wrong settings."""
+    with registry_readers(for_people=for_people) as reader:
+        yield RecordReading(*(_of_role(config, f"{role}.converter", reader) for role in ("key", "value")))
+
+
+def _of_role(
+    config: Mapping[str, str], name: str, reader: Callable[[Mapping[str, str]], RegistryReader]
+) -> RoleReading:
+    own = below(config, f"{name}.")
+    return RoleReading(config.get(name), reader(own) if names_registry(own) else None)

@@ -1,0 +1,205 @@
+"""Reads the last records of topics for the page at /ui, decoded as the connectors that write them convert them.
+
+Only topics that connectors of this cluster write are read, with the connector's own consumer properties: what they may
+not read is not shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from fencepost.api.errors import ConfigError, RetriableError
+from fencepost.api.secrets import SECRETS
+from fencepost.config.connector_config import ConnectorConfig, below
+from fencepost.config.error_handling import DEAD_LETTER_TOPIC
+from fencepost.config.worker_config import WorkerConfig
+from fencepost.converters.decoded_json import to_json
+from fencepost.converters.record_decoding import RecordDecoder, decoder
+from fencepost.converters.record_reading import RoleReading, reading_by
+from fencepost.herder.core.active_topics import ActiveTopics
+from fencepost.herder.core.calls import Calls, outcome_of
+from fencepost.herder.core.observation import RecordsView, ShownRecord
+from fencepost.herder.errors import ForbiddenError, NotFoundError, ServiceUnavailableError
+from fencepost.herder.requests.connector_states import ConnectorStates
+from fencepost.herder.work.parts import HerderParts
+from fencepost.kafka.config.client_config import ClientConfig
+from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
+from fencepost.kafka.consumer.last_records import LastRecords, ReadLimits, last_records
+from fencepost.kafka.consumer.read_to_end import EARLIEST, LATEST
+from fencepost.kafka.deadline import Deadline
+from fencepost.kafka.errors import TopicNotFoundError
+from fencepost.runtime.connector.client_properties import reading_config
+from fencepost.runtime.turns import Turns
+
+_AT_ONCE: Final = 2
+_WAITING: Final = 8
+_READING_MS: Final = 10_000
+_HELD_BYTES: Final = 8 * 1024 * 1024
+_FIRST_SPAN: Final = 4
+"""Few: records may be large, and the span grows as long as they are not."""
+_SHOWN: Final = 8_192
+"""The longest key, value or header that is shown, in characters."""
+_HEADERS: Final = 50
+
+_OFFSETS_TOPIC: Final = "offsets.storage.topic"
+_OF_KAFKA: Final = "__"
+_REGISTRY_LIMITS: Final = {
+    "http.connect.timeout.ms": 3_000,
+    "http.read.timeout.ms": 5_000,
+    "max.retries": 0,
+}
+"""The most that a converter's registry client may wait, while somebody looks at the page."""
+
+
+class TopicRecords:
+    """Reads topics on threads of its own, a few at once. Called on the event loop."""
+
+    def __init__(self, parts: HerderParts, states: ConnectorStates) -> None:
+        self._parts = parts
+        self._states = states
+        self._calls = Calls(parts.loop, Turns(_AT_ONCE))
+        self._reads = 0
+
+    async def read(self, topic: str, count: int, connector: str | None) -> RecordsView:
+        """Return the last records. Raises as Observation.records does, and the errors of reading a topic."""
+        writers = self._writers(topic)
+        if connector is not None:
+            self._states.config(connector)
+        if not writers or connector not in (None, *writers):
+            raise ForbiddenError(
+                f"{connector or 'No connector of this cluster'} has not written to {topic}, so its records are not shown. "
+                f"fencepost tail {topic} shows them"
+            )
+        if self._reads >= _WAITING:
+            raise ServiceUnavailableError("Records of other topics are being read for other requests: ask again soon")
+        chosen = connector or writers[0]
+        config = self._states.config(chosen)
+        self._reads += 1
+        reading = asyncio.ensure_future(self._calls.run(lambda: self._read(topic, count, chosen, config)))
+        reading.add_done_callback(self._ended)
+        try:
+            records, complete = await outcome_of(reading)
+        except TopicNotFoundError as error:
+            raise NotFoundError(str(error)) from error
+        return RecordsView(topic, chosen, writers, records, complete)
+
+    def _ended(self, _: object) -> None:
+        self._reads -= 1
+
+    def _writers(self, topic: str) -> list[str]:
+        """The connectors that write to a topic. Raises ForbiddenError for topics with the state of workers."""
+        names = self._parts.state.connectors()
+        configs = {name: self._states.config(name) for name in names}
+        internal = {each.name for each in self._parts.config.internal_topics}
+        internal |= {config[_OFFSETS_TOPIC] for config in configs.values() if _OFFSETS_TOPIC in config}
+        if topic in internal or topic.startswith(_OF_KAFKA):
+            raise ForbiddenError(f"{topic} is an internal topic, whose records are not shown")
+        tracked = self._parts.config.topic_tracking_enable
+        topics = ActiveTopics(self._parts.config, self._parts.statuses)
+        return [
+            name
+            for name, config in configs.items()
+            if config.get(DEAD_LETTER_TOPIC) == topic or (tracked and topic in topics.topics(name))
+        ]
+
+    def _read(
+        self, topic: str, count: int, connector: str, properties: Mapping[str, str]
+    ) -> tuple[list[ShownRecord], bool]:
+        worker = self._parts.worker_for(connector)
+        config = worker.connector_config(properties)
+        found = self._last(reading_config(worker.config, config), topic, count)
+        reading = _converters(worker.config, config)
+        dead_letters = config.properties.get(DEAD_LETTER_TOPIC) == topic
+        with reading_by(reading) as by:
+            key = _Shown(_decoder(by.key, is_key=True, guess=dead_letters))
+            value = _Shown(_decoder(by.value, is_key=False, guess=dead_letters))
+            shown = [_shown(record, key, value) for record in reversed(found.records)]
+        return shown, found.complete
+
+    def _last(self, config: ClientConfig, topic: str, count: int) -> LastRecords:
+        deadline = Deadline.after(_READING_MS)
+        with self._parts.worker.clients.topic_reader(config, topic) as reader:
+            ends = reader.committed_offsets(LATEST, _READING_MS)
+            first = reader.committed_offsets(EARLIEST, _READING_MS)
+            limits = ReadLimits(_HELD_BYTES, deadline)
+            return last_records(reader, count, first, ends, poll=reader.poll, span=_FIRST_SPAN, limits=limits)
+
+
+def _converters(worker: WorkerConfig, config: ConnectorConfig) -> dict[str, str]:
+    """The properties of the connector's converters, or of the worker's in their place, with short waits for registries."""
+    found: dict[str, str] = {}
+    for role in ("key.converter", "value.converter"):
+        properties = config.properties if role in config.properties else worker.properties
+        own = below(properties, f"{role}.")
+        limits = {name: str(min(most, _number(own.get(name), most))) for name, most in _REGISTRY_LIMITS.items()}
+        found |= {role: properties[role], **{f"{role}.{name}": text for name, text in {**own, **limits}.items()}}
+    return found
+
+
+def _number(text: str | None, otherwise: int) -> int:
+    return int(text) if text is not None and text.strip().isdecimal() else otherwise
+
+
+def _decoder(reading: RoleReading, *, is_key: bool, guess: bool) -> RecordDecoder:
+    """Dead letters may be text in place of what a converter refused. Converters of plugins are guessed as well."""
+    try:
+        return reading.decoder("auto" if guess else None, is_key=is_key)
+    except ConfigError:
+        return reading.decoder("auto", is_key=is_key)
+
+
+class _Shown:
+    """Decodes keys or values. After a registry did not answer it is not asked again."""
+
+    def __init__(self, decode: RecordDecoder) -> None:
+        self._decode = decode
+        self._problem: str | None = None
+
+    def __call__(self, data: bytes | None, headers: Mapping[str, bytes | None]) -> str | None:
+        """Return JSON as text; None for a null of Kafka, unlike JSON's."""
+        return None if data is None else _text(self._decoded(data, headers))
+
+    def _decoded(self, data: bytes, headers: Mapping[str, bytes | None]) -> Any:
+        problem = self._problem
+        if problem is None:
+            try:
+                return self._decode(data, headers)
+            except ValueError as error:
+                problem = str(error)
+            except (RetriableError, ConfigError) as error:
+                self._problem = problem = str(error)
+        return {**decoder("ByteArrayConverter")(data), "error": problem}
+
+
+def _shown(record: ConsumedRecord, key: _Shown, value: _Shown) -> ShownRecord:
+    given = dict(record.headers)
+    texts = {"key": key(record.key, given), "value": value(record.value, given)}
+    headers = [(SECRETS.hidden(name), _header(data)) for name, data in record.headers[:_HEADERS]]
+    cut = [part for part, text in texts.items() if text is not None and len(text) > _SHOWN]
+    if len(record.headers) > _HEADERS or any(len(name) > _SHOWN or len(text or "") > _SHOWN for name, text in headers):
+        cut.append("headers")
+    return ShownRecord(
+        record.partition,
+        record.offset,
+        record.timestamp,
+        _shortened(texts["key"]),
+        _shortened(texts["value"]),
+        [(name[:_SHOWN], _shortened(text)) for name, text in headers],
+        cut,
+    )
+
+
+def _header(data: bytes | None) -> str | None:
+    decode: Callable[[bytes], Any] = decoder("auto")
+    return None if data is None else _text(decode(data))
+
+
+def _text(value: Any) -> str:
+    """Decoded data as JSON, without the passwords that the worker knows."""
+    return SECRETS.hidden(to_json(value))
+
+
+def _shortened(text: str | None) -> str | None:
+    return None if text is None else text[:_SHOWN]

@@ -1,0 +1,126 @@
+"""Finds the last committed records of a topic, from its end backwards.
+
+span: offsets before the end of each partition ──> read up to the end ──> enough records? ──> wider span, again
+
+Offsets of aborted records and of transaction markers have no record, so more offsets are read than records wanted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
+from fencepost.kafka.consumer.read_to_end import TopicReader
+from fencepost.kafka.deadline import Deadline
+
+_WIDER: Final = 4
+# What a record takes in memory beside its data.
+_RECORD_BYTES: Final = 200
+
+Poll = Callable[[], list[ConsumedRecord]]
+"""Returns the next records of the reader, as TopicReader.poll does."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLimits:
+    """Where a search for the last records ends early: `held_bytes` is how much of records is kept at once."""
+
+    held_bytes: int
+    deadline: Deadline
+
+
+@dataclass(frozen=True, slots=True)
+class LastRecords:
+    """Records in the order of their timestamps. `complete`: no limit ended the search for them early."""
+
+    records: list[ConsumedRecord]
+    complete: bool
+
+
+def records_between(
+    reader: TopicReader,
+    starts: Mapping[int, int],
+    ends: Mapping[int, int],
+    poll: Poll,
+    give_up: Callable[[], bool] = lambda: False,
+) -> Iterator[ConsumedRecord]:
+    """Yield the records from `starts` up to `ends`, offsets by partition. Raises what `poll` raises."""
+    reader.seek(starts)
+    while any(reader.positions.get(partition, end) < end for partition, end in ends.items()) and not give_up():
+        for record in poll():
+            # A partition that was added meanwhile is not among these.
+            if record.offset < ends.get(record.partition, 0):
+                yield record
+
+
+def last_records(
+    reader: TopicReader,
+    count: int,
+    first: Mapping[int, int],
+    ends: Mapping[int, int],
+    *,
+    poll: Poll,
+    span: int | None = None,
+    limits: ReadLimits | None = None,
+) -> LastRecords:
+    """Return the last `count` records of all partitions together.
+
+    `first` and `ends` are the first and the last stable offset of each partition; `span` is how many offsets are read at
+    first, `count` unless given. Raises what `poll` raises.
+    """
+    span = span or count
+    known: list[ConsumedRecord] = []
+    while True:
+        starts = {partition: max(first[partition], end - span) for partition, end in ends.items()}
+        found = _Found(ends, count)
+        give_up = found.gives_up(limits)
+        for record in records_between(reader, starts, ends, poll, give_up):
+            found.add(record)
+            if give_up():
+                break
+        if give_up():
+            # A shorter span that was read whole has the last records; this one may lack them.
+            return LastRecords(known or found.last(), complete=False)
+        known = found.last()
+        if all(found.count(partition) == count or starts[partition] == first[partition] for partition in ends):
+            return LastRecords(known, complete=True)
+        span *= _WIDER
+
+
+class _Found:
+    """The last records of each partition, and their size."""
+
+    def __init__(self, partitions: Iterable[int], count: int) -> None:
+        self._kept: dict[int, deque[ConsumedRecord]] = {partition: deque() for partition in partitions}
+        self._count = count
+        self._held = 0
+
+    def add(self, record: ConsumedRecord) -> None:
+        kept = self._kept[record.partition]
+        kept.append(record)
+        self._held += _size(record)
+        if len(kept) > self._count:
+            self._held -= _size(kept.popleft())
+
+    def count(self, partition: int) -> int:
+        return len(self._kept[partition])
+
+    def gives_up(self, limits: ReadLimits | None) -> Callable[[], bool]:
+        if limits is None:
+            return lambda: False
+        return lambda: self._held > limits.held_bytes or limits.deadline.passed
+
+    def last(self) -> list[ConsumedRecord]:
+        together = sorted(
+            (record for kept in self._kept.values() for record in kept),
+            key=lambda record: (record.timestamp, record.partition, record.offset),
+        )
+        return together[max(0, len(together) - self._count) :]
+
+
+def _size(record: ConsumedRecord) -> int:
+    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    return _RECORD_BYTES + len(record.key or b"") + len(record.value or b"") + headers
