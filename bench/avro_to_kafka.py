@@ -27,7 +27,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -78,15 +78,14 @@ LOOK_SECONDS = 0.02
 class JavaConnect:
     """A worker of Kafka Connect in Java, and a connector for each run."""
 
-    def __init__(self, folder: Path, bench: Bench, registry: str) -> None:
-        self.bench = bench
-        self.registry = registry
+    def __init__(self, folder: Path, bootstrap_servers: str) -> None:
+        self.servers = bootstrap_servers
         java = find_java()
         (self.port,) = free_ports(1)
         worker, logging = folder / "java.properties", folder / "logging.properties"
         logging.write_text(LOGGING)
         lines = {
-            "bootstrap.servers": bench.servers,
+            "bootstrap.servers": bootstrap_servers,
             "listeners": f"http://127.0.0.1:{self.port}",
             "key.converter": "org.apache.kafka.connect.storage.StringConverter",
             "value.converter": "org.apache.kafka.connect.storage.StringConverter",
@@ -108,26 +107,20 @@ class JavaConnect:
         finally:
             connection.close()
 
-    def run(self, topic: str) -> Figures:
-        config = {
-            "connector.class": "FileStreamSource",
-            "file": str(self.bench.file),
-            "topic": topic,
-            "value.converter": "io.apicurio.registry.utils.converter.AvroConverter",
-            "value.converter.apicurio.registry.url": self.registry,
-            "value.converter.apicurio.registry.auto-register": "true",
-        }
-        reader = Consumer({"bootstrap.servers": self.bench.servers, "group.id": "bench"})
+    def run(self, topic: str, file: Path, lines: int, partitions: int, more: Mapping[str, str]) -> Figures:
+        """Write the lines of a file by a connector that has `more` properties."""
+        config = {"connector.class": "FileStreamSource", "file": str(file), "topic": topic, **more}
+        reader = Consumer({"bootstrap.servers": self.servers, "group.id": "bench"})
         cpu = self.cpu_seconds()
         status = self.ask("PUT", f"/connectors/{topic}/config", config)
         assert status == http.HTTPStatus.CREATED, status
-        written(reader, topic, self.bench.partitions, 1)
+        written(reader, topic, partitions, 1)
         started = time.perf_counter()
-        written(reader, topic, self.bench.partitions, self.bench.lines)
+        written(reader, topic, partitions, lines)
         seconds, spent = time.perf_counter() - started, self.cpu_seconds() - cpu
         self.ask("DELETE", f"/connectors/{topic}")
         reader.close()
-        return Figures(self.bench.lines / seconds, spent * 1e6 / self.bench.lines)
+        return Figures(lines / seconds, spent * 1e6 / lines)
 
     def cpu_seconds(self) -> float:
         return sum(psutil.Process(self.process.pid).cpu_times()[:2])
@@ -150,8 +143,8 @@ def end_of(reader: Consumer, partition: TopicPartition) -> int:
 
 
 @contextmanager
-def java_connect(folder: Path, bench: Bench, registry: str) -> Iterator[JavaConnect]:
-    found = JavaConnect(folder, bench, registry)
+def java_connect(folder: Path, bootstrap_servers: str) -> Iterator[JavaConnect]:
+    found = JavaConnect(folder, bootstrap_servers)
     try:
         while found.ask("GET", "/connectors") != http.HTTPStatus.OK:
             assert found.process.poll() is None, (folder / "java.log").read_text()[-2000:]
@@ -206,7 +199,16 @@ def contenders(
         writer = framed.write.format("kafka").option("kafka.bootstrap.servers", bench.servers)
         return bench.timed(lambda: writer.option("topic", topic).save())
 
-    return {"fencepost": fencepost, "sink": sink, "java": java.run}
+    avro = {
+        "value.converter": "io.apicurio.registry.utils.converter.AvroConverter",
+        "value.converter.apicurio.registry.url": registry.url.replace(API, "/apis/registry/v2"),
+        "value.converter.apicurio.registry.auto-register": "true",
+    }
+
+    def in_java(topic: str) -> Figures:
+        return java.run(topic, bench.file, bench.lines, bench.partitions, avro)
+
+    return {"fencepost": fencepost, "sink": sink, "java": in_java}
 
 
 def bench_of(broker: EmbeddedBroker, engine: SparkEngine, file: Path, arguments: argparse.Namespace) -> Bench:
@@ -260,7 +262,7 @@ def compare(arguments: argparse.Namespace, folder: Path) -> None:
         engine = SparkEngine(settings(jars))
         stack.callback(engine.stop)
         bench = bench_of(broker, engine, file, arguments)
-        java = stack.enter_context(java_connect(folder, bench, registry.url.replace(API, "/apis/registry/v2")))
+        java = stack.enter_context(java_connect(folder, bench.servers))
         bench.ignore(java.process.pid)
         for number in range(arguments.rounds + 1):
             for name, run in contenders(bench, registry, java, text=arguments.text).items():

@@ -8,12 +8,16 @@
 Rates count rows of the source. All share one machine, one broker and one Spark session; the first round of each is thrown
 away. Ratios are of one round.
 
-Run: .venv/bin/python bench/transforms.py --rounds 5 --rows 1000000 [--polled]
+With --java the file goes through Sql, and through Kafka Connect 4.1.1 in turn: FileStreamSource with HoistField, as Java's
+has no source of CSV, Filter, ReplaceField and InsertField, and JSON. CPU is that of either side alone.
+
+Run: .venv/bin/python bench/transforms.py --rounds 5 --rows 1000000 [--polled] [--java]
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import statistics
 import tempfile
@@ -22,9 +26,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from avro_to_kafka import java_connect
 from fencepost import transform
 from fencepost.api.ddl import parse_columns
 from fencepost.api.plugin import Transformation
@@ -45,6 +51,22 @@ from fencepost.transforms.fields import InsertField
 from fencepost.transforms.outbox import EventRouter
 from fencepost.transforms.sql import Sql
 
+JAVA = {
+    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "value.converter.schemas.enable": "false",
+    "transforms": "hoist,filter,replace,insert",
+    "transforms.hoist.type": "org.apache.kafka.connect.transforms.HoistField$Value",
+    "transforms.hoist.field": "line",
+    "transforms.filter.type": "org.apache.kafka.connect.transforms.Filter",
+    "transforms.filter.predicate": "tombstone",
+    "transforms.replace.type": "org.apache.kafka.connect.transforms.ReplaceField$Value",
+    "transforms.replace.renames": "line:text",
+    "transforms.insert.type": "org.apache.kafka.connect.transforms.InsertField$Value",
+    "transforms.insert.static.field": "source",
+    "transforms.insert.static.value": "bench",
+    "predicates": "tombstone",
+    "predicates.tombstone.type": "org.apache.kafka.connect.transforms.predicates.RecordIsTombstone",
+}
 COLUMNS = "id BIGINT, customer STRING, status STRING, total DOUBLE, note STRING"
 SQL = {
     "where": "value.id % 10 <> 3",
@@ -78,6 +100,7 @@ CHAINS: dict[str, Sequence[Step]] = {
 class Bench:
     def __init__(self, servers: str, file: Path, rows: int, partitions: int) -> None:
         self._file, self._rows, self._partitions = file, rows, partitions
+        self.others = {process.pid for process in psutil.Process().children(recursive=True)}
         config = ProducerConfig(ClientConfig(tuple(servers.split(","))))
         self._admin = Admin(config.client)
         self.engine = SparkEngine({"spark.driver.memory": "768m"})
@@ -135,10 +158,13 @@ class Bench:
         router = configured(EventRouter(), {"route.topic.replacement": topic, "table.expand.json.payload": "true"})
         return self._timed(SourceBatch(frame, []), self.pipeline([router], topic))
 
-    def _rate(self, batch: SourceBatch, steps: Sequence[Step]) -> float:
+    def new_topic(self) -> str:
         topic = next(self._names)
         self._admin.create_topics(NewTopic(topic, self._partitions, 1))
-        return self._timed(batch, self.pipeline(steps, topic))
+        return topic
+
+    def _rate(self, batch: SourceBatch, steps: Sequence[Step]) -> float:
+        return self._timed(batch, self.pipeline(steps, self.new_topic()))
 
     def _timed(self, batch: SourceBatch, steps: Pipeline) -> float:
         started = time.perf_counter()
@@ -180,6 +206,46 @@ def write_file(path: Path, rows: int) -> None:
             )
 
 
+def cpu_seconds(ignored: set[int]) -> float:
+    """CPU time of this process and all below it but the ignored ones."""
+    own = psutil.Process()
+    total = 0.0
+    for process in [own, *own.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            total += 0 if process.pid in ignored else sum(process.cpu_times()[:4])
+    return total
+
+
+def compare_java(bench: Bench, folder: Path, servers: str, file: Path, arguments: argparse.Namespace) -> None:
+    """Print the rate of Sql, and how it compares with Kafka Connect's."""
+    rates: list[float] = []
+    ratios: list[float] = []
+    cpu: list[float] = []
+    with java_connect(folder, servers) as java:
+        ignored = {java.process.pid, *bench.others}
+        for number in range(arguments.rounds + 1):
+            before = cpu_seconds(ignored)
+            rate = bench.file(CHAINS["sql"])
+            spent = (cpu_seconds(ignored) - before) * 1e6 / arguments.rows
+            in_java = java.run(bench.new_topic(), file, arguments.rows, arguments.partitions, JAVA)
+            if number:
+                rates.append(rate)
+                ratios.append(rate / in_java.rate)
+                cpu.append(in_java.cpu / spent)
+    print(f"sql: {shown(rates)} rows/s; Java's rate times {shown(ratios)}; Java's CPU a row is times {shown(cpu)}")
+
+
+def compare_small(bench: Bench, rounds: int) -> None:
+    """Print the times of small batches of a file, in the worker and as a job."""
+    for rows in (100, 1_000, 5_000, 10_000, 20_000, 40_000):
+        for name in ("sql", "python"):
+            by_size = {
+                sized: [bench.small_file(CHAINS[name], rows, 10, sized=sized) for _ in range(rounds)]
+                for sized in (True, False)
+            }
+            print(f"{rows} rows of a file, {name}: p50 {shown(by_size[True])} ms; as a job {shown(by_size[False])} ms")
+
+
 def shown(values: Sequence[float]) -> str:
     return f"{statistics.median(values):,.2f} ({min(values):,.2f} to {max(values):,.2f})"
 
@@ -191,22 +257,19 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=200)
     parser.add_argument("--partitions", type=int, default=2)
     parser.add_argument("--small", action="store_true", help="only small batches of a file")
+    parser.add_argument("--java", action="store_true", help="only the comparison with Kafka Connect")
     parser.add_argument("--polled", action="store_true", help="only the small polled batches")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, EmbeddedBroker(Path(folder) / "broker") as broker:
         file = Path(folder) / "orders.csv"
         write_file(file, arguments.rows)
         bench = Bench(broker.bootstrap_servers, file, arguments.rows, arguments.partitions)
+        if arguments.java:
+            compare_java(bench, Path(folder), broker.bootstrap_servers, file, arguments)
+            bench.engine.stop()
+            return
         if arguments.small:
-            for rows in (100, 1_000, 5_000, 10_000, 20_000, 40_000):
-                for name in ("sql", "python"):
-                    by_size = {
-                        sized: [bench.small_file(CHAINS[name], rows, 10, sized=sized) for _ in range(arguments.rounds)]
-                        for sized in (True, False)
-                    }
-                    print(
-                        f"{rows} rows of a file, {name}: p50 {shown(by_size[True])} ms; as a job {shown(by_size[False])} ms"
-                    )
+            compare_small(bench, arguments.rounds)
             bench.engine.stop()
             return
         if not arguments.polled:

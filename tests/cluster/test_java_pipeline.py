@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
 
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.java import find_java
+from fencepost.embedded.registry import EmbeddedRegistry
 from tests.support.checker import read_topic, values
 from tests.support.java_connectors import Connectors
 from tests.support.java_plugins import APICURIO_AVRO, FILE_STREAM, HOSTILE, ODD, install_avro, plugin_path
@@ -40,7 +45,9 @@ def group(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker) -> G
 
 @pytest.fixture(scope="module")
 def worker(group: Group) -> Iterator[Worker]:
-    with group.starting(environment={"JAVA_HOME": str(find_java().home)}) as worker:
+    # Spark, which transforms in Python start, needs a shell.
+    environment = {"JAVA_HOME": str(find_java().home), "PATH": os.environ["PATH"]}
+    with group.starting(environment=environment) as worker:
         worker.wait_until_healthy()
         yield worker
 
@@ -115,6 +122,24 @@ def test_records_that_a_transform_of_another_folder_drops_have_offsets(
     wait_for(lambda: last() == [b'{"number":6}'], what="the offset of the dropped record")
 
 
+def test_transforms_in_python_that_need_no_values_run_after_the_jvm(
+    connector: Connectors, topics: Topics, bootstrap_servers: str
+):
+    topic, other = topics.create(), topics.create()
+    chain = transforms(
+        ODD, "fencepost:RegexRouter", "fencepost:Filter",
+        a_how="drop", b_regex=topic, b_replacement=other, c_predicate="p",
+    )  # fmt: skip
+    predicate = {"predicates": "p", "predicates.p.type": "fencepost:HasHeaderKey", "predicates.p.name": "nothing"}
+    connector.hostile(topic, "", limit="4", **{"value.converter": LONGS, **chain, **predicate})
+    wait_for(lambda: numbers(bootstrap_servers, other) == [1, 3], what="the odd numbers")
+    assert [(one.key, one.headers) for one in read_topic(bootstrap_servers, other)] == [
+        (b"k1", (("number", b"1"),)),
+        (b"k3", (("number", b"3"),)),
+    ]
+    assert read_topic(bootstrap_servers, topic) == []
+
+
 def test_a_transform_has_the_class_loader_of_its_own_folder(
     connector: Connectors, topics: Topics, bootstrap_servers: str
 ):
@@ -131,7 +156,12 @@ def test_a_transform_has_the_class_loader_of_its_own_folder(
         (odd("drop", 0), "transforms.a.every", "Invalid value 0 for configuration every: Value must be at least 1"),
         (transforms("gone.Smt"), "transforms.a.type", "There is no transform named 'gone.Smt'"),
         (transforms("java:Sql"), "transforms.a.type", "names java:Sql, no jar in plugin.path has it"),
-        (transforms("Sql", a_select="value"), "transforms.a.type", "is in Python"),
+        (transforms("fencepost:HoistField$Value", a_field="f"), "transforms", "HoistField cannot be used: the connector returns"),
+        (
+            {**transforms("fencepost:RegexRouter", "HoistField$Value", a_regex="a", a_replacement="b", b_field="f")},
+            "transforms",
+            "it cannot follow a, which is in Python",
+        ),
         (
             {**odd("drop"), "transforms.a.predicate": "p", "predicates": "p", "predicates.p.type": "TopicNameMatches"},
             "predicates.p.pattern",
@@ -142,7 +172,8 @@ def test_a_transform_has_the_class_loader_of_its_own_folder(
         ({**odd("drop"), "transforms.a.plugin.version": "9"}, "transforms.a.plugin.version", "but 1.2.3 is installed"),
     ],
     ids=[
-        "a property is missing", "a validator of java", "an unknown transform", "a java one that is not there", "one in python",
+        "a property is missing", "a validator of java", "an unknown transform", "a java one that is not there", "one in python that needs values",
+        "one in python before one in java",
         "a predicate", "an unknown converter", "the converter of the worker", "another version",
     ],
 )  # fmt: skip
@@ -155,8 +186,12 @@ def test_validation_names_the_property_of_the_part(
     assert message in found[name][0]
 
 
-def test_a_password_of_a_transform_is_hidden(connector: Connectors, topics: Topics):
-    name = connector.hostile(topics.create(), "", **odd("drop"), **{"transforms.a.password": "s3cret-of-odd"})
+def test_a_password_of_a_transform_in_java_is_hidden(connector: Connectors, topics: Topics):
+    name = connector.hostile(topics.create(), "", **odd("drop"), **{"transforms.a.pin": "s3cret-of-odd"})
+    connector.worker.wait_for_states(name, "RUNNING", "RUNNING")
+    for process in psutil.Process(connector.worker.process.pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            assert "s3cret-of-odd" not in "".join((*process.cmdline(), *process.environ().values()))
     config = connector.worker.get(f"/connectors/{name}/config")
     assert "s3cret-of-odd" not in json.dumps(config)
 
@@ -248,6 +283,36 @@ def test_an_error_is_never_tolerated(connector: Connectors, topics: Topics, boot
     assert numbers(bootstrap_servers, topic) == [1]
 
 
+def test_a_converter_of_a_jar_writes_avro_with_a_registry(
+    connector: Connectors,
+    topics: Topics,
+    tmp_path: Path,
+    bootstrap_servers: str,
+    schema_registry: EmbeddedRegistry,
+):
+    topic, file = topics.create(), tmp_path / "in.txt"
+    file.write_text("one\ntwo\n")
+    avro = {
+        "apicurio.registry.url": schema_registry.url.replace("/ccompat/v7", "/registry/v2"),
+        "apicurio.registry.auto-register": "true",
+        "apicurio.registry.headers.enabled": "false",
+        "apicurio.registry.as-confluent": "true",
+        "apicurio.registry.use-id": "contentId",
+    }
+    roles = dict.fromkeys(("key.converter", "value.converter"), APICURIO_AVRO)
+    roles |= {f"{role}.{name}": value for role in list(roles) for name, value in avro.items()}
+    chain = transforms("HoistField$Value", "ValueToKey", a_field="line", b_fields="line")
+    connector.start({"connector.class": FILE_STREAM, "file": str(file), "topic": topic, **roles, **chain})
+    wait_for(lambda: len(read_topic(bootstrap_servers, topic)) == 2, what="both lines")
+    with SchemaRegistryClient({"url": schema_registry.url}) as client:
+        deserialize = AvroDeserializer(client)
+        found = [
+            (deserialize(record.key, None), deserialize(record.value, None))
+            for record in read_topic(bootstrap_servers, topic)
+        ]
+    assert found == [({"line": text}, {"line": text}) for text in ("one", "two")]
+
+
 def test_plugins_of_jars_are_listed_with_their_properties(worker: Worker):
     listed = {
         (one["class"], one["type"]): one["version"] for one in worker.get("/connector-plugins?connectorsOnly=false")
@@ -255,9 +320,19 @@ def test_plugins_of_jars_are_listed_with_their_properties(worker: Worker):
     assert listed[ODD, "transformation"] == "1.2.3"
     assert (ODD, "source") not in listed
     keys = {key["name"]: key for key in worker.get(f"/connector-plugins/{ODD}/config")}
-    assert (keys["every"]["default_value"], keys["password"]["type"]) == ("2", "PASSWORD")
+    assert (keys["every"]["default_value"], keys["pin"]["type"]) == ("2", "PASSWORD")
     assert (APICURIO_AVRO, "converter") in listed
     assert ODD not in {one["class"] for one in worker.get("/connector-plugins")}
+
+
+def test_a_level_that_is_set_for_a_logger_of_java_reaches_the_jvm(connector: Connectors, topics: Topics):
+    connector.hostile(topics.create(), "", limit="1", **{"value.converter": LONGS})
+    worker = connector.worker
+    try:
+        assert worker.request("PUT", "/admin/loggers/java.hostile", {"level": "DEBUG"}).status == 200
+        worker.process.wait_for_output("is polled after 1 (java.hostile.HostileTask)")
+    finally:
+        worker.request("PUT", "/admin/loggers/java.hostile", {"level": "INFO"})
 
 
 def metrics(worker: Worker, name: str) -> dict[str, float]:

@@ -184,7 +184,8 @@ class SourceBatch:
 
         `columns` has `value` (BINARY) and may have `key` (BINARY), `topic` (STRING), `partition` (INT32), `timestamp` (INT64,
         milliseconds) and `headers` (LIST of STRUCT<key: STRING, value: BINARY>). The connector's converters are not used,
-        and it may have no transforms: both need the values of which the bytes were made. Never starts Spark. `pipeline` says
+        and its transforms may need no key, no value and no value of a header: RegexRouter, TimestampRouter, DropHeaders,
+        Filter. Without them Spark is not started. `pipeline` says
         what the connector itself dropped and refused on the way. Raises DataError for an argument of another type.
         """
         return cls(columns=columns, offsets=offsets, topic=topic, pipeline=pipeline)

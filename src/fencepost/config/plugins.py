@@ -199,7 +199,7 @@ def _in_jvm(
             return found
         if name.startswith(_JAVA):
             raise _not_in_jvm(kind, name, property_name, connector, "no jar in plugin.path has it")
-    if kind is PluginKind.TRANSFORMATION:
+    if kind is PluginKind.TRANSFORMATION or (forced and kind is PluginKind.PREDICATE):
         return None
     in_python = forced or name in _registered(kind.group, tuple(sys.path))
     why = "which is in Python here, for connectors in Python" if in_python else "which no jar in plugin.path has"

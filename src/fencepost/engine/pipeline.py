@@ -10,7 +10,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.api.plugin import Converter, HeaderConverter, Transformation
 from fencepost.config.error_handling import ErrorHandling
 from fencepost.converters import ByteArrayConverter
-from fencepost.transforms.base import PartTransformation, RecordTransformation
+from fencepost.transforms.base import PartTransformation, RecordTransformation, is_without_content
 from fencepost.transforms.chain import Step
 
 
@@ -59,13 +59,17 @@ class Pipeline:
         return all(_keeps_topics(step.transform) for step in self.transforms)
 
     def of_bytes(self) -> Pipeline:
-        """The pipeline for records that are bytes already. Raises ConfigError if there are transforms."""
-        if self.transforms:
-            raise ConfigError(
-                f"The transforms {self.transform_names} cannot be used: the connector returns the bytes of Kafka's records, "
-                "which have no fields any more. Remove the transforms",
-                name="transforms",
-            )
+        """The pipeline for records that are bytes already. Raises ConfigError if a transform needs more than topic and headers."""
+        for step in self.transforms:
+            for plugin in (step.transform, step.predicate):
+                if plugin is not None and not is_without_content(plugin):
+                    raise ConfigError(
+                        f"{type(plugin).__name__} cannot be used: the connector returns the bytes of Kafka's records, which "
+                        "have no fields any more. Only transforms and predicates that need no key, no value and no value of "
+                        "a header can be: RegexRouter, TimestampRouter, DropHeaders, Filter; TopicNameMatches, HasHeaderKey, "
+                        "RecordIsTombstone",
+                        name="transforms",
+                    )
         unchanged = ByteArrayConverter()
         return replace(self, key_converter=unchanged, value_converter=unchanged)
 

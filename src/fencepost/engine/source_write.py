@@ -128,11 +128,13 @@ class SourceWrite:
             return write_batch(write, self.batch)
 
     def _transformed_rows(self) -> list[Transformed] | None:
-        """Return the rows of a small batch of a reader, read and transformed without a Spark job, their converters prepared.
+        """Return the rows of a small batch of a reader, or of columns, transformed without a Spark job, their converters prepared.
 
         None for any other batch.
         """
         batch, pipeline = self.batch, self.write.pipeline
+        if batch.columns is not None and pipeline.transforms:
+            return self._transform(batch.columns, raw_types(batch.columns.schema)) if batch.columns.num_rows else []
         if batch.reader is None or batch.bytes is None or batch.bytes > SMALL_TRANSFORMED_BATCH:
             return None
         if self.write.only_functions:
@@ -156,8 +158,9 @@ class SourceWrite:
         topic = self.write.pipeline.default_topic
         numbered = {ROW: pa.array(range(whole.num_rows))}
         columns = pa.RecordBatch.from_pydict({name: whole[name] for name in whole.schema.names} | numbered)
-        # Headers are converted after the transforms, unlike a polled record's.
-        group = RecordGroup(topic or "", replace(given, has_headers=False), columns)
+        # Headers of a reader are converted after the transforms, unlike a polled record's.
+        has_headers = given.has_headers and given.raw_headers
+        group = RecordGroup(topic or "", replace(given, has_headers=has_headers), columns)
         stage = replace(
             self.write.stage_rows(group),
             row=lambda _: None,

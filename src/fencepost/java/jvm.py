@@ -37,6 +37,7 @@ from fencepost.embedded.process import kill, launch
 from fencepost.java.channel import Channel
 from fencepost.java.errors import JvmEndedError
 from fencepost.java.host_jar import host_class_path
+from fencepost.java.log_levels import LOGGERS
 from fencepost.java.process_folder import FOLDER
 
 _log: Final = logging.getLogger(__name__)
@@ -56,8 +57,6 @@ _WHOSE: Final = {QUESTIONS: "that is asked about Java connectors", SHARED: "of a
 # A line of the host's log4j2.properties.
 _EVENT: Final = re.compile(r"\x01(\S+) (\S+) \[([^\]]*)\] (.*)")
 _LEVELS: Final = {"FATAL": logging.CRITICAL, "ERROR": logging.ERROR, "WARN": logging.WARNING, "INFO": logging.INFO}
-_LOGGERS: Final = "java."
-"""What the names of Java's loggers begin with here."""
 _OUTPUT: Final = "output"
 """The logger of what Java code prints."""
 
@@ -167,7 +166,7 @@ class Jvm:
             return
         self._last.append(text)
         with log_context(subject) if (subject := self._subject(task)) else nullcontext():
-            logging.getLogger(_LOGGERS + logger).log(level, "%s", text)
+            logging.getLogger(f"{LOGGERS}.{logger}").log(level, "%s", text)
 
     def _subject(self, label: str) -> ConnectorTaskId | str | None:
         """What a line of the log is about. The host labels tasks `name-number`, and connectors `name|`."""

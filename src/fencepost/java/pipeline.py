@@ -33,10 +33,11 @@ def java_pipeline(connector: ConnectorConfig, defaults: Mapping[str, str], sourc
         spec = connector.converter(role, defaults)
         own = {**spec.properties, _TYPE: role.partition(".")[0]}
         converters[role] = finder.part(kind, PluginSpec(spec.type, own), role)
+    transforms = connector.transforms[: len(connector.transforms) - len(python_steps(connector, sources))]
     errors = connector.errors
     return {
         "converters": converters,
-        "transforms": [finder.step(spec) for spec in connector.transforms],
+        "transforms": [finder.step(spec) for spec in transforms],
         "errors": {
             "tolerates": errors.tolerance is Tolerance.ALL,
             "letters": errors.dead_letter_topic is not None,
@@ -45,6 +46,27 @@ def java_pipeline(connector: ConnectorConfig, defaults: Mapping[str, str], sourc
             "retry.delay.max.ms": errors.retry_delay_max_ms,
         },
     }
+
+
+def python_steps(connector: ConnectorConfig, sources: PluginSources) -> tuple[TransformSpec, ...]:
+    """Return the transforms in Python of a Java connector, which run after its JVM. Raises ConfigError if one in Java follows."""
+    of_connector = sources_of(connector.connector_class, sources)
+    found: list[TransformSpec] = []
+    for spec in connector.transforms:
+        name = f"transforms.{spec.alias}.type"
+        in_java = issubclass(
+            find_plugin(PluginKind.TRANSFORMATION, spec.transform.type, property_name=name, sources=of_connector),
+            JavaPart,
+        )
+        if not in_java:
+            found.append(spec)
+        elif found:
+            raise ConfigError(
+                f"The transform {spec.alias} is in Java and runs in the connector's JVM, so it cannot follow "
+                f"{found[-1].alias}, which is in Python and runs in the worker: put those in Java first in the property transforms",
+                name="transforms",
+            )
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

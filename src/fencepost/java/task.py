@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
@@ -19,6 +20,7 @@ from fencepost.config.java_plugins import JavaPlugin
 from fencepost.config.java_settings import JavaSettings
 from fencepost.java.columns import record_columns
 from fencepost.java.errors import java_error
+from fencepost.java.log_levels import java_levels
 from fencepost.java.session import JavaSession
 
 _WAIT_MS: Final = 100
@@ -33,6 +35,10 @@ class JavaTaskSetting:
     pipeline: Mapping[str, Any] = field(repr=False)
 
 
+_LEVELS_EVERY_S: Final = 1.0
+"""How often a task looks whether the levels of Java's loggers were changed."""
+
+
 class JavaTask(SourceTask):
     """A Java task. Subclasses have its plugin and the settings of JVMs."""
 
@@ -45,6 +51,8 @@ class JavaTask(SourceTask):
         self._setting = setting
         self._session: JavaSession | None = None
         self._returned = self._committed = 0
+        self._levels: dict[str, str] = {}
+        self._levels_due = 0.0
         self._places = []
 
     def start(self, config: Config) -> None:
@@ -61,6 +69,7 @@ class JavaTask(SourceTask):
 
     def poll(self) -> SourceBatch | None:
         """Return the next records, or None after a short wait."""
+        self._pass_log_levels()
         answer, body = self._opened.call_with_buffers("poll", ms=_WAIT_MS)
         if "rows" not in answer:
             return None
@@ -88,6 +97,17 @@ class JavaTask(SourceTask):
         """Wait until the Java task's thread has ended. Its JVM is killed if that takes too long."""
         if self._session is not None:
             self._session.close()
+
+    def _pass_log_levels(self) -> None:
+        """Let the JVM, which the task shares with its connector, log what an operator asked for meanwhile."""
+        now = time.monotonic()
+        if now < self._levels_due:
+            return
+        self._levels_due = now + _LEVELS_EVERY_S
+        levels = java_levels()
+        if levels != self._levels:
+            self._opened.call("levels", levels=levels)
+            self._levels = levels
 
     @property
     def _opened(self) -> JavaSession:

@@ -48,6 +48,23 @@ def is_planned_by_schema(plugin: Transformation | Predicate) -> bool:
     return type(plugin) in _PLANNED_BY_SCHEMA and not getattr(plugin, "planned_anew", False)
 
 
+_READS_NO_CONTENT: Final[set[type]] = set()
+
+
+def reads_no_content(plugin: C) -> C:
+    """Mark a class that reads and changes nothing of keys, values and header values: they may be bytes without a schema.
+
+    Subclasses do not inherit the mark.
+    """
+    _READS_NO_CONTENT.add(plugin)
+    return plugin
+
+
+def is_without_content(plugin: Transformation | Predicate) -> bool:
+    """Say whether a plugin's own class is marked as `reads_no_content`."""
+    return type(plugin) in _READS_NO_CONTENT
+
+
 class _Configured:
     """Keeps the parsed properties in `self.properties`."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 
-from fencepost.transforms.base import DroppingTransformation, planned_by_schema
+from fencepost.transforms.base import DroppingTransformation, planned_by_schema, reads_no_content
 
 
 @planned_by_schema
+@reads_no_content
 class Filter(DroppingTransformation):
     """Drops all records; with a predicate, those that it selects."""
 

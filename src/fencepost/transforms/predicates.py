@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's 
 from fencepost.api.config_def import ConfigDef
 from fencepost.config.java_regex import java_pattern, java_regex
 from fencepost.config.validators import not_blank
-from fencepost.transforms.base import RecordPredicate, planned_by_schema
+from fencepost.transforms.base import RecordPredicate, planned_by_schema, reads_no_content
 
 
 def _pattern(name: str, value: Any) -> None:
@@ -19,6 +19,7 @@ def _pattern(name: str, value: Any) -> None:
 
 
 @planned_by_schema
+@reads_no_content
 class TopicNameMatches(RecordPredicate):
     """True for records whose whole topic name matches a regular expression (Java's)."""
 
@@ -33,6 +34,7 @@ class TopicNameMatches(RecordPredicate):
 
 
 @planned_by_schema
+@reads_no_content
 class HasHeaderKey(RecordPredicate):
     """True for records with at least one header of the given name."""
 
@@ -48,6 +50,7 @@ class HasHeaderKey(RecordPredicate):
 
 
 @planned_by_schema
+@reads_no_content
 class RecordIsTombstone(RecordPredicate):
     """True for records whose value is null."""
 

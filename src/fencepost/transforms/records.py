@@ -21,6 +21,7 @@ from fencepost.transforms.base import (
     define_null_default,
     formatted,
     planned_by_schema,
+    reads_no_content,
     refused,
 )
 from fencepost.transforms.field_paths import content_at, define_syntax, field_path
@@ -36,6 +37,7 @@ def _time_format(name: str, value: Any) -> None:
 
 
 @planned_by_schema
+@reads_no_content
 class RegexRouter(RecordTransformation):
     """Renames topics whose whole name matches a regular expression (Java's)."""
 
@@ -68,6 +70,7 @@ class RegexRouter(RecordTransformation):
         )
 
 
+@reads_no_content
 class TimestampRouter(RecordTransformation):
     """Adds the record's time, in UTC, to its topic's name.
 
@@ -158,6 +161,7 @@ class InsertHeader(RecordTransformation):
 
 
 @planned_by_schema
+@reads_no_content
 class DropHeaders(RecordTransformation):
     """Removes headers by their names."""
 

@@ -10,6 +10,8 @@ import pytest
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.record import SourceBatch
 from fencepost.engine.engine import SparkEngine
+from fencepost.transforms.chain import Step
+from fencepost.transforms.fields import Flatten
 from tests.support.checker import read_topic
 from tests.support.engine import json_converter, pipeline, producer, write
 from tests.support.topics import Topics
@@ -60,8 +62,4 @@ def test_columns_of_another_kind_are_refused(
 def test_transforms_of_bytes_are_refused(bootstrap_servers: str, topic: str):
     batch = SourceBatch.of_columns(pa.RecordBatch.from_pydict({"value": [b"v"]}), topic=topic)
     with producer(bootstrap_servers) as owner, pytest.raises(ConfigError, match="which have no fields any more"):
-        write(SparkEngine({}), owner, batch, pipeline(transforms=[_Step()]))
-
-
-class _Step:
-    transform = object()
+        write(SparkEngine({}), owner, batch, pipeline(transforms=[Step(Flatten())]))

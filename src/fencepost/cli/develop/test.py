@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -15,6 +16,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.cli.common.exit_codes import ExitCode, exit_codes
 
 if TYPE_CHECKING:
+    from fencepost.config.plugin_sources import PluginSources
     from fencepost.testing.conformance import Check, Result
 
 _COLOURS: Final = {"passed": "green", "failed": "red", "skipped": "yellow"}
@@ -26,10 +28,17 @@ _WIDTH: Final = 36
 @click.option(
     "--config",
     "config_file",
-    required=True,
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="The connector's configuration. Its source must have some records, which the checks read again and again.",
+    help="The connector's configuration. Its source must have some records, which the checks read again and again. Of a "
+    "transform: its properties, without transforms.<alias>.",
+)
+@click.option(
+    "--rows",
+    "rows_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="CLASS is a transform, which is tried with the values in this file: JSON, one a line.",
 )
 @click.option(
     "--plugin-path",
@@ -58,7 +67,8 @@ _WIDTH: Final = 36
 def test(
     connector: str,
     *,
-    config_file: Path,
+    config_file: Path | None,
+    rows_file: Path | None,
     plugin_path: str,
     words: str,
     records: int,
@@ -66,6 +76,9 @@ def test(
     bootstrap_servers: str | None,
 ) -> None:
     """Check whether the connector CLASS, for example my_source.MyConnector, keeps the rules for exactly-once delivery.
+
+    With --rows CLASS is a transform, for example my_module.totals, which must give the same in parts and again.
+    A connector needs --config.
 
     Its tasks are started, polled, killed and resumed in this process, without Kafka. Offsets are not stored anywhere;
     but the last checks call commit() of the tasks, so a source that deletes committed data loses it.
@@ -77,6 +90,11 @@ def test(
 
     use_plugin_path(plugin_path)
     anywhere = PluginSources(modules=("*",))
+    if rows_file is not None:
+        _test_transform(connector, rows_file, config_file, words, anywhere)
+        return
+    if config_file is None:
+        raise click.UsageError("A connector needs --config FILE, and a transform --rows FILE.")
     plugin = find_plugin(PluginKind.CONNECTOR, connector, property_name="connector.class", sources=anywhere)
     config = load_connector_config(config_file)
     with ExitStack() as closing, _ended_by_sigterm():
@@ -92,6 +110,42 @@ def test(
         failed = _run(run_checks(subject, chosen))
     if failed:
         raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+def _test_transform(name: str, rows_file: Path, config_file: Path | None, words: str, sources: PluginSources) -> None:
+    from fencepost.config.plugins import PluginKind, find_plugin  # noqa: PLC0415 - for a quick --help
+    from fencepost.config.properties import load_properties  # noqa: PLC0415 - likewise
+    from fencepost.testing.conformance import TransformSubject, run_checks, transform_checks  # noqa: PLC0415 - likewise
+
+    plugin = find_plugin(PluginKind.TRANSFORMATION, name, property_name="type", sources=sources)
+    config = {} if config_file is None else load_properties(config_file)
+    subject = TransformSubject(plugin, _rows(rows_file), config)
+    checks = [check for check in transform_checks(subject) if words in check.name]
+    if not checks:
+        raise ConfigError(
+            f"No check has {words!r} in its name. The checks: {', '.join(map(str, transform_checks(subject)))}"
+        )
+    click.echo(f"{name} with {rows_file}\n")
+    if _run(run_checks(subject, checks)):
+        raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+def _rows(file: Path) -> list[Any]:
+    """The values in a file of JSON lines. Raises ConfigError that names the line that is none."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The rows in {file} cannot be read: {error}") from error
+    rows = []
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                rows.append(json.loads(line))
+            except (ValueError, RecursionError) as error:
+                raise ConfigError(f"{file}, line {number}, is not JSON: {error}") from error
+    if not rows:
+        raise ConfigError(f"{file} has no rows: write a value in JSON on each line")
+    return rows
 
 
 @contextmanager

@@ -48,6 +48,7 @@ public final class Host {
                     switch (operation) {
                         case "hold" -> holds = true;
                         case "open" -> SESSIONS.put(request.get("session").asText(), opened(request));
+                        case "levels" -> LogLevels.set(request.get("levels"));
                         case "attach" -> session = known(request);
                         case "events" -> events = known(request);
                         case "close" -> {

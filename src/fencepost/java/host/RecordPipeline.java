@@ -22,6 +22,7 @@ final class RecordPipeline {
     private final Part<Converter> value;
     private final Part<HeaderConverter> header;
     private final StageErrors errors;
+    private boolean stopped;
 
     RecordPipeline(JsonNode request) throws Exception {
         JsonNode converters = request.get("converters");
@@ -42,9 +43,11 @@ final class RecordPipeline {
 
     /**
      * Polled records as columns: several where the task asked to end a transaction after a record. A record that is refused
-     * and may not be skipped comes alone: nothing else of the poll is to be written.
+     * and may not be skipped comes alone: nothing else of the poll is to be written. If the task stops while a stage is tried
+     * again, neither the records of this poll nor of later ones come: their offsets would be beyond those.
      */
     List<RecordColumns> columns(List<SourceRecord> records, Transactions transactions) {
+        if (stopped) return List.of();
         List<RecordColumns> all = new ArrayList<>();
         RecordColumns columns = new RecordColumns();
         all.add(columns);
@@ -55,7 +58,8 @@ final class RecordPipeline {
                 if (!errors.tolerates) return List.of(RecordColumns.of(refused, record, errors));
                 columns.refuse(refused, record, errors);
                 columns.keep(record, false);
-            } catch (StageErrors.Stopped stopped) {
+            } catch (StageErrors.Stopped ended) {
+                stopped = true;
                 return List.of();
             }
             columns.retries += errors.takeRetries();

@@ -14,13 +14,13 @@ from fencepost.api.errors import ConfigError
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.plugin_calls import call_plugin
 from fencepost.config.connector_config import ConnectorConfig
-from fencepost.config.plugins import PluginKind, find_plugin
+from fencepost.config.plugins import PluginKind, find_plugin, sources_of
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.converters import ByteArrayConverter, SimpleHeaderConverter
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.plugin_builder import NewPluginMetrics, PluginBuilder
 from fencepost.java.connector import JavaConnector
-from fencepost.java.pipeline import java_pipeline
+from fencepost.java.pipeline import java_pipeline, python_steps
 
 KnownSchemas = Callable[[], Mapping[str, str]]
 """Returns the columns of the records of topics, as `SourceConnector.known_schemas`."""
@@ -35,7 +35,7 @@ def build_pipeline(
     plugins, defaults = PluginBuilder(worker.plugin_sources), worker.properties
     if is_java(worker, connector):
         java_pipeline(connector, defaults, worker.plugin_sources)
-        return _of_bytes(connector)
+        return _of_bytes(worker, connector, new_metrics).of_bytes()
     if new_metrics is not None:
         plugins = replace(plugins, new_metrics=new_metrics)
     return Pipeline(
@@ -57,10 +57,13 @@ def is_java(worker: WorkerConfig, connector: ConnectorConfig) -> bool:
     return issubclass(found, JavaConnector)
 
 
-def _of_bytes(connector: ConnectorConfig) -> Pipeline:
-    """The pipeline for records that were converted in a JVM."""
+def _of_bytes(worker: WorkerConfig, connector: ConnectorConfig, new_metrics: NewPluginMetrics | None) -> Pipeline:
+    """The pipeline for records that were converted in a JVM: the transforms in Python are left."""
+    plugins = PluginBuilder(sources_of(connector.connector_class, worker.plugin_sources))
+    if new_metrics is not None:
+        plugins = replace(plugins, new_metrics=new_metrics)
     return Pipeline(
-        transforms=(),
+        transforms=tuple(plugins.step(spec) for spec in python_steps(connector, worker.plugin_sources)),
         key_converter=ByteArrayConverter(),
         value_converter=ByteArrayConverter(),
         header_converter=SimpleHeaderConverter(),

@@ -4,9 +4,18 @@ A connector passes if its tasks return the same records whatever happens to the 
 worker calls them, in this process and without Kafka. `KilledWorkers` runs and kills real workers.
 """
 
+from fencepost.testing.conformance.check_transform import TransformSubject
 from fencepost.testing.conformance.kills import KilledWorkers
 from fencepost.testing.conformance.subject import Limits, Subject
-from fencepost.testing.conformance.suite import CHECKS, Check, CheckOutcome, Result, kill_checks, run_checks
+from fencepost.testing.conformance.suite import (
+    CHECKS,
+    Check,
+    CheckOutcome,
+    Result,
+    kill_checks,
+    run_checks,
+    transform_checks,
+)
 from fencepost.testing.conformance.violation import Violation
 
 __all__ = [
@@ -17,7 +26,9 @@ __all__ = [
     "Limits",
     "Result",
     "Subject",
+    "TransformSubject",
     "Violation",
     "kill_checks",
     "run_checks",
+    "transform_checks",
 ]

@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from fencepost.api.source import SourceConnector
 from fencepost.failpoint import FailPoint
 from fencepost.testing.conformance import check_commits, check_config, check_reading
+from fencepost.testing.conformance.check_transform import RULES, TransformSubject
 from fencepost.testing.conformance.kills import KilledWorkers
 from fencepost.testing.conformance.subject import Limits, Subject
 from fencepost.testing.conformance.violation import NotApplicableError, Violation
@@ -31,7 +32,7 @@ class Check:
 
     name: str
     title: str
-    run: Callable[[Subject], None]
+    run: Callable[[Any], None]
 
     def __call__(
         self,
@@ -110,8 +111,17 @@ def kill_checks(workers: KilledWorkers) -> Sequence[Check]:
     return [at(point) for point in FailPoint]
 
 
-def run_checks(subject: Subject, checks: Sequence[Check] = CHECKS) -> Iterator[Result]:
-    """Run checks one after another, and yield each result.
+def transform_checks(subject: TransformSubject) -> Sequence[Check]:
+    """Return the checks of a transform."""
+
+    def of(rule: Callable[[TransformSubject], None]) -> Check:
+        return Check(rule.__name__, (rule.__doc__ or "").strip(), lambda _: rule(subject))
+
+    return [of(rule) for rule in RULES]
+
+
+def run_checks(subject: Subject | TransformSubject, checks: Sequence[Check] = CHECKS) -> Iterator[Result]:
+    """Run checks one after another, and yield each result. Checks of a transform have their own subject.
 
     If the source cannot be read at all, the checks after that are skipped.
     """

@@ -38,6 +38,7 @@ public class HostileTask extends SourceTask {
 
     @Override
     public List<SourceRecord> poll() throws InterruptedException {
+        LOG.debug("is polled after {}", number);
         if (is("poll") && number >= 3 && first()) HostileConnector.die(how());
         if (how().equals("retry") && !failed) {
             failed = true;

@@ -25,7 +25,7 @@ public class Odd implements Transformation<SourceRecord>, Versioned {
         return new ConfigDef()
             .define("how", ConfigDef.Type.STRING, ConfigDef.Importance.HIGH, "What happens.")
             .define("every", ConfigDef.Type.LONG, 2, ConfigDef.Range.atLeast(1), ConfigDef.Importance.LOW, "To which records.")
-            .define("password", ConfigDef.Type.PASSWORD, "", ConfigDef.Importance.LOW, "A secret.");
+            .define("pin", ConfigDef.Type.PASSWORD, "", ConfigDef.Importance.LOW, "A secret.");
     }
 
     @Override

@@ -1,0 +1,30 @@
+package fencepost.host;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.HashMap;
+import java.util.Map;
+import org.apache.logging.log4j.Level;
+import org.apache.logging.log4j.core.LoggerContext;
+import org.apache.logging.log4j.core.config.Configurator;
+import org.apache.logging.log4j.core.config.LoggerConfig;
+
+/** The levels of loggers that the worker wants. The empty name is the root's. */
+final class LogLevels {
+    private static final Map<String, Level> BEFORE = new HashMap<>();
+
+    private LogLevels() { }
+
+    /** Set these levels, and those as before that were set earlier and are not wanted any more. */
+    static synchronized void set(JsonNode wanted) {
+        BEFORE.entrySet().removeIf(entry -> {
+            if (wanted.has(entry.getKey())) return false;
+            Configurator.setLevel(entry.getKey(), entry.getValue());
+            return true;
+        });
+        wanted.properties().forEach(field -> {
+            LoggerConfig config = LoggerContext.getContext(false).getConfiguration().getLoggers().get(field.getKey());
+            if (!BEFORE.containsKey(field.getKey())) BEFORE.put(field.getKey(), config == null ? null : config.getLevel());
+            Configurator.setLevel(field.getKey(), Level.valueOf(field.getValue().asText()));
+        });
+    }
+}

@@ -1,0 +1,45 @@
+"""Guards of what Java connectors return."""
+
+from __future__ import annotations
+
+from tests.mutations.guard import Guard
+
+_PIPELINE = "tests/cluster/test_java_pipeline.py"
+
+GUARDS = (
+    Guard(
+        "a record that a connector's own pipeline refused, where none may be skipped",
+        "engine/error_handler.py",
+        "            if not self.tolerates:\n                failure",
+        "            if False:\n                failure",
+        "tests/unit/engine/test_error_handler.py::test_what_a_connectors_own_pipeline_refused_fails_the_task[DataError]",
+    ),
+    Guard(
+        "what a batch of columns says about refused records",
+        "engine/source_write.py",
+        "        if self.batch.pipeline is not None:",
+        "        if False:",
+        f"{_PIPELINE}::test_an_exception_of_a_transform_fails_the_task_with_its_trace",
+    ),
+    Guard(
+        "the offsets of records that Java code dropped",
+        "java/task.py",
+        "offsets = [(json.loads(partition), _decoded(offset))",
+        "offsets = [] if not answer['rows'] else [(json.loads(partition), _decoded(offset))",
+        f"{_PIPELINE}::test_records_that_a_transform_of_another_folder_drops_have_offsets",
+    ),
+    Guard(
+        "the transforms in Python that would take bytes for values",
+        "engine/pipeline.py",
+        "if plugin is not None and not is_without_content(plugin):",
+        "if False:",
+        "tests/broker/engine/test_raw_columns.py::test_transforms_of_bytes_are_refused",
+    ),
+    Guard(
+        "the passwords that transforms in Java define",
+        "runtime/connector/passwords.py",
+        'sources = sources_of(config.get("connector.class", ""), worker.plugin_sources)',
+        "sources = worker.plugin_sources",
+        f"{_PIPELINE}::test_a_password_of_a_transform_in_java_is_hidden",
+    ),
+)
