@@ -183,6 +183,8 @@ final class TaskSession implements Session, SourceTaskContext {
         JsonNode topics = written.path("topics");
         JsonNode offsets = written.path("offset");
         return IntStream.range(0, offsets.size()).mapToObj(row -> {
+            // A transform in the worker dropped it.
+            if (offsets.get(row).isNull()) return null;
             String topic = topics.get(written.get("topic").get(row).asInt()).asText();
             TopicPartition partition = new TopicPartition(topic, written.get("partition").get(row).asInt());
             return new RecordMetadata(partition, offsets.get(row).asLong(), 0, written.get("timestamp").get(row).asLong(), -1, -1);
