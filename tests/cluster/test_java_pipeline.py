@@ -159,6 +159,18 @@ def test_a_record_that_a_transform_in_python_drops_is_committed_without_a_place(
     assert notes.read_text() == "1 null\n2 null\n3 null\n4 null\n"
 
 
+@pytest.mark.parametrize("how", ["throw", "error"])
+def test_a_commit_record_that_fails_leaves_out_no_other_record(
+    connector: Connectors, topics: Topics, tmp_path: Path, how: str
+):
+    topic, notes = topics.create(), tmp_path / "notes"
+    interval = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "1000"}
+    more = {"value.converter": LONGS, "connector.class": NOTED, "notes": str(notes), **interval}
+    connector.hostile(topic, f"{how} in task.commitRecord", limit="4", **more)
+    wait_for(lambda: notes.exists() and len(notes.read_text().splitlines()) == 4, what="all numbers")
+    assert notes.read_text() == "".join(f"{number} {topic}\n" for number in range(1, 5))
+
+
 def test_a_transform_has_the_class_loader_of_its_own_folder(
     connector: Connectors, topics: Topics, bootstrap_servers: str
 ):
@@ -224,6 +236,16 @@ def test_an_exception_of_a_transform_fails_the_task_with_its_trace(
     assert "failed in the stage TRANSFORMATION (transforms.Odd): " in trace
     assert "DataException: number 3 is refused" in trace
     assert "at transforms.Odd.apply" in trace
+
+
+def test_a_negative_partition_fails_the_task_as_in_kafka_connect(
+    connector: Connectors, topics: Topics, bootstrap_servers: str
+):
+    topic = topics.create()
+    name = connector.hostile(topic, "", **odd("partition", 3))
+    connector.worker.wait_for_states(name, "RUNNING", "FAILED")
+    assert f"A record for topic {topic} has the partition -1" in connector.trace(name)
+    assert numbers(bootstrap_servers, topic) == [1, 2]
 
 
 def test_a_refused_record_is_skipped_counted_and_written_as_a_dead_letter(

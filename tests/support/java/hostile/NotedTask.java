@@ -27,5 +27,8 @@ public class NotedTask extends HostileTask {
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }
+        if (!is("commitRecord")) return;
+        if (how().equals("error")) throw new StackOverflowError("too deep");
+        throw new IllegalStateException("not noted");
     }
 }
