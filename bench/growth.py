@@ -33,7 +33,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +198,9 @@ class Lines:
             self._found += sum(message.error() is None for message in found)
         return self._found
 
+    def close(self) -> None:
+        self._consumer.close()
+
 
 class Site:
     """A broker, and a new worker for each size."""
@@ -210,7 +213,8 @@ class Site:
 
     def lines(self, topic: str) -> Lines:
         """Create a topic, and follow it."""
-        AdminClient({"bootstrap.servers": self._bootstrap_servers}).create_topics([NewTopic(topic, 1)])[topic].result()
+        admin = AdminClient({"bootstrap.servers": self._bootstrap_servers})
+        admin.create_topics([NewTopic(topic, 1)])[topic].result()
         return Lines(self._bootstrap_servers, topic)
 
     @contextmanager
@@ -302,20 +306,19 @@ def partitions(site: Site, size: int) -> dict[str, float]:
 
 def files(site: Site, size: int) -> dict[str, float]:
     """Send so many files of one line, and then another one."""
-    with site.worker() as worker:
+    with site.worker() as worker, closing(site.lines(f"lines-{size}")) as lines:
         folder = site.folder / f"files-{size}"
         folder.mkdir()
         for number in range(size):
             (folder / f"{number:07}.txt").write_text("line\n")
         config = {
-            "connector.class": "fencepost.FileSource",
+            "connector.class": "FileSource",
             "files": f"{folder}/*.txt",
             "format": "text",
             "topic": f"lines-{size}",
             "tasks.max": str(FILE_TASKS),
             "files.poll.interval.ms": "1000",
         }
-        lines = site.lines(f"lines-{size}")
         started, cpu = time.perf_counter(), worker.cpu_seconds()
         worker.configure("files", config)
         wait_for(lambda: lines.count() == size)

@@ -2,6 +2,9 @@
 
 Run: .venv/bin/python bench/polled_batches.py --batches 300 --records 100 [--transforms]
 
+Batches take turns: the source offsets of one are sent with its records, as in transactions of one poll; the offsets of
+the next follow its records, as at the end of a transaction of several polls.
+
 With --frames: the CPU time, without the broker's, of rows of ten columns to the commit as JSON. A source function yields
 them as a table of pyarrow, a data frame of pandas or polars, or row by row; confluent-kafka's transactional loop writes
 json.dumps() of each. Each writes the rows in transactions of the same size, in alternating rounds.
@@ -12,6 +15,7 @@ Run: .venv/bin/python bench/polled_batches.py --frames [--rounds 5] [--rows 1000
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import statistics
 import tempfile
@@ -28,6 +32,7 @@ import pyarrow as pa
 from confluent_kafka import Producer
 
 from fencepost.api.record import SourceRecord
+from fencepost.config.ids import ConnectorTaskId
 from fencepost.connectors.functions.function_reader import FunctionReader
 from fencepost.connectors.rows.record_mapping import RecordColumns
 from fencepost.converters import JsonConverter, SimpleHeaderConverter, StringConverter
@@ -39,10 +44,15 @@ from fencepost.kafka.admin.admin import Admin
 from fencepost.kafka.admin.topic_creation import NewTopic
 from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
 from fencepost.kafka.producer.transactional import TransactionalProducer
+from fencepost.runtime.metrics.task_metrics import TaskMetrics
+from fencepost.runtime.task.writes import TaskTransaction, WritePath, WritesContext
+from fencepost.storage.offsets.table import OffsetTable
+from fencepost.storage.offsets.uncommitted import OffsetRecords
 from fencepost.transforms.chain import Step
 from fencepost.transforms.fields import InsertField
 
 TOPIC = "polled"
+OFFSETS_TOPIC = "offsets"
 WARM_UP = 30
 
 
@@ -72,21 +82,37 @@ def polled(count: int, number: int) -> list[SourceRecord]:
 def measure(
     engine: SparkEngine, producer: TransactionalProducer, arguments: argparse.Namespace, steps: Pipeline
 ) -> None:
-    times, never, gate = [], threading.Event(), TopicGate(None)
-    for number in range(arguments.batches + WARM_UP):
-        records = polled(arguments.records, number)
-        started = time.perf_counter()
-        producer.begin_transaction()
-        engine.write(records, steps, producer, task="bench-0", cancelled=never, topic_gate=gate)
-        producer.commit_transaction()
-        if number >= WARM_UP:
-            times.append((time.perf_counter() - started) * 1000)
-    cuts = statistics.quantiles(times, n=100)
-    name = "with a transform" if steps.transforms else "without transforms"
-    print(
-        f"{arguments.records} records {name}: min {min(times):.2f}  p50 {cuts[49]:.2f}  p90 {cuts[89]:.2f}  "
-        f"p99 {cuts[98]:.2f}  max {max(times):.2f} ms; Spark {'runs' if engine.started else 'was never started'}"
+    context = WritesContext(
+        ConnectorTaskId("bench", 0),
+        WritePath(engine, steps, None, OFFSETS_TOPIC, lambda _: None),
+        OffsetRecords("bench", OffsetTable()),
+        TaskMetrics(),
+        threading.Event(),
+        keeps_records=False,
+        keeps_batches=False,
+        on_commit=lambda: None,
     )
+    writes = TaskTransaction(context, producer, flush_interval_s=60.0)
+    times: dict[bool, list[float]] = {True: [], False: []}
+    spent: dict[bool, list[float]] = {True: [], False: []}
+    for number in range(2 * (arguments.batches + WARM_UP)):
+        together = number % 2 == 0
+        records = polled(arguments.records, number)
+        started, cpu = time.perf_counter(), time.thread_time()
+        writes.write(records, ends=together)
+        writes.commit()
+        if number >= 2 * WARM_UP:
+            times[together].append((time.perf_counter() - started) * 1000)
+            spent[together].append((time.thread_time() - cpu) * 1000)
+    name = "with a transform" if steps.transforms else "without transforms"
+    for together, found in times.items():
+        cuts = statistics.quantiles(found, n=100)
+        print(
+            f"{arguments.records} records {name}, offsets {'with' if together else 'after'} them: min {min(found):.2f}  "
+            f"p50 {cuts[49]:.2f}  p90 {cuts[89]:.2f}  p99 {cuts[98]:.2f}  max {max(found):.2f} ms, "
+            f"CPU p50 {statistics.median(spent[together]):.2f} ms; "
+            f"Spark {'runs' if engine.started else 'was never started'}"
+        )
 
 
 def table(count: int) -> pa.Table:
@@ -191,11 +217,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, EmbeddedBroker(Path(folder)) as broker:
         config = ClientConfig(tuple(broker.bootstrap_servers.split(",")))
         admin = Admin(config)
-        admin.create_topics(NewTopic(TOPIC, partitions=3))
+        admin.create_topics(NewTopic(TOPIC, partitions=3), NewTopic(OFFSETS_TOPIC, partitions=25))
         admin.close()
         producer = TransactionalProducer(ProducerConfig(config), "bench")
         producer.init_transactions()
         engine = SparkEngine({})
+        # As a worker does: else each full collection looks at all that was imported.
+        gc.collect()
+        gc.freeze()
         if arguments.frames:
             compare(engine, producer, broker.bootstrap_servers, arguments)
         else:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import types as t
 
 from fencepost.api.errors import DataError
 from fencepost.engine.column_types import COLUMNS
@@ -35,6 +39,77 @@ def completed(rows: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
     if ROW in rows.schema.names:
         columns[ROW] = rows[ROW]
     return pa.RecordBatch.from_pydict(columns)
+
+
+def as_declared(rows: pa.RecordBatch, declared: Mapping[str, t.DataType | None]) -> pa.RecordBatch:
+    """Return rows whose structs have the declared nullability of fields, which the arrays of a reader need not say.
+
+    Arrow casts no null struct to a type with fields that may not be null, so nothing is cast. Raises DataError for a null in
+    a field that may not be null.
+    """
+    columns = {name: rows[name] for name in rows.schema.names}
+    for name, kind in declared.items():
+        if kind is not None and name in columns:
+            columns[name] = _labelled(columns[name], kind, name)
+    return pa.RecordBatch.from_pydict(columns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Labelled:
+    """An array with another type of the same layout, for `pa.array`."""
+
+    array: pa.Array
+    kind: pa.DataType
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        del requested_schema
+        return self.kind.__arrow_c_schema__(), self.array.__arrow_c_array__()[1]
+
+
+def _labelled(array: pa.Array, declared: t.DataType, name: str) -> pa.Array:
+    kind = _label(array.type, declared)
+    if kind == array.type:
+        return array
+    _check_required(array, declared, name)
+    return pa.array(_Labelled(array, kind))
+
+
+def _label(kind: pa.DataType, declared: t.DataType) -> pa.DataType:
+    """The Arrow type with the nullability of the declared one. What is not of its form stays: Spark will refuse it."""
+    if isinstance(declared, t.StructType) and pa.types.is_struct(kind) and kind.num_fields == len(declared):
+        return pa.struct(
+            [
+                pa.field(given.name, _label(given.type, field.dataType), field.nullable)
+                for given, field in zip(kind, declared.fields, strict=True)
+            ]
+        )
+    if isinstance(declared, t.ArrayType) and pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_label(kind.value_type, declared.elementType)))
+    if isinstance(declared, t.MapType) and pa.types.is_map(kind):
+        return pa.map_(
+            kind.key_field.with_type(_label(kind.key_type, declared.keyType)),
+            kind.item_field.with_type(_label(kind.item_type, declared.valueType)),
+        )
+    return kind
+
+
+def _check_required(array: pa.Array, declared: t.DataType, name: str) -> None:
+    if isinstance(declared, t.StructType) and pa.types.is_struct(array.type):
+        # Fields of null structs say nothing.
+        present = array.drop_null()
+        for position, field in enumerate(declared.fields[: array.type.num_fields]):
+            part = present.field(position)
+            if part.null_count and not field.nullable:
+                raise DataError(f"A row has a null in {name}.{field.name}, which its schema declares NOT NULL")
+            _check_required(part, field.dataType, f"{name}.{field.name}")
+    elif isinstance(declared, t.ArrayType) and pa.types.is_list(array.type):
+        _check_required(array.flatten(), declared.elementType, name)
+    elif isinstance(declared, t.MapType) and pa.types.is_map(array.type):
+        pairs = pa.struct([array.type.key_field, array.type.item_field])
+        # A map is a list of pairs; only lists give the items of a part alone.
+        entries = pa.array(_Labelled(array, pa.list_(pairs))).flatten()
+        _check_required(entries.field(0), declared.keyType, name)
+        _check_required(entries.field(1), declared.valueType, name)
 
 
 def _milliseconds(times: pa.Array) -> pa.Array:

@@ -102,15 +102,6 @@ def raw_types(schema: pa.Schema) -> ColumnTypes:
     )
 
 
-def has_required_fields(kind: t.DataType | None) -> bool:
-    """Whether a struct in a type, at any depth, has a field that may not be null."""
-    if isinstance(kind, t.StructType):
-        return any(not field.nullable or has_required_fields(field.dataType) for field in kind.fields)
-    if isinstance(kind, t.ArrayType):
-        return has_required_fields(kind.elementType)
-    return isinstance(kind, t.MapType) and (has_required_fields(kind.keyType) or has_required_fields(kind.valueType))
-
-
 def _require(
     fields: dict[str, t.DataType], name: str, kinds: tuple[type[t.DataType], ...], wanted: str, where: str
 ) -> None:

@@ -50,7 +50,7 @@ from fencepost.engine.spark.transform import GroupPlans
 from fencepost.engine.topic_gate import TopicGate
 from fencepost.engine.write_spec import WriteSpec
 from fencepost.kafka.producer.partition_queue import Ack
-from fencepost.kafka.producer.record_producer import RecordProducer
+from fencepost.kafka.producer.record_producer import RecordProducer, RecordsAlong
 
 WORTH_SPARK: Final = 256 * 1024 * 1024
 """The size of batches that the worker writes itself, as many bytes as it writes while Spark starts."""
@@ -138,13 +138,16 @@ class SparkEngine:
         cancelled: Cancelled,
         topic_gate: TopicGate,
         begin: Callable[[], None] = lambda: None,
+        along: RecordsAlong | None = None,
         places: bool = False,
     ) -> WriteResult:
         """Write a batch, into `producer`'s open transaction if it has any, and return when it is acknowledged.
 
         `task` names the task in Spark's pools and in messages. `begin` is called once all is prepared that can be, to
-        begin a transaction. `places`: the places of a batch's columns are wanted. The `topic_gate` checks each topic of the records, after the transforms and before the
-        first of them is sent. Records that a transform or converter refuses are handled by `pipeline.errors`. The
+        begin a transaction. `places`: the places of a batch's columns are wanted. The `topic_gate` checks each topic of
+        the records, after the transforms and before the first of them is sent. `along` is sent together with polled
+        records, if any of them is left; the result does not count it. Records that a transform or converter refuses are
+        handled by `pipeline.errors`. The
         transaction stays open. Raises a FencepostError (errors of the gate and of a converter's `prepare`,
         PreparationWaitsError, RecordRefusedError, DataError, KafkaError, SparkJobError), after which the transaction
         must be aborted; without a transaction, a part of the batch may be written, and writes may continue.
@@ -158,12 +161,12 @@ class SparkEngine:
                 write.errors.take_over(batch.pipeline)
             if isinstance(batch, SourceBatch) and batch.columns is not None and places:
                 metadata = PolledMetadata(batch.columns.num_rows)
-                send = partial(_write_records, write, _numbered(write, batch.columns), metadata)
+                send = partial(_write_records, write, _numbered(write, batch.columns), metadata, along)
             elif isinstance(batch, SourceBatch):
                 send = SourceWrite(write, batch, self._spark_ready, self._own_writes).prepared()
             else:
                 metadata = PolledMetadata(len(batch))
-                send = partial(_write_records, write, _converted(write, batch), metadata)
+                send = partial(_write_records, write, _converted(write, batch), metadata, along)
             begin()
             spec = WriteSpec(
                 pipeline=write.pipeline,
@@ -178,6 +181,7 @@ class SparkEngine:
             raise
         log_refused(write.errors.tally, f"Task {task}")
         producer.acknowledge(acks)
+        acks = [ack for ack in acks if along is None or ack.topic != along.topic]
         dead = write_letters(write.errors.letters, spec, producer, task, write.check)
         return WriteResult.of(acks, metadata, write.errors.tally.counts, dead=dead)
 
@@ -231,7 +235,11 @@ def _numbered(write: BatchWrite, columns: pa.RecordBatch) -> list[Converted]:
 
 
 def _write_records(
-    write: BatchWrite, converted: Sequence[Converted], metadata: PolledMetadata, spec: WriteSpec
+    write: BatchWrite,
+    converted: Sequence[Converted],
+    metadata: PolledMetadata,
+    along: RecordsAlong | None,
+    spec: WriteSpec,
 ) -> list[Ack]:
     """Write polled records from the worker, in the order of the poll within each topic partition."""
     topics = {part.topic for part in converted}
@@ -246,6 +254,8 @@ def _write_records(
             for routed in router.route(part):
                 metadata.sent(part, routed)
                 writer.write(routed.topic, routed.partition, routed.records)
+        if along is not None and topics:
+            along.write(writer)
         acks = writer.flush()
     metadata.acknowledged(acks)
     return acks

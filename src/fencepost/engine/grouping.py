@@ -77,12 +77,7 @@ def group_records(
     the same fields. Records that do not fit their schema, or stand for a RefusedRow, are skipped if `errors` tolerates
     them. Raises RecordRefusedError that names the first one if it does not, and DataError for a record without a topic.
     """
-    forms = _Forms(structured=structured)
-    groups: dict[tuple[str | None, _Form, _Form], list[int]] = {}
-    for row, record in enumerate(records):
-        value = forms.of(record.value_schema, record.value)
-        key = forms.of(record.key_schema, record.key)
-        groups.setdefault((record.topic, value, key), []).append(row)
+    groups = _rows_by_form(records, _Forms(structured=structured))
     made = []
     for (named, value, key), rows in groups.items():
         topic = pipeline.default_topic if named is None else named
@@ -95,10 +90,32 @@ def group_records(
     return [group for group in made if group.columns.num_rows]
 
 
+def _rows_by_form(records: Sequence[SourceRecord], forms: _Forms) -> dict[tuple[str | None, _Form, _Form], list[int]]:
+    """The rows of each topic, form of values and form of keys, in order."""
+    groups: dict[tuple[str | None, _Form, _Form], list[int]] = {}
+    # Most records have the schemas and the Python types of many others: their forms are found once.
+    known: dict[tuple[Any, ...], list[int]] = {}
+    for row, record in enumerate(records):
+        value, key = record.value, record.key
+        alike = (record.topic, type(value), type(key), id(record.value_schema), id(record.key_schema))
+        rows = known.get(alike)
+        if rows is None:
+            form_of_value, form_of_key = forms.of(record.value_schema, value), forms.of(record.key_schema, key)
+            rows = groups.setdefault((record.topic, form_of_value, form_of_key), [])
+            if forms.by_type:
+                known[alike] = rows
+        rows.append(row)
+    return groups
+
+
 class _Forms:
-    """Remembers the schema objects of one batch, so that each is parsed and compared once."""
+    """Remembers the schema objects of one batch, so that each is parsed and compared once.
+
+    `by_type`: the form of a value without a schema depends on nothing but its Python type.
+    """
 
     def __init__(self, *, structured: bool) -> None:
+        self.by_type = not structured
         self._kind = signature if structured else kind_of
         self._schemaless: dict[str, _Form] = {}
         self._by_identity: dict[int, _Form] = {}

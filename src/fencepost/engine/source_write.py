@@ -11,9 +11,9 @@ from typing import Final
 import pyarrow as pa
 
 from fencepost.api.record import ArrowReader, SourceBatch
-from fencepost.engine.batch_columns import completed
+from fencepost.engine.batch_columns import as_declared, completed
 from fencepost.engine.batch_write import BatchWrite, Transformed
-from fencepost.engine.column_types import ColumnTypes, has_required_fields, raw_types
+from fencepost.engine.column_types import ColumnTypes, raw_types
 from fencepost.engine.conversion import ROW, require_topic
 from fencepost.engine.dead_letters import contents_of
 from fencepost.engine.error_handler import ErrorHandler
@@ -138,9 +138,6 @@ class SourceWrite:
         if self.write.only_functions:
             return None
         given = reader_types(batch.reader)
-        if has_required_fields(given.value) or has_required_fields(given.key):
-            # Arrow cannot cast a null struct with a field that may not be null.
-            return None
         rows = SplitRows.of(batch.reader, batch.splits, pipeline)
         read = [part for part in rows.read([0], self.write.errors, ahead=False) if part.num_rows]
         if not read:
@@ -179,5 +176,9 @@ def transform_rows(write: BatchWrite, whole: pa.RecordBatch, given: ColumnTypes)
         row=lambda _: None,
         contents=lambda start, stop: contents_of(whole.slice(start, stop - start)),
     )
-    transformed = write.transformed(group, stage, partial(completed, topic=topic))
+
+    def complete(part: pa.RecordBatch) -> pa.RecordBatch:
+        return completed(as_declared(part, {"value": given.value, "key": given.key}), topic)
+
+    transformed = write.transformed(group, stage, complete)
     return [(batches, replace(types, batch=True)) for batches, types in transformed]

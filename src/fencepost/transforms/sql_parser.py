@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
-from pyspark.errors import ParseException
+from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, NullType, StructType
@@ -24,13 +24,15 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, NullType
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.spark_names import backticked
 from fencepost.transforms.sql_functions import ALLOWED, NODES, NONDETERMINISTIC, NOW_WITHOUT_ARGUMENTS, NULL_OF_NULL
-from fencepost.transforms.sql_tokens import DEEPEST, why_refused
+from fencepost.transforms.sql_tokens import DEEPEST, DEEPEST_TYPE, why_refused, why_type_refused
 
 _ATTRIBUTES: Final = ("UnresolvedAttribute", "UnresolvedNamedLambdaVariable")
 _STARS: Final = ("UnresolvedStar", "UnresolvedStarExceptOrReplace")
 _PRESENT: Final = re.compile(r"\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 _TYPED_PRESENT: Final = re.compile(r"\b(date|timestamp\w*)\s*['\"]\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 _LITERAL: Final = "Literal"
+_WITH_SCHEMA: Final = ("from_json", "from_csv")
+_OF_EXAMPLE: Final = ("schema_of_json", "schema_of_csv")
 _SHOWN: Final = 1_000
 """The number of characters of an expression that messages show."""
 _TOO_DEEP: Final = f"it is nested more than {DEEPEST} deep"
@@ -168,7 +170,7 @@ def parsed_one(given: SqlProperty) -> SqlExpression:
 def _parsed(given: SqlProperty) -> Any:
     try:
         return _parser().parsePlan(f"SELECT {given.text}")
-    except ParseException as error:
+    except PySparkException as error:
         raise given.refused(str(error).strip().splitlines()[0].partition(" SQLSTATE")[0]) from error
     except Py4JJavaError as error:
         if error.java_exception.getClass().getSimpleName() == "StackOverflowError":
@@ -239,6 +241,20 @@ def _check_function(given: SqlProperty, node: _Node) -> None:
             "arguments alone; aggregates, generators, user-defined functions and functions that read files, run code or "
             "tell of the worker are not"
         )
+    if name in _WITH_SCHEMA and len(node.children) > 1:
+        _check_schema(given, name, node.children[1])
+
+
+def _check_schema(given: SqlProperty, name: str, schema: _Node) -> None:
+    """Refuse schemas that take Spark's parser minutes, and computed ones, of which that is not known."""
+    of_example = schema.kind == "UnresolvedFunction" and schema.parts[-1].lower() in _OF_EXAMPLE
+    text = schema.children[0].literal if of_example and schema.children else schema.literal
+    if text is None:
+        raise given.refused(f"{name} needs its schema as a text, or as schema_of_json or schema_of_csv of a text")
+    if why := why_type_refused(text):
+        raise given.refused(f"the schema of {name} is refused, as {why}")
+    if of_example and sum(map(text.count, "[{")) > DEEPEST_TYPE:
+        raise given.refused(f"the example of {name} is refused, as it has more than {DEEPEST_TYPE} arrays and objects")
 
 
 def _nondeterministic(what: str) -> str:

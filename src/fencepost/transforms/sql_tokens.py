@@ -20,12 +20,16 @@ LONGEST: Final = 32_768
 DEEPEST: Final = 200
 """How deep parts of an expression may be nested: each level needs room on the stacks of Python and the JVM."""
 
+DEEPEST_TYPE: Final = 32
+"""How deep types may be nested, as in ARRAY<ARRAY<INT>>: Spark's parser takes minutes for some hundreds."""
+
 _TOKEN: Final = re.compile(
     r"""(?P<text>[rR]'[^']*'|[rR]"[^"]*"|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|--[^\n]*|/\*.*?\*/)
     |(?P<word>[^\W\d]\w*|`(?:[^`]|``)*`)|(?P<open>[(\[])|(?P<close>[)\]])|(?P<unclosed>['"`]|/\*)|(?P<dot>\.)|\S""",
     re.VERBOSE | re.DOTALL,
 )
 _PAIRS: Final = {"(": ")", "[": "]"}
+_TYPES: Final = ("array", "map", "struct")
 _ALSO_SYNTAX: Final = frozenset(
     {"any", "some", "cast", "try_cast", "timestamp_add", "timestamp_diff", "col", "lit", "expr"}
 )
@@ -36,6 +40,8 @@ def why_refused(text: str, *, nondeterministic: bool) -> str | None:
     """Return why an expression will be refused, None if its words do not tell."""
     if len(text) > LONGEST:
         return f"it has {len(text)} characters, and {LONGEST} are allowed"
+    if (why := why_type_refused(text)) is not None:
+        return why
     closing: list[str] = []
     before: tuple[str | None, str] = (None, "")
     for kind, shown in _tokens(text):
@@ -48,6 +54,20 @@ def why_refused(text: str, *, nondeterministic: bool) -> str | None:
             return why
         before = (kind, shown)
     return f"{len(closing)} of its brackets are not closed" if closing else None
+
+
+def why_type_refused(text: str) -> str | None:
+    """Return why the types in an expression or a schema will be refused."""
+    depth, before = 0, ""
+    for _, shown in _tokens(text):
+        if shown == "<" and before.lower() in _TYPES:
+            depth += 1
+            if depth > DEEPEST_TYPE:
+                return f"it has types that are nested more than {DEEPEST_TYPE} deep"
+        elif shown == ">":
+            depth = max(0, depth - 1)
+        before = shown
+    return None
 
 
 def _refused_bracket(kind: str | None, shown: str, closing: list[str]) -> str | None:

@@ -101,8 +101,8 @@ GUARDS = (
     Guard(
         "the exits that are failures of a call",
         "herder/core/calls.py",
-        'future.set_exception(as_failure("A call on a thread of this worker", error))',
-        "future.set_exception(error)",
+        'future.set_exception, as_failure("A call on a thread of this worker", error))',
+        "future.set_exception, error)",
         "tests/unit/herder/core/test_calls.py::test_exceptions_that_would_end_the_loop_fail_the_call",
     ),
     Guard(

@@ -42,11 +42,25 @@ GUARDS = (
         "tests/unit/runtime/task/test_source_task.py::test_an_exit_that_passed_the_edge_fails_the_task",
     ),
     Guard(
-        "the offset records of a transaction",
+        "the offset records that are sent with the records of a transaction",
+        "runtime/task/writes.py",
+        "        self._sent_offsets = latest\n        return records",
+        "        self._sent_offsets = latest\n        return []",
+        "tests/broker/runtime/test_source_task.py::test_a_task_resumes_from_the_last_commit",
+    ),
+    Guard(
+        "the offset records of a transaction that are sent at its end",
         "runtime/task/writes.py",
         "                self._write_offsets(self._producer)",
         "                self._offsets.clear()",
-        "tests/broker/runtime/test_source_task.py::test_a_task_resumes_from_the_last_commit",
+        "tests/broker/runtime/test_source_task.py::test_the_connector_boundary_also_commits_offsets_of_aborted_records",
+    ),
+    Guard(
+        "the offsets of an unfinished transaction, which are not sent before its end",
+        "runtime/task/poll_loop.py",
+        "ends=decision is BoundaryDecision.COMMIT",
+        "ends=decision is not BoundaryDecision.COMMIT",
+        "tests/broker/runtime/test_source_task.py::test_the_connector_boundary_also_commits_offsets_of_aborted_records",
     ),
     Guard(
         "the run that a task's commits name",

@@ -6,6 +6,20 @@ from tests.mutations.guard import Guard
 
 GUARDS = (
     Guard(
+        "the refusal of a fraction that would be cut off",
+        "transforms/sql_columns.py",
+        "return F.when(fraction, F.raise_error(reason).cast(kind)).otherwise(column)",
+        "return column",
+        "tests/unit/transforms/test_sql.py::test_a_fraction_is_refused_and_not_cut_off",
+    ),
+    Guard(
+        "the depth of types in expressions",
+        "transforms/sql_tokens.py",
+        "if depth > DEEPEST_TYPE:",
+        "if False:",
+        "tests/unit/transforms/test_sql_tokens.py::test_what_would_occupy_the_parser_is_refused",
+    ),
+    Guard(
         "the rows that a function of Python did not get",
         "transforms/function_rows.py",
         "if len(kept) and (kept.min() < 0 or kept.max() >= count):",

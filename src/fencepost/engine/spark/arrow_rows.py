@@ -14,7 +14,10 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 _ONE_BATCH: Final = 2**31 - 1
 _LENGTH_BYTES: Final = 4
@@ -27,6 +30,7 @@ class _Jvm(NamedTuple):
     """Spark's encoder and decoder, its writer of length-prefixed items, and Java's streams."""
 
     read_file: Any
+    to_frame: Any
     decode: Any
     encode: Any
     write_items: Any
@@ -41,6 +45,7 @@ def _jvm(jvm: Any) -> _Jvm:
     converters = getattr(getattr(spark.sql.execution.arrow, "ArrowConverters$"), "MODULE$")
     return _Jvm(
         spark.sql.api.python.PythonSQLUtils.readArrowStreamFromFile,
+        spark.sql.api.python.PythonSQLUtils.toDataFrame,
         converters.fromBatchIterator,
         converters.toBatchWithSchemaIterator,
         spark.api.python.PythonRDD.writeIteratorToStream,
@@ -54,18 +59,35 @@ def may_use_files(session: SparkSession) -> bool:
     return not session.sparkContext._encryption_enabled  # noqa: SLF001 - pyspark's own question
 
 
+def frame_from_arrow(session: SparkSession, batch: pa.RecordBatch, schema: StructType) -> DataFrame:
+    """Return a DataFrame of the rows of a batch, as `createDataFrame` does.
+
+    Where Spark can read the columns as they are they are not cast: Arrow refuses a cast of a null struct with a field that
+    may not be null, to its own type as well.
+    """
+    expected = to_arrow_schema(schema, error_on_duplicated_field_names_in_struct=True, timezone=TIME_ZONE)
+    if batch.schema.types != expected.types or not may_use_files(session):
+        return session.createDataFrame(pa.Table.from_batches([batch]), schema=schema)
+    jvm = _jvm(session._jvm)  # noqa: SLF001 - rows are the JVM's
+    java = jvm.to_frame(_stored(jvm, batch), schema.json(), session._jsparkSession)  # noqa: SLF001 - likewise
+    return ClassicFrame(java, session)
+
+
+def _stored(jvm: _Jvm, batch: pa.RecordBatch) -> Any:
+    with tempfile.NamedTemporaryFile(prefix="fencepost-", suffix=".arrow") as file:
+        with pa.ipc.new_stream(file, batch.schema) as stream:
+            stream.write_batch(batch)
+        file.flush()
+        return jvm.read_file(file.name)
+
+
 def rows_from_arrow(session: SparkSession, batch: pa.RecordBatch, schema: Any) -> Any:
     """Return a Scala iterator over Spark's rows; `schema` is Java's StructType for the columns of the batch.
 
     A row is valid until the next one is taken. The iterator holds memory until its last row is taken.
     """
     jvm = _jvm(session._jvm)  # noqa: SLF001 - rows are the JVM's
-    with tempfile.NamedTemporaryFile(prefix="fencepost-", suffix=".arrow") as file:
-        with pa.ipc.new_stream(file, batch.schema) as stream:
-            stream.write_batch(batch)
-        file.flush()
-        batches = jvm.read_file(file.name)
-    return jvm.decode(batches, schema, TIME_ZONE, True, False, None)
+    return jvm.decode(_stored(jvm, batch), schema, TIME_ZONE, True, False, None)
 
 
 def rows_to_arrow(session: SparkSession, rows: Any, schema: Any, arrow_schema: pa.Schema) -> pa.Table:

@@ -30,6 +30,7 @@ from fencepost.engine.grouping import RecordGroup
 from fencepost.engine.job_failure import JobFailure
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.reports import CarriedFailureError
+from fencepost.engine.spark.arrow_rows import frame_from_arrow
 from fencepost.engine.spark.known_plans import KnownPlans, LocalPlan, settings_hash
 from fencepost.engine.spark.local_rows import local_rows
 from fencepost.engine.write_stage import SplitRows, reader_schema
@@ -107,7 +108,7 @@ def _by_catalyst(
         if transformed is not None:
             return transformed
     given = group.columns
-    frame = session.createDataFrame(pa.Table.from_batches([given]), schema=_frame_schema(given, group.types))
+    frame = frame_from_arrow(session, given, _frame_schema(given, group.types))
     selection = _selection(frame, group, steps, final=final)
     table = local_rows(selection.frame)
     return selection.batches(selection.frame.toArrow() if table is None else table), selection.types

@@ -1,4 +1,4 @@
-"""Runs calls that may block or never return, each on its own thread, and waits for work that outlives its waiters.
+"""Runs calls that may block or never return, each on a thread of its own meanwhile, and waits for work that outlives its waiters.
 
 Turns limit the number of concurrent calls. No thread prevents the process from ending.
 """
@@ -10,13 +10,21 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import CancelledError, Executor, Future
 from contextlib import asynccontextmanager, suppress
-from typing import ParamSpec, TypeVar
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Final, ParamSpec, TypeVar
 
 from fencepost.api.plugin_calls import as_failure
 from fencepost.runtime.turns import Turns
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_IDLE_SECONDS: Final = 5.0
+"""How long a thread waits for another call before it ends."""
+
+_Call = Callable[[], Callable[[], None]]
+"""Makes a call, and returns what settles its future."""
 
 
 class Calls:
@@ -25,7 +33,7 @@ class Calls:
     def __init__(self, loop: asyncio.AbstractEventLoop, turns: Turns | None = None) -> None:
         self._loop = loop
         self._turns = turns or Turns()
-        self._threads = _NewThreads()
+        self._threads = _SharedThreads()
 
     async def run(self, function: Callable[[], T]) -> T:
         """Return the function's result, or raise its exception. The call continues if the waiter is cancelled."""
@@ -56,26 +64,61 @@ def _set_soon(loop: asyncio.AbstractEventLoop, given: asyncio.Future[None]) -> N
         loop.call_soon_threadsafe(set_result)
 
 
-class _NewThreads(Executor):
-    """A new daemon thread for each call."""
+class _SharedThreads(Executor):
+    """Daemon threads, each for one call at a time: one that has nothing to do takes the next call, else a new one does.
+
+    A call that never returns keeps its thread, and no other call waits for that. Thread-safe.
+    """
+
+    def __init__(self, idle_s: float = _IDLE_SECONDS) -> None:
+        self._idle_s = idle_s
+        self._lock = threading.Lock()
+        self._idle: list[SimpleQueue[_Call]] = []
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         future: Future[T] = Future()
 
-        def call() -> None:
+        def call() -> Callable[[], None]:
             try:
                 result = fn(*args, **kwargs)
             except CancelledError as error:
-                future.set_exception(error)
+                return partial(future.set_exception, error)
             except BaseException as error:  # noqa: BLE001 - the future's to raise
                 # SystemExit would end the event loop, and asyncio does not accept StopIteration.
-                future.set_exception(as_failure("A call on a thread of this worker", error))
-            else:
-                future.set_result(result)
+                return partial(future.set_exception, as_failure("A call on a thread of this worker", error))
+            return partial(future.set_result, result)
 
         future.set_running_or_notify_cancel()
-        threading.Thread(target=call, name="herder", daemon=True).start()
+        with self._lock:
+            # The last one to become idle, so that those that are not needed end.
+            inbox = self._idle.pop() if self._idle else None
+        if inbox is None:
+            threading.Thread(target=self._serve, args=(call,), name="herder", daemon=True).start()
+        else:
+            inbox.put(call)
         return future
+
+    def _serve(self, call: _Call | None) -> None:
+        inbox: SimpleQueue[_Call] = SimpleQueue()
+        while call is not None:
+            settle = call()
+            with self._lock:
+                self._idle.append(inbox)
+            # Only now: who waits for the answer may have the next call.
+            settle()
+            # What the call held is free while the thread waits.
+            del call, settle
+            call = self._next(inbox)
+
+    def _next(self, inbox: SimpleQueue[_Call]) -> _Call | None:
+        with suppress(Empty):
+            return inbox.get(timeout=self._idle_s)
+        with self._lock:
+            if inbox in self._idle:
+                self._idle.remove(inbox)
+                return None
+        # A call came just then.
+        return inbox.get()
 
 
 async def outcome_of(work: asyncio.Future[T]) -> T:

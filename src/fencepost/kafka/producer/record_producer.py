@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass
 from typing import Protocol
 
 from fencepost.kafka.config.client_config import ProducerConfig
@@ -50,18 +51,31 @@ def refresh_topics(producer: RecordProducer, topics: Iterable[str]) -> None:
     Cluster.of(config.client).refresh_topics(topics, Deadline.after(config.max_block_ms))
 
 
-def write_and_acknowledge(
-    producer: RecordProducer, topic: str, by_partition: Callable[[int], Iterable[tuple[int, Records]]]
-) -> list[Ack]:
+PartitionRecords = Callable[[int], Iterable[tuple[int, Records]]]
+"""Gets the number of a topic's partitions, and returns the records for each partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsAlong:
+    """Records for a topic that the worker creates itself, to be sent together with the records of a batch."""
+
+    topic: str
+    by_partition: PartitionRecords
+
+    def write(self, writer: RecordWriter) -> None:
+        """Give them to a writer, which sends them with all that it has. Raises as `write_and_acknowledge`."""
+        for partition, records in self.by_partition(writer.kept_partitions(self.topic)):
+            writer.write(self.topic, partition, records)
+
+
+def write_and_acknowledge(producer: RecordProducer, topic: str, by_partition: PartitionRecords) -> list[Ack]:
     """Write to a topic that the worker creates itself, and return when the brokers have all of it.
 
-    `by_partition` gets the number of the topic's partitions, and returns the records for each partition. Raises
-    TopicNotFoundError for a topic that was deleted, which no broker may create again with its default settings, and the
-    errors of `by_partition` and a RecordWriter.
+    Raises TopicNotFoundError for a topic that was deleted, which no broker may create again with its default settings,
+    and the errors of `by_partition` and a RecordWriter.
     """
     with closing(producer.writer()) as writer:
-        for partition, records in by_partition(writer.kept_partitions(topic)):
-            writer.write(topic, partition, records)
+        RecordsAlong(topic, by_partition).write(writer)
         acks = writer.flush()
         producer.acknowledge(acks)
     return acks

@@ -2,6 +2,8 @@
 
 const LOOK_SECONDS = 30;
 
+export const OFFSETS = 200;
+
 export class Refused extends Error {}
 
 // Whether this browser keeps numbers as they are written: 1.0 stays 1.0, and a long beyond 2^53 is not rounded.
@@ -58,7 +60,8 @@ export const api = {
   remove: (name) => request("DELETE", connector(name)),
   info: (name) => request("GET", connector(name)),
   status: (name) => request("GET", connector(name, "/status")),
-  offsets: (name) => request("GET", connector(name, "/offsets"), undefined, exact),
+  // A connector may have tens of thousands: the page asks again every two seconds.
+  offsets: (name) => request("GET", connector(name, `/offsets?limit=${OFFSETS}`), undefined, exact),
   alterOffsets: (name, offsets) => request("PATCH", connector(name, "/offsets"), { offsets }),
   resetOffsets: (name) => request("DELETE", connector(name, "/offsets")),
   topics: (name) => request("GET", connector(name, "/topics")),

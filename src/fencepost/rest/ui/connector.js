@@ -1,7 +1,7 @@
 // One connector: its tasks, rates, transactions, offsets, topics and configuration.
 
 import { useEffect, useRef, useState } from "./vendor/hooks.mjs";
-import { api, exact, keepsNumbers, repeat } from "./api.js";
+import { OFFSETS, api, exact, keepsNumbers, repeat } from "./api.js";
 import { Configuration } from "./config.js";
 import { Head, Problem, State, ago, clock, count, html, size } from "./format.js";
 import { Logs } from "./logs.js";
@@ -16,6 +16,7 @@ async function loaded(name) {
   return {
     info, status, tasks: activity.tasks,
     offsets: offsets.status === "fulfilled" ? offsets.value.offsets : [],
+    moreOffsets: offsets.status === "fulfilled" && offsets.value.next !== undefined,
     offsetsProblem: offsets.status === "fulfilled" ? "" : offsets.reason.message,
     topics: topics.status === "fulfilled" ? topics.value[name].topics : [],
   };
@@ -95,7 +96,7 @@ function OffsetForm({ row, stopped, onSave, onEnd }) {
     <button disabled=${saving || !stopped || row.now !== opened}>Save this offset</button><button type="button" onClick=${() => onEnd("")}>Cancel</button></form>`;
 }
 
-function Offsets({ name, state, offsets, problem, onDone }) {
+function Offsets({ name, state, offsets, more, problem, onDone }) {
   const rows = useBefore(offsets);
   const [edited, setEdited] = useState(null);
   const [told, setTold] = useState("");
@@ -113,6 +114,7 @@ function Offsets({ name, state, offsets, problem, onDone }) {
       <td data-label="before"><code>${each.former}</code></td><td data-label="committed"><code>${each.now}</code></td>
       <td data-label="changed">${each.when === null ? "" : clock(each.when)}</td>
       <td>${changeable ? html`<button class="small" onClick=${() => setEdited(each.key)} aria-label=${`Edit the offset of ${each.key}`}>edit</button>` : null}</td></tr>`)}</tbody></table>
+    ${more ? html`<p class="doc">These are the first ${OFFSETS}. The REST API has all of them.</p>` : null}
     ${keepsNumbers && row ? html`<${OffsetForm} key=${row.key} row=${row} stopped=${state === "STOPPED"} onSave=${(changes) => after(api.alterOffsets(name, changes))} onEnd=${end} />` : null}
     <p class="line">${changeable ? html`<button class="danger" disabled=${!rows.length} onClick=${reset}>Reset all offsets</button>`
       : html`<span class="doc">${keepsNumbers ? "Stop the connector to change its offsets."
@@ -164,7 +166,7 @@ export function Connector({ name, live }) {
     <${Figures} name=${name} live=${live} />
     <section><h2>Topics</h2><ul class="plain">${found.topics.map((topic) => html`<li key=${topic}>
       <a href="#/topics/${encodeURIComponent(topic)}">${topic}</a>: its last records, and why readers may not see some</li>`)}</ul></section>
-    <${Offsets} name=${name} state=${status.connector.state} offsets=${found.offsets} problem=${found.offsetsProblem} onDone=${look} />
+    <${Offsets} name=${name} state=${status.connector.state} offsets=${found.offsets} more=${found.moreOffsets} problem=${found.offsetsProblem} onDone=${look} />
     <${Logs} name=${name} />
     <${Configuration} name=${name} config=${info.config} />`;
 }

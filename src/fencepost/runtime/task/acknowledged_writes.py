@@ -58,7 +58,7 @@ class AcknowledgedWrites(TaskWrites):
         self._offsets_producer = offsets
         self._size = 0
 
-    def write(self, batch: Batch) -> Settled:
+    def write(self, batch: Batch, *, ends: bool = False) -> Settled:  # noqa: ARG002 - offsets follow their records
         """Write a batch. Its records are settled; after a failure some of them may be written."""
         self._create_topics(batch, self._records_producer)
         try:

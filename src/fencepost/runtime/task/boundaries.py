@@ -64,10 +64,14 @@ class TransactionBoundaryManager(ABC):
 class PollBoundary(TransactionBoundaryManager):
     """A transaction for each poll."""
 
+    def pieces(self, batch: Batch) -> Iterator[tuple[Batch, BoundaryDecision]]:
+        """Yield the batch, to be committed."""
+        yield batch, BoundaryDecision.COMMIT
+
     def after_poll(self, now: float, *, returned: bool, transaction_open: bool) -> BoundaryDecision:
-        """Commit, even if there is nothing to commit: the task's commit() is called after every poll."""
-        del now, returned, transaction_open
-        return BoundaryDecision.COMMIT
+        """Commit after an empty poll, although there may be nothing: the task's commit() is called after every poll."""
+        del now, transaction_open
+        return BoundaryDecision.CONTINUE if returned else BoundaryDecision.COMMIT
 
     def at_end(self) -> BoundaryDecision:
         """Commit."""

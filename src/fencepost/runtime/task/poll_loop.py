@@ -98,7 +98,7 @@ class PollLoop:
         returned = bool(batch)
         if batch:
             for piece, decision in self._boundaries.pieces(batch):
-                self._instance.settled(self._write(piece))
+                self._instance.settled(self._write(piece, ends=decision is BoundaryDecision.COMMIT))
                 self._follow(decision)
         self._follow(
             self._boundaries.after_poll(time.monotonic(), returned=returned, transaction_open=self._writes.is_open)
@@ -107,7 +107,7 @@ class PollLoop:
             self._follow(BoundaryDecision.COMMIT)
         return returned
 
-    def _write(self, piece: Batch) -> Settled:
+    def _write(self, piece: Batch, *, ends: bool) -> Settled:
         """Write a part of a batch, and wait for what its converters need, without a transaction.
 
         An open one is committed before, or aborted if it has no boundary yet. Then the part is written to find that the
@@ -116,7 +116,7 @@ class PollLoop:
         aborted = False
         while True:
             try:
-                settled = self._writes.write(piece)
+                settled = self._writes.write(piece, ends=ends)
             except PreparationWaitsError as error:
                 aborted = self._end_before_wait() or aborted
                 self._preparations.failed(error)

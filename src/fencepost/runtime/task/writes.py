@@ -21,8 +21,9 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -37,12 +38,13 @@ from fencepost.engine.topic_gate import RefusedTopic, TopicGate
 from fencepost.failpoint import FailPoint, reach
 from fencepost.kafka.admin.topic_creator import TopicCreator
 from fencepost.kafka.errors import TopicNotFoundError
-from fencepost.kafka.producer.record_producer import RecordProducer, learn_topics, write_and_acknowledge
+from fencepost.kafka.producer.record_producer import RecordProducer, RecordsAlong, learn_topics, write_and_acknowledge
 from fencepost.kafka.producer.transaction import TransactionState
 from fencepost.kafka.producer.transactional import TransactionalProducer
+from fencepost.kafka.records.columns import Records
 from fencepost.runtime.metrics.task_metrics import TaskMetrics
 from fencepost.runtime.task.boundaries import Batch
-from fencepost.storage.errors import OffsetsTopicMissingError
+from fencepost.storage.errors import OffsetsTopicMissingError, UnstorableOffsetError
 from fencepost.storage.offsets.uncommitted import OffsetRecords
 
 _log: Final = logging.getLogger(__name__)
@@ -118,9 +120,10 @@ class TaskWrites(ABC):
         """
 
     @abstractmethod
-    def write(self, batch: Batch) -> Settled:
+    def write(self, batch: Batch, *, ends: bool = False) -> Settled:
         """Write a batch and return the records that are settled by that.
 
+        `ends` means that the caller commits next, or discards: then the source offsets may be sent with the records.
         Raises ConfigError for a record with a forbidden topic, and the errors of the engine.
         """
 
@@ -146,7 +149,13 @@ class TaskWrites(ABC):
             self._gate.admit(topics)
             learn_topics(producer, topics)
 
-    def _write(self, batch: Batch, producer: RecordProducer, begin: Callable[[], None] = lambda: None) -> WriteResult:
+    def _write(
+        self,
+        batch: Batch,
+        producer: RecordProducer,
+        begin: Callable[[], None] = lambda: None,
+        along: RecordsAlong | None = None,
+    ) -> WriteResult:
         try:
             result = self._path.engine.write(
                 batch,
@@ -156,6 +165,7 @@ class TaskWrites(ABC):
                 cancelled=self._context.cancelled,
                 topic_gate=self._gate,
                 begin=begin,
+                along=along,
                 places=self._context.keeps_batches,
             )
         except RecordRefusedError as error:
@@ -172,7 +182,7 @@ class TaskWrites(ABC):
             raise OffsetsTopicMissingError(topic) from error
         self._offsets.written()
 
-    def _take(self, batch: Batch, result: WriteResult) -> Settled:
+    def _take(self, batch: Batch, result: WriteResult, *, offsets_sent: bool = False) -> Settled:
         """Record the result of a batch, and return its records if the task is notified of them."""
         if isinstance(batch, SourceBatch):
             polled = result.written if batch.pipeline is None else batch.pipeline.polled
@@ -180,7 +190,8 @@ class TaskWrites(ABC):
             self._offsets.update(batch.offsets)
             return [] if result.metadata is None else [(batch, result.metadata.columns())]
         self._metrics.wrote(len(batch), result.written, result.bytes, result.errors)
-        self._offsets.update(_last_offsets(batch))
+        if not offsets_sent:
+            self._offsets.update(_last_offsets(batch))
         return list(zip(batch, result.metadata or (), strict=True)) if self._context.keeps_records else []
 
 
@@ -250,6 +261,7 @@ class TaskTransaction(TaskWrites):
         self._flush_at = time.monotonic() + flush_interval_s
         self._only_drops = True
         self._settled: Settled = []
+        self._sent_offsets: list[tuple[SourcePartition | None, SourceOffset | None]] = []
         self._size = 0
         self._topics: set[str] = set()
         self._open = False
@@ -263,22 +275,27 @@ class TaskTransaction(TaskWrites):
         """Return whether offsets of dropped records have waited for the flush interval, since the last commit of any."""
         return not self._open and len(self._offsets) > 0 and (final or time.monotonic() >= self._flush_at)
 
-    def write(self, batch: Batch) -> Settled:
+    def write(self, batch: Batch, *, ends: bool = False) -> Settled:
         """Write a batch into the transaction; begin one if there is none. Nothing is settled before the commit.
+
+        The source offsets of polled records that end the transaction are sent with them: that saves a request.
 
         Raises ConfigError for a record for the task's own offsets topic, and the errors of the engine. The transaction
         is then still open, if it was begun: abort it.
         """
         self._create_topics(batch, self._producer)
+        along = None
+        if ends and not isinstance(batch, SourceBatch):
+            along = RecordsAlong(self._path.offsets_topic, partial(self._offsets_with, batch))
         try:
-            result = self._write(batch, self._producer, self._begin)
+            result = self._write(batch, self._producer, self._begin, along)
         except FencepostError as error:
-            raise self._producer.resolve(error) from error
+            raise self._resolved(error) from error
         self._size += result.written
         self._topics |= result.topics
         # Dead letters count as well: without their offsets they would be written again.
         self._only_drops = self._only_drops and not result.topics and not isinstance(batch, SourceBatch)
-        self._settled += self._take(batch, result)
+        self._settled += self._take(batch, result, offsets_sent=bool(self._sent_offsets))
         return []
 
     def commit(self, *, final: bool = False) -> Settled:
@@ -296,7 +313,9 @@ class TaskTransaction(TaskWrites):
             try:
                 self._write_offsets(self._producer)
             except FencepostError as error:
-                raise self._producer.resolve(error) from error
+                raise self._resolved(error) from error
+        offsets += self._sent_offsets
+        if offsets:
             self._flush_at = started + self._flush_interval_s
         if self._open:
             self._end()
@@ -321,9 +340,28 @@ class TaskTransaction(TaskWrites):
     def discard(self) -> None:
         """Abort the written records and drop their source offsets: the task will read them again."""
         self._offsets.clear()
-        self._settled = []
+        self._settled, self._sent_offsets = [], []
         if self._open:
             self.abort()
+
+    def _offsets_with(self, batch: Sequence[SourceRecord], partitions: int) -> list[tuple[int, Records]]:
+        """The records of all source offsets after a batch, to be sent with it."""
+        self._offsets.update(_last_offsets(batch))
+        latest = self._offsets.latest()
+        try:
+            records = self._offsets.by_partition(partitions)
+        except UnstorableOffsetError:
+            # The commit writes them, and says so.
+            return []
+        reach(FailPoint.BEFORE_OFFSETS)
+        self._offsets.written()
+        self._sent_offsets = latest
+        return records
+
+    def _resolved(self, error: FencepostError) -> FencepostError:
+        if isinstance(error, TopicNotFoundError) and error.topic == self._path.offsets_topic:
+            return OffsetsTopicMissingError(error.topic)
+        return self._producer.resolve(error)
 
     def _begin(self) -> None:
         if self._open:
@@ -343,6 +381,7 @@ class TaskTransaction(TaskWrites):
             raise
         self._open = False
         self._only_drops = True
+        self._sent_offsets = []
         self._offsets.committed()
         self._context.on_commit()
         self._path.wrote_to(self._topics)
@@ -353,11 +392,29 @@ class TaskTransaction(TaskWrites):
 def _last_offsets(records: Iterable[SourceRecord]) -> list[tuple[SourcePartition, SourceOffset]]:
     """Return the last offset for each source partition object, the most recent at the end.
 
-    Sources usually use one object for all records of a partition, so few remain to be compared by content.
+    Sources usually use one object for all records of a partition, or equal ones in a row, so few remain to be compared
+    by content.
     """
     latest: dict[int, SourceRecord] = {}
+    previous: SourcePartition | None = None
+    identity = 0
     for record in records:
-        identity = id(record.source_partition)
-        latest.pop(identity, None)
+        partition = record.source_partition
+        if partition is not previous and (previous is None or not _is_same(partition, previous)):
+            identity = id(partition)
+            latest.pop(identity, None)
+        previous = partition
         latest[identity] = record
     return [(record.source_partition, record.source_offset) for record in latest.values()]
+
+
+def _is_same(partition: SourcePartition, other: SourcePartition) -> bool:
+    """Whether two source partitions are the same: in Python 1, 1.0 and True are equal, in JSON they are not."""
+    try:
+        return (
+            partition == other
+            and [*partition] == [*other]
+            and [type(value) for value in partition.values()] == [type(value) for value in other.values()]
+        )
+    except Exception:  # noqa: BLE001 - values of the connector that cannot be compared are refused where they are stored
+        return False

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
+from fencepost import transform
 from fencepost.api.errors import DataError
 from fencepost.api.plugin import Transformation
 from fencepost.api.record import SourceBatch
@@ -69,9 +71,75 @@ class ValuesAlone:
         yield pa.RecordBatch.from_pydict({"value": pa.array([str(n) if n % 4 else None for n in split])})
 
 
+class Required:
+    """Reads structs that are never null, with fields that may not be null, below structs that may, and in maps."""
+
+    schema = (
+        "value STRUCT<id: BIGINT NOT NULL, Id: STRING, row: STRUCT<n: INT NOT NULL, t: STRUCT<s: STRING NOT NULL> NOT NULL>, "
+        "of: MAP<STRING, STRUCT<n: INT NOT NULL>>, list: ARRAY<STRUCT<n: INT NOT NULL>>> NOT NULL, "
+        "key STRUCT<id: BIGINT NOT NULL>"
+    )
+
+    def read(self, split: range) -> Iterator[pa.RecordBatch]:
+        numbers = pa.field("n", pa.int32(), nullable=False)
+        text = pa.struct([pa.field("s", pa.string(), nullable=False)])
+        identity = pa.field("id", pa.int64(), nullable=False)
+        row = pa.struct([numbers, pa.field("t", text, nullable=False)])
+        kind = pa.struct(
+            [
+                identity, ("Id", pa.string()), ("row", row), ("of", pa.map_(pa.string(), pa.struct([numbers]))),
+                ("list", pa.list_(pa.struct([numbers]))),
+            ]
+        )  # fmt: skip
+        rows = [
+            {
+                "id": n, "Id": None if n % 2 else f"i{n}", "row": {"n": n, "t": {"s": str(n)}} if n % 3 else None,
+                "of": [("a", {"n": n}), ("b", None)] if n % 4 else None, "list": [{"n": n}, None] if n % 5 else None,
+            }
+            for n in split
+        ]  # fmt: skip
+        keys = [{"id": n} if n % 3 else None for n in split]
+        yield pa.RecordBatch.from_pydict({"value": pa.array(rows, kind), "key": pa.array(keys, pa.struct([identity]))})
+
+
+class RequiredUnsaid(Required):
+    """The same rows, in arrays that do not say which fields may not be null."""
+
+    def read(self, split: range) -> Iterator[pa.RecordBatch]:
+        for batch in super().read(split):
+            columns = {
+                name: pa.array(batch[name].to_pylist(), _nullable(batch[name].type)) for name in ("value", "key")
+            }
+            yield pa.RecordBatch.from_pydict(columns)
+
+
+def _nullable(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _nullable(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, _nullable(kind.item_type))
+    return pa.list_(_nullable(kind.value_type)) if pa.types.is_list(kind) else kind
+
+
+class RequiredMissing(Required):
+    """A row has a null where its schema says that there is none."""
+
+    schema = "value STRUCT<row: STRUCT<n: INT NOT NULL>>"
+
+    def read(self, split: range) -> Iterator[pa.RecordBatch]:
+        kind = pa.struct([("row", pa.struct([("n", pa.int32())]))])
+        rows = [{"row": {"n": None if n == 6 else n}} for n in split]
+        yield pa.RecordBatch.from_pydict({"value": pa.array(rows, kind)})
+
+
 def step(transform: Transformation, **properties: str) -> Step:
     transform.configure({name.replace("_", "."): text for name, text in properties.items()})
     return Step(transform)
+
+
+@transform(schema="half DOUBLE NOT NULL")
+def halves_of_n(rows: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"half": pc.divide(pc.cast(rows["n"], pa.float64()), 2)})
 
 
 CHAINS: Mapping[str, tuple[type[Any], list[Step]]] = {
@@ -82,6 +150,14 @@ CHAINS: Mapping[str, tuple[type[Any], list[Step]]] = {
     "functions": (AllColumns, [step(Sql(), value="struct(value.id)"), step(halves()), step(Sql(), where="value.half > 2")]),
     "texts": (ValuesAlone, [step(HoistField(), field="n"), step(RegexRouter(), regex="(.*)", replacement="$1")]),
     "keys": (ValuesAlone, [step(Sql(), where="value IS NOT NULL", value="struct(CAST(value AS INT) AS n)"), step(ValueToKey(), fields="n"), step(ExtractField(), field="n")]),
+    "required fields": (Required, [step(Sql(), where="value.row.n IS NULL OR value.row.n <> 4", value="struct(value.row, value.of, value.list, upper(value.row.t.s) AS s)")]),
+    "unsaid required fields": (RequiredUnsaid, [step(Sql(), where="value.row.n IS NULL OR value.row.n <> 4", value="struct(value.row, value.of, value.list, upper(value.row.t.s) AS s)")]),
+    "required fields as they are": (Required, [step(InsertHeader(), header="i", value_literal="j")]),
+    "unsaid required fields as they are": (RequiredUnsaid, [step(InsertHeader(), header="i", value_literal="j")]),
+    "required fields, null or not": (Required, [step(Sql(), value="CASE WHEN value.row IS NOT NULL THEN value.row END", key="struct(key.id)")]),
+    "unsaid required fields, null or not": (RequiredUnsaid, [step(Sql(), value="CASE WHEN value.row IS NOT NULL THEN value.row END", key="struct(key.id)")]),
+    "required fields to functions": (Required, [step(Sql(), value="value.row", where="value.row IS NOT NULL"), step(halves_of_n()), step(Sql(), where="value.half > 2")]),
+    "unsaid required fields to functions": (RequiredUnsaid, [step(Sql(), value="value.row", where="value.row IS NOT NULL"), step(halves_of_n()), step(Sql(), where="value.half > 2")]),
     "none left": (ValuesAlone, [step(Sql(), where="false")]),
     "not deterministic": (ValuesAlone, [step(Sql(), value="CASE WHEN rand() < 2 THEN value END", allow_nondeterministic="true")]),
 }  # fmt: skip
@@ -126,6 +202,21 @@ def test_a_refused_row_is_skipped_alone(engine: SparkEngine, bootstrap_servers: 
         result = write(engine, owner, batch, pipeline(topic, value=json_converter(), transforms=steps, errors=errors))
     assert [one[2] for one in written(bootstrap_servers, topic)] == [b'{"n":-100}', b'{"n":100}']
     assert [one[2] for one in written(bootstrap_servers, dead)] == [b"6"]
+    assert result.errors.skipped == 1
+
+
+def test_a_null_in_a_required_field_is_refused_alone(engine: SparkEngine, bootstrap_servers: str, topics: Topics):
+    topic = topics.create(partitions=1)
+    steps, batch = (
+        [step(InsertHeader(), header="i", value_literal="j")],
+        SourceBatch(reader=RequiredMissing(), splits=[range(5, 8)], bytes=100),
+    )
+    with producer(bootstrap_servers) as owner:
+        with pytest.raises(RecordRefusedError, match=r"null in value\.row\.n, which its schema declares NOT NULL"):
+            write(engine, owner, batch, pipeline(topic, value=json_converter(), transforms=steps))
+        errors = ErrorHandling(Tolerance.ALL)
+        result = write(engine, owner, batch, pipeline(topic, value=json_converter(), transforms=steps, errors=errors))
+    assert [one[2] for one in written(bootstrap_servers, topic)] == [b'{"row":{"n":5}}', b'{"row":{"n":7}}']
     assert result.errors.skipped == 1
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fencepost.api.errors import PluginError
-from fencepost.herder.core.calls import Calls, outcome_of
+from fencepost.herder.core.calls import Calls, _SharedThreads, outcome_of
 from fencepost.runtime.turns import Turns
 from tests.support.group import until
 
@@ -58,6 +58,38 @@ def test_the_number_of_concurrent_calls_is_limited() -> None:
 
     asyncio.run(scenario())
     assert most == 2
+
+
+def test_calls_one_after_the_other_share_a_thread() -> None:
+    async def scenario() -> None:
+        calls = Calls(asyncio.get_running_loop(), Turns(8, 3600))
+        threads = {await calls.run(threading.current_thread) for _ in range(20)}
+        assert len(threads) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_call_never_waits_for_the_thread_of_a_hanging_one() -> None:
+    released = threading.Event()
+
+    async def scenario() -> None:
+        calls = Calls(asyncio.get_running_loop(), Turns(8, 3600))
+        hanging = [asyncio.ensure_future(calls.run(lambda: released.wait(300))) for _ in range(3)]
+        threads = {await asyncio.wait_for(calls.run(threading.current_thread), 60) for _ in range(3)}
+        assert not any(call.done() for call in hanging)
+        assert all(thread.daemon for thread in threads)
+        released.set()
+        await asyncio.gather(*hanging)
+
+    asyncio.run(scenario())
+
+
+def test_idle_threads_end_and_calls_that_come_just_then_run() -> None:
+    threads = _SharedThreads(idle_s=0.001)
+    used = {threads.submit(threading.current_thread).result(60) for _ in range(300)}
+    for thread in used:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in used)
 
 
 def test_an_exception_of_a_call_is_raised_and_ends_its_turn() -> None:

@@ -24,9 +24,11 @@ def _after_poll(
     return manager.after_poll(now, returned=returned, transaction_open=transaction_open)
 
 
-def test_the_poll_boundary_commits_after_every_poll_and_at_the_end():
+def test_the_poll_boundary_commits_each_batch_every_empty_poll_and_at_the_end():
     manager = PollBoundary()
-    assert _after_poll(manager) is BoundaryDecision.COMMIT
+    batch = source_records(2)
+    assert list(manager.pieces(batch)) == [(batch, BoundaryDecision.COMMIT)]
+    assert _after_poll(manager) is BoundaryDecision.CONTINUE, "the batch is committed already"
     assert _after_poll(manager, returned=False, transaction_open=False) is BoundaryDecision.COMMIT
     assert manager.at_end() is BoundaryDecision.COMMIT
 
@@ -109,7 +111,7 @@ def test_commits_keep_the_interval_and_come_by_the_next_batch(steps: list[float]
         last = now if decision is BoundaryDecision.COMMIT else last
 
 
-@pytest.mark.parametrize("manager", [PollBoundary(), IntervalBoundary(1.0, 0.0), ConnectorBoundary()])
+@pytest.mark.parametrize("manager", [IntervalBoundary(1.0, 0.0), ConnectorBoundary()])
 def test_a_batch_without_requests_is_one_piece(manager: TransactionBoundaryManager):
     batch = source_records(3)
     pieces = list(manager.pieces(batch))
