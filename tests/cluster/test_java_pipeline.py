@@ -18,7 +18,7 @@ from fencepost.embedded.java import find_java
 from fencepost.embedded.registry import EmbeddedRegistry
 from tests.support.checker import read_topic, values
 from tests.support.java_connectors import Connectors
-from tests.support.java_plugins import APICURIO_AVRO, FILE_STREAM, HOSTILE, ODD, install_avro, plugin_path
+from tests.support.java_plugins import APICURIO_AVRO, FILE_STREAM, HOSTILE, NOTED, ODD, install_avro, plugin_path
 from tests.support.processes import wait_for
 from tests.support.topics import Topics
 from tests.support.workers import Group, Worker
@@ -68,6 +68,12 @@ def transforms(*types: str, **properties: str) -> dict[str, str]:
 
 def odd(how: str, every: int = 2) -> dict[str, str]:
     return {"value.converter": LONGS, **transforms(ODD, a_how=how, a_every=str(every))}
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "noted"])
+def notes(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+    """Nothing, or the properties of a connector whose task wants to know where its records are."""
+    return {"connector.class": NOTED, "notes": str(tmp_path / "notes")} if request.param else {}
 
 
 def numbers(bootstrap_servers: str, topic: str) -> list[int]:
@@ -123,7 +129,7 @@ def test_records_that_a_transform_of_another_folder_drops_have_offsets(
 
 
 def test_transforms_in_python_that_need_no_values_run_after_the_jvm(
-    connector: Connectors, topics: Topics, bootstrap_servers: str
+    connector: Connectors, topics: Topics, bootstrap_servers: str, notes: dict[str, str]
 ):
     topic, other = topics.create(), topics.create()
     chain = transforms(
@@ -131,13 +137,38 @@ def test_transforms_in_python_that_need_no_values_run_after_the_jvm(
         a_how="drop", b_regex=topic, b_replacement=other, c_predicate="p",
     )  # fmt: skip
     predicate = {"predicates": "p", "predicates.p.type": "fencepost:HasHeaderKey", "predicates.p.name": "nothing"}
-    connector.hostile(topic, "", limit="4", **{"value.converter": LONGS, **chain, **predicate})
+    connector.hostile(topic, "", limit="4", **{"value.converter": LONGS, **chain, **predicate, **notes})
     wait_for(lambda: numbers(bootstrap_servers, other) == [1, 3], what="the odd numbers")
     assert [(one.key, one.headers) for one in read_topic(bootstrap_servers, other)] == [
         (b"k1", (("number", b"1"),)),
         (b"k3", (("number", b"3"),)),
     ]
     assert read_topic(bootstrap_servers, topic) == []
+
+
+def test_a_record_that_a_transform_in_python_drops_is_committed_without_a_place(
+    connector: Connectors, topics: Topics, tmp_path: Path
+):
+    topic, notes = topics.create(), tmp_path / "notes"
+    chain = transforms(ODD, "fencepost:Filter", a_how="drop", a_every="3", b_predicate="p")
+    predicate = {"predicates": "p", "predicates.p.type": "fencepost:HasHeaderKey", "predicates.p.name": "number"}
+    noted = {"connector.class": NOTED, "notes": str(notes)}
+    more = {"value.converter": LONGS, **noted, **chain, **predicate}
+    connector.hostile(topic, "", limit="4", **more)
+    wait_for(lambda: notes.exists() and len(notes.read_text().splitlines()) == 4, what="all numbers")
+    assert notes.read_text() == "1 null\n2 null\n3 null\n4 null\n"
+
+
+@pytest.mark.parametrize("how", ["throw", "error"])
+def test_a_commit_record_that_fails_leaves_out_no_other_record(
+    connector: Connectors, topics: Topics, tmp_path: Path, how: str
+):
+    topic, notes = topics.create(), tmp_path / "notes"
+    interval = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "1000"}
+    more = {"value.converter": LONGS, "connector.class": NOTED, "notes": str(notes), **interval}
+    connector.hostile(topic, f"{how} in task.commitRecord", limit="4", **more)
+    wait_for(lambda: notes.exists() and len(notes.read_text().splitlines()) == 4, what="all numbers")
+    assert notes.read_text() == "".join(f"{number} {topic}\n" for number in range(1, 5))
 
 
 def test_a_transform_has_the_class_loader_of_its_own_folder(
@@ -196,8 +227,10 @@ def test_a_password_of_a_transform_in_java_is_hidden(connector: Connectors, topi
     assert "s3cret-of-odd" not in json.dumps(config)
 
 
-def test_an_exception_of_a_transform_fails_the_task_with_its_trace(connector: Connectors, topics: Topics):
-    name = connector.hostile(topics.create(), "", **odd("throw", 3))
+def test_an_exception_of_a_transform_fails_the_task_with_its_trace(
+    connector: Connectors, topics: Topics, notes: dict[str, str]
+):
+    name = connector.hostile(topics.create(), "", **odd("throw", 3), **notes)
     connector.worker.wait_for_states(name, "RUNNING", "FAILED")
     trace = connector.trace(name)
     assert "failed in the stage TRANSFORMATION (transforms.Odd): " in trace
@@ -205,12 +238,22 @@ def test_an_exception_of_a_transform_fails_the_task_with_its_trace(connector: Co
     assert "at transforms.Odd.apply" in trace
 
 
-def test_a_refused_record_is_skipped_counted_and_written_as_a_dead_letter(
+def test_a_negative_partition_fails_the_task_as_in_kafka_connect(
     connector: Connectors, topics: Topics, bootstrap_servers: str
+):
+    topic = topics.create()
+    name = connector.hostile(topic, "", **odd("partition", 3))
+    connector.worker.wait_for_states(name, "RUNNING", "FAILED")
+    assert f"A record for topic {topic} has the partition -1" in connector.trace(name)
+    assert numbers(bootstrap_servers, topic) == [1, 2]
+
+
+def test_a_refused_record_is_skipped_counted_and_written_as_a_dead_letter(
+    connector: Connectors, topics: Topics, bootstrap_servers: str, notes: dict[str, str]
 ):
     topic, dead = topics.create(), topics.create()
     more = {"errors.tolerance": "all", DEAD: dead, "errors.log.enable": "true"}
-    name = connector.hostile(topic, "", limit="5", **odd("throw"), **more)
+    name = connector.hostile(topic, "", limit="5", **odd("throw"), **more, **notes)
     wait_for(lambda: numbers(bootstrap_servers, topic) == [1, 3, 5], what="the others")
     first, second = read_topic(bootstrap_servers, dead)
     assert (first.key, first.value, second.value) == (b"k2", b"2", b"4")

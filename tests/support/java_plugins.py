@@ -18,6 +18,7 @@ from fencepost.java.host_jar import COMPILER, CONNECT
 
 FILE_STREAM: Final = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 HOSTILE: Final = "hostile.HostileConnector"
+NOTED: Final = "hostile.NotedConnector"
 MIRROR: Final = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
 DEBEZIUM_POSTGRES: Final = "io.debezium.connector.postgresql.PostgresConnector"
 DEBEZIUM_MYSQL: Final = "io.debezium.connector.mysql.MySqlConnector"
@@ -50,7 +51,7 @@ _FETCHED: Final = {
     "debezium-postgres": _DEBEZIUM_POSTGRES,
     "debezium-mysql": DEBEZIUM_MYSQL_JARS,
 }
-_OWN: Final = {"hostile": {SOURCE_CONNECTOR: HOSTILE}, "transforms": {TRANSFORMATION: ODD}}
+_OWN: Final = {"hostile": {SOURCE_CONNECTOR: f"{HOSTILE}\n{NOTED}"}, "transforms": {TRANSFORMATION: ODD}}
 _SOURCES: Final = Path(__file__).parent / "java"
 
 

@@ -43,7 +43,7 @@ from fencepost.engine.plugin_counts import PluginCounts
 from fencepost.engine.preparation import has_decisions, prepare_columns
 from fencepost.engine.refused_records import log_refused
 from fencepost.engine.routing import Ownership, PartitionCounts, PolledMetadata, Router
-from fencepost.engine.source_write import SourceWrite
+from fencepost.engine.source_write import SourceWrite, transform_rows
 from fencepost.engine.spark.jobs import Cancelled, Jobs, check_cancelled, wait_unless_cancelled
 from fencepost.engine.spark.session import LazySession
 from fencepost.engine.spark.transform import GroupPlans
@@ -157,6 +157,8 @@ class SparkEngine:
         metadata: PolledMetadata | None = None
         send: Callable[[WriteSpec], list[Ack]]
         try:
+            if isinstance(batch, SourceBatch) and batch.pipeline is not None:
+                write.errors.take_over(batch.pipeline)
             if isinstance(batch, SourceBatch) and batch.columns is not None and places:
                 metadata = PolledMetadata(batch.columns.num_rows)
                 send = partial(_write_records, write, _numbered(write, batch.columns), metadata, along)
@@ -223,8 +225,13 @@ class SparkEngine:
 
 def _numbered(write: BatchWrite, columns: pa.RecordBatch) -> list[Converted]:
     """The rows of columns as records of Kafka that know their positions."""
-    numbered = columns.append_column(ROW, pa.array(np.arange(columns.num_rows)))
-    return list(convert(numbered, raw_types(columns.schema), write.pipeline, write.errors))
+    types = raw_types(columns.schema)
+    if write.pipeline.transforms:
+        transformed = transform_rows(write, columns, types) if columns.num_rows else []
+    else:
+        transformed = [([columns.append_column(ROW, pa.array(np.arange(columns.num_rows)))], types)]
+    parts = ((batch, types) for batches, types in transformed for batch in batches)
+    return [one for batch, types in parts for one in convert(batch, types, write.pipeline, write.errors)]
 
 
 def _write_records(

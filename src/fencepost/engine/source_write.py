@@ -52,8 +52,6 @@ class SourceWrite:
 
     def prepared(self) -> Callable[[WriteSpec], list[Ack]]:
         """Do what can be done before a transaction begins, and return what writes the rows into it."""
-        if self.batch.pipeline is not None:
-            self.write.errors.take_over(self.batch.pipeline)
         transformed = self._transformed_rows()
         if transformed is not None:
             return partial(self._write_transformed, transformed)
@@ -152,25 +150,8 @@ class SourceWrite:
         return found
 
     def _transform(self, whole: pa.RecordBatch, given: ColumnTypes) -> list[Transformed]:
-        topic = self.write.pipeline.default_topic
-        numbered = {ROW: pa.array(range(whole.num_rows))}
-        columns = pa.RecordBatch.from_pydict({name: whole[name] for name in whole.schema.names} | numbered)
-        # Headers of a reader are converted after the transforms, unlike a polled record's.
-        has_headers = given.has_headers and given.raw_headers
-        group = RecordGroup(topic or "", replace(given, has_headers=has_headers), columns)
-        stage = replace(
-            self.write.stage_rows(group),
-            row=lambda _: None,
-            contents=lambda start, stop: contents_of(whole.slice(start, stop - start)),
-        )
-
-        def complete(part: pa.RecordBatch) -> pa.RecordBatch:
-            return completed(as_declared(part, {"value": given.value, "key": given.key}), topic)
-
-        transformed = self.write.transformed(group, stage, complete)
-        return [
-            ([one.drop_columns([ROW]) for one in batches], replace(types, batch=True)) for batches, types in transformed
-        ]
+        transformed = transform_rows(self.write, whole, given)
+        return [([one.drop_columns([ROW]) for one in batches], types) for batches, types in transformed]
 
     def _write_transformed(self, transformed: Sequence[Transformed], spec: WriteSpec) -> list[Ack]:
         """Write transformed rows from the worker."""
@@ -180,3 +161,24 @@ class SourceWrite:
         parts = ((batch, types) for batches, types in transformed for batch in batches)
         with closing(self.write.producer.writer()) as writer:
             return list(stage.write_parts(parts, writer, Ownership(), self.write.errors, self.write.check).acks)
+
+
+def transform_rows(write: BatchWrite, whole: pa.RecordBatch, given: ColumnTypes) -> list[Transformed]:
+    """Transform rows without a Spark job. The results have the positions of their rows, in the column ROW."""
+    topic = write.pipeline.default_topic
+    numbered = {ROW: pa.array(range(whole.num_rows))}
+    columns = pa.RecordBatch.from_pydict({name: whole[name] for name in whole.schema.names} | numbered)
+    # Headers of a reader are converted after the transforms, unlike a polled record's.
+    has_headers = given.has_headers and given.raw_headers
+    group = RecordGroup(topic or "", replace(given, has_headers=has_headers), columns)
+    stage = replace(
+        write.stage_rows(group),
+        row=lambda _: None,
+        contents=lambda start, stop: contents_of(whole.slice(start, stop - start)),
+    )
+
+    def complete(part: pa.RecordBatch) -> pa.RecordBatch:
+        return completed(as_declared(part, {"value": given.value, "key": given.key}), topic)
+
+    transformed = write.transformed(group, stage, complete)
+    return [(batches, replace(types, batch=True)) for batches, types in transformed]

@@ -16,10 +16,17 @@ GUARDS = (
     ),
     Guard(
         "what a batch of columns says about refused records",
-        "engine/source_write.py",
-        "        if self.batch.pipeline is not None:",
-        "        if False:",
-        f"{_PIPELINE}::test_an_exception_of_a_transform_fails_the_task_with_its_trace",
+        "engine/engine.py",
+        "            if isinstance(batch, SourceBatch) and batch.pipeline is not None:",
+        "            if False:",
+        f"{_PIPELINE}::test_an_exception_of_a_transform_fails_the_task_with_its_trace[noted]",
+    ),
+    Guard(
+        "the transforms in Python of a Java task that wants to know where its records are",
+        "engine/engine.py",
+        "    if write.pipeline.transforms:",
+        "    if False:",
+        f"{_PIPELINE}::test_transforms_in_python_that_need_no_values_run_after_the_jvm[noted]",
     ),
     Guard(
         "the offsets of records that Java code dropped",

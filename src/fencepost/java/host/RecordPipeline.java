@@ -90,6 +90,9 @@ final class RecordPipeline {
         SourceRecord record = changed;
         String topic = record.topic();
         if (topic == null) throw new DataException("The connector returned a record without a topic, at " + polled.sourceOffset());
+        Integer partition = record.kafkaPartition();
+        if (partition != null && partition < 0)
+            throw new DataException("A record for topic " + topic + " has the partition " + partition + ", at " + polled.sourceOffset() + ": a partition is null, for any, or 0 and more");
         // Converters may add some, such as the number of a schema.
         RecordHeaders headers = errors.passed("HEADER_CONVERTER", header.object.getClass(), () -> header.call(() -> headers(topic, record)));
         byte[] keyBytes = errors.passed("KEY_CONVERTER", key.object.getClass(),
@@ -98,7 +101,7 @@ final class RecordPipeline {
             () -> value.call(() -> value.object.fromConnectData(topic, headers, record.valueSchema(), record.value())));
         for (org.apache.kafka.common.header.Header one : headers)
             columns.addHeader(one.key().getBytes(StandardCharsets.UTF_8), one.value());
-        columns.add(topic, record.kafkaPartition(), record.timestamp(), keyBytes, valueBytes);
+        columns.add(topic, partition, record.timestamp(), keyBytes, valueBytes);
         return true;
     }
 

@@ -159,17 +159,22 @@ final class TaskSession implements Session, SourceTaskContext {
     /** `written` has the places of the written records, if the worker was to keep them. */
     private void commit(long batch, JsonNode written) {
         Iterator<RecordMetadata> places = places(written);
-        try {
-            for (RecordColumns records = committed(batch); records != null; records = committed(batch))
-                for (int i = 0; i < records.polled.size(); i++)
-                    task.commitRecord(records.polled.get(i), records.written.get(i) && places.hasNext() ? places.next() : null);
-        } catch (Exception error) {
-            LOG.error("commitRecord() of the task failed; its records are committed nevertheless", error);
-        }
+        for (RecordColumns records = committed(batch); records != null; records = committed(batch))
+            for (int i = 0; i < records.polled.size(); i++)
+                committed(records.polled.get(i), records.written.get(i) && places.hasNext() ? places.next() : null);
         try {
             task.commit();
-        } catch (Exception error) {
+        } catch (Throwable error) {
             LOG.error("commit() of the task failed; the transaction is committed nevertheless", error);
+        }
+    }
+
+    /** Call commitRecord. An error concerns this record alone, as in Kafka Connect: the others keep their own places. */
+    private void committed(SourceRecord record, RecordMetadata place) {
+        try {
+            task.commitRecord(record, place);
+        } catch (Throwable error) {
+            LOG.error("commitRecord() of the task failed; its records are committed nevertheless", error);
         }
     }
 
@@ -183,6 +188,8 @@ final class TaskSession implements Session, SourceTaskContext {
         JsonNode topics = written.path("topics");
         JsonNode offsets = written.path("offset");
         return IntStream.range(0, offsets.size()).mapToObj(row -> {
+            // A transform in the worker dropped it.
+            if (offsets.get(row).isNull()) return null;
             String topic = topics.get(written.get("topic").get(row).asInt()).asText();
             TopicPartition partition = new TopicPartition(topic, written.get("partition").get(row).asInt());
             return new RecordMetadata(partition, offsets.get(row).asLong(), 0, written.get("timestamp").get(row).asLong(), -1, -1);

@@ -77,11 +77,11 @@ public class HostileTask extends SourceTask {
         }
     }
 
-    private boolean is(String where) {
+    final boolean is(String where) {
         return config.getOrDefault("behaviour", "").endsWith("in task." + where);
     }
 
-    private String how() {
+    final String how() {
         return config.getOrDefault("behaviour", "").split(" ")[0];
     }
 

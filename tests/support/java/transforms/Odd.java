@@ -49,6 +49,7 @@ public class Odd implements Transformation<SourceRecord>, Versioned {
             }
             case "text" -> record.newRecord(record.topic(), record.kafkaPartition(), record.keySchema(), record.key(),
                 Schema.STRING_SCHEMA, "number " + record.value(), record.timestamp());
+            case "partition" -> record.newRecord(record.topic(), -1, record.keySchema(), record.key(), record.valueSchema(), record.value(), record.timestamp());
             case "loader" -> record.newRecord(record.topic(), record.kafkaPartition(), record.keySchema(), record.key(), Schema.STRING_SCHEMA,
                 String.valueOf(Thread.currentThread().getContextClassLoader() == getClass().getClassLoader()), record.timestamp());
             default -> throw new IllegalStateException(how);
