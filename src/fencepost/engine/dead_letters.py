@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -140,15 +141,39 @@ def plain_bytes(value: object) -> bytes | None:
 
 def _json(value: object) -> str:
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+        return _COMPACT.encode(value)
+    except ValueError:
+        # A number that JSON does not have, or a list that contains itself.
+        pass
+    except (TypeError, RecursionError):
+        return repr(value)
+    try:
+        return _COMPACT.encode(_finite(value))
     except (TypeError, ValueError, RecursionError):
         return repr(value)
+
+
+def _finite(value: object) -> object:
+    """Return a value with NaN and the infinities as the texts that JsonConverter writes."""
+    match value:
+        case float() if math.isnan(value):
+            return "NaN"
+        case float() if math.isinf(value):
+            return "Infinity" if value > 0 else "-Infinity"
+        case Mapping():
+            return {key: _finite(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_finite(item) for item in value]
+    return value
 
 
 def _plain(value: object) -> str:
     if isinstance(value, bytes | bytearray | memoryview):
         return base64.b64encode(value).decode()
     return str(value)
+
+
+_COMPACT: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
 
 
 def _headers(stage: Stage, plugin: str, topic: str | None, kind: str, message: str) -> tuple[tuple[str, str], ...]:

@@ -22,6 +22,7 @@ from fencepost.transforms.sql_parser import (
     check_without_rows,
     parsed_list,
     parsed_one,
+    settings_of,
 )
 from fencepost.transforms.sql_plan import check_plan
 
@@ -82,7 +83,8 @@ class SqlExpressions:
 
     def column(self, expression: SqlExpression, records: DataFrame) -> Column:
         """Return an expression over records. Raises DataError for fields that they do not have."""
-        return expression.column(records.schema, missing_is_null=self._missing_is_null)
+        with settings_of(records.sparkSession):
+            return expression.column(records.schema, missing_is_null=self._missing_is_null)
 
     def _known(
         self, name: str, text: str, records: DataFrame, parse: Callable[[SqlProperty], list[SqlExpression]]
@@ -93,7 +95,8 @@ class SqlExpressions:
         has_item = ITEM in records.columns
         known, key = self._parsed[1], (name, text, has_item)
         if key not in known:
-            known[key] = parse(self._given(name, text, has_item=has_item))
+            with settings_of(records.sparkSession):
+                known[key] = parse(self._given(name, text, has_item=has_item))
         return known[key]
 
     def _given(self, name: str, text: str, *, has_item: bool) -> SqlProperty:

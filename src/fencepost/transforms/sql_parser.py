@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
-from pyspark.sql import Column
+from pyspark.sql import Column, SparkSession
 from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, NullType, StructType
 
@@ -176,6 +176,25 @@ def _parsed(given: SqlProperty) -> Any:
         if error.java_exception.getClass().getSimpleName() == "StackOverflowError":
             raise given.refused(_TOO_DEEP) from None
         raise
+
+
+@contextmanager
+def settings_of(session: SparkSession) -> Iterator[None]:
+    """Let Spark's parser and expressions of this thread see the settings of a session.
+
+    They ask the thread's active session for the time zone of literals, ANSI mode and the like. A thread that did not start
+    Spark has none, and would get Spark's defaults with the time zone of the JVM.
+    """
+    threads: Any = _jvm().org.apache.spark.sql.classic.SparkSession
+    before = threads.getActiveSession()
+    threads.setActiveSession(session._jsparkSession)  # noqa: SLF001 - pyspark sets none
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            threads.setActiveSession(before.get())
+        else:
+            threads.clearActiveSession()
 
 
 def _jvm() -> Any:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -281,3 +282,20 @@ def test_only_deterministic_expressions_are_kept_as_plans(spark: SparkSession) -
     first, second = (applied(spark, RECORDS, step, column="key") for _ in range(2))
     assert first != second
     assert is_planned_by_schema(sql(key="topic").transform)
+
+
+def test_literals_of_times_are_in_the_zone_of_the_session_on_each_thread(spark: SparkSession) -> None:
+    # Spark's parser asks the thread's session, and without one the JVM's zone; no JVM is in both of these zones.
+    for zone, hours in (("Asia/Tokyo", -9), ("America/Phoenix", 7)):
+        session = spark.newSession()
+        session.conf.set("spark.sql.session.timeZone", zone)
+        step = sql(value="unix_seconds(TIMESTAMP '1970-01-02 00:00:00')", where="value.id = 1")
+        with ThreadPoolExecutor(1) as thread:
+            found = thread.submit(_rows_without_a_session, session, step).result()
+        assert [row["value"] for row in found] == [(24 + hours) * 3600]
+
+
+def _rows_without_a_session(session: SparkSession, step: Step) -> list[dict[str, Any]]:
+    records = RECORDS.frame(session)
+    session._jvm.org.apache.spark.sql.classic.SparkSession.clearActiveSession()
+    return [plain(row) for row in apply_chain(records, (step,)).collect()]

@@ -41,6 +41,10 @@ def avro_reader(schema: RegistrySchema, for_people: bool, referred: Mapping[str,
         parsed = _found(fastavro.parse_schema(_wanted(given, for_people), named), named)
     except Exception as error:
         raise ValueError(f"a schema that is not one of Avro: {error}") from error
+    if _has_items_without_bytes(parsed, named):
+        raise ValueError(
+            "a schema with an array of items that take no bytes: ten bytes would be more of them than fit in memory"
+        )
     if given == "bytes" or (isinstance(given, dict) and given.get("type") == "bytes" and "logicalType" not in given):
         return _plain
 
@@ -80,6 +84,40 @@ def _is_recursive(schema: Any, named: Mapping[str, Any]) -> bool:
         return False
 
     return found(schema, ())
+
+
+def _has_items_without_bytes(schema: Any, named: Mapping[str, Any]) -> bool:
+    """Whether the number of an array's items is not limited by the bytes of a value."""
+    seen: set[str] = set()
+
+    def found(part: Any) -> bool:
+        if isinstance(part, list):
+            return any(found(branch) for branch in part)
+        if isinstance(part, str):
+            if part not in named or part in seen:
+                return False
+            seen.add(part)
+            return found(named[part])
+        items = part.get("items", part.get("values"))
+        if "items" in part and _takes_no_bytes(items, named, ()):
+            return True
+        within = [field["type"] for field in part.get("fields", ())] if items is None else [items]
+        return any(found(inner) for inner in within)
+
+    return found(schema)
+
+
+def _takes_no_bytes(part: Any, named: Mapping[str, Any], around: tuple[str, ...]) -> bool:
+    if isinstance(part, str):
+        if part in named and part not in around:
+            return _takes_no_bytes(named[part], named, (*around, part))
+        return part == "null"
+    if not isinstance(part, dict):
+        # The number of a union's branch is a byte.
+        return False
+    if part["type"] in ("record", "error"):
+        return all(_takes_no_bytes(field["type"], named, (*around, part["name"])) for field in part["fields"])
+    return bool(part["type"] == "null" or (part["type"] == "fixed" and part["size"] == 0))
 
 
 def _found(parsed: Any, named: Mapping[str, Any]) -> Any:

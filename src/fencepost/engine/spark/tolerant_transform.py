@@ -98,7 +98,7 @@ def _isolated(
         part = source.where(F.col(_NUMBER).between(numbers.at(start), numbers.at(stop - 1)))
         with running():
             # Not `collect`: Spark pickles its rows.
-            rows = part.sort(_NUMBER).drop(_NUMBER).toArrow()
+            rows = _nullable(part.sort(_NUMBER).drop(_NUMBER)).toArrow()
         return contents_of(rows)
 
     topic = pipeline.default_topic
@@ -112,6 +112,15 @@ def _isolated(
         left = source.where(~F.col(_NUMBER).isin([numbers.at(position) for position in refused.tolist()]))
     with running():
         return _computed(transform_frame(left.drop(_NUMBER), pipeline), keep)
+
+
+def _nullable(frame: DataFrame) -> DataFrame:
+    """Return the rows with types in which everything may be null.
+
+    Arrow refuses to convert a null struct with a required field, because that field's array has a null, too.
+    """
+    schema = frame.schema.toNullable()
+    return frame.select(*(F.col(field.name).cast(field.dataType).alias(field.name) for field in schema))
 
 
 @dataclass(frozen=True, slots=True)

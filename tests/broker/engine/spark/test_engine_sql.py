@@ -139,3 +139,26 @@ def test_the_rows_of_a_dataframe_are_multiplied_in_order(engine: SparkEngine, bo
     expected = [f"{n}-{i}".encode() for n in range(3_000) for i in (0, 2)]
     assert values(read_topic(bootstrap_servers, topic)) == expected
     assert result.written == len(expected)
+
+
+def test_a_row_with_a_null_beside_required_fields_becomes_a_dead_letter(
+    engine: SparkEngine, bootstrap_servers: str, topics: Topics
+):
+    topic, dead = topics.create(partitions=1), topics.create(partitions=1)
+    errors = ErrorHandling(Tolerance.ALL, dead_letter_topic=dead)
+    steps = pipeline(topic, value=json_converter(), errors=errors, transforms=[sql(value="CAST(value.text AS INT)")])
+    schema = (
+        "value STRUCT<text: STRING NOT NULL, at: TIMESTAMP, inner: STRUCT<id: INT NOT NULL>, "
+        "many: ARRAY<STRUCT<id: INT NOT NULL>>, map: MAP<STRING, STRUCT<id: INT NOT NULL>>>"
+    )
+    rows = [(("1", None, (1,), [], {}),), (("x", None, None, [None, (2,)], {"a": None}),), (None,)]
+    batch = SourceBatch(dataframe=engine.session().createDataFrame(rows, schema))
+    with producer(bootstrap_servers) as owner:
+        result = write(engine, owner, batch, steps)
+    assert (result.written, result.errors.skipped) == (2, 1)
+    assert set(values(read_topic(bootstrap_servers, topic))) == {None, b"1"}
+    (letter,) = values(read_topic(bootstrap_servers, dead))
+    told = json.loads(letter or b"")
+    assert {name: told[name] for name in ("text", "inner", "many")} == {
+        "text": "x", "inner": None, "many": [None, {"id": 2}],
+    }  # fmt: skip
