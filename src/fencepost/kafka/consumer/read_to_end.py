@@ -13,10 +13,10 @@ Requests: https://kafka.apache.org/protocol (ListOffsets, Fetch, DescribeProduce
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar, TypeVarTuple, Unpack
 from uuid import UUID
 
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
@@ -31,6 +31,9 @@ from fencepost.kafka.transport.broker_client import TRANSIENT, BrokerClient, Pas
 from fencepost.kafka.transport.error_codes import Code, is_retriable, refused
 from fencepost.kafka.transport.topic_leaders import TopicLeaders, topic_row
 from fencepost.kafka.transport.unreachable_warning import silent_seconds
+
+T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
 
 # A transaction whose producer died is aborted by its coordinator after transaction.timeout.ms (60 s unless set), which
 # the coordinator looks at every 10 s; the rest is for reading.
@@ -190,7 +193,7 @@ class TopicReader:
         """Close the connections; a read on another thread ends with an IllegalStateError."""
         self._client.close()
 
-    def _run(self, procedure: Any, *args: Any) -> Any:
+    def _run(self, procedure: Callable[[Unpack[Arguments]], T], *args: *Arguments) -> T:
         return self._client.run(procedure, *args, doing=f"reading topic {self.topic}")
 
     def _end_offsets(self, deadline: Deadline) -> dict[int, int]:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, TypeVarTuple, Unpack
 
 from kafka.protocol.metadata import MetadataRequest
 
@@ -25,6 +25,7 @@ from fencepost.kafka.transport.interruption import Interruption
 from fencepost.kafka.transport.pool import POOL
 
 T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
 
 
 class UnansweredError(BrokerUnavailableError):
@@ -79,7 +80,7 @@ class BrokerClient:
     ) -> None:
         self.close()
 
-    def run(self, procedure: Callable[..., T], *args: Any, doing: str) -> T:
+    def run(self, procedure: Callable[[Unpack[Arguments]], T], *args: *Arguments, doing: str) -> T:
         """Run a procedure that uses this client, and return its result.
 
         `doing` is for messages: `"creating topic orders"`. Raises KafkaError (BrokerUnavailableError,

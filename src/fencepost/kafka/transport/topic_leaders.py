@@ -16,9 +16,9 @@ from fencepost.kafka.transport.error_codes import Code, is_retriable, refused
 _NO_LEADER: Final = -1
 
 
-def topic_row(client: BrokerClient, topic: str) -> Any:
+def topic_row(client: BrokerClient, topic: str, timeout_ms: float | None = None) -> Any:
     """Return the metadata of a topic, with any error code. Never creates the topic."""
-    return client.metadata([topic]).topics[0]
+    return client.metadata([topic], timeout_ms=timeout_ms).topics[0]
 
 
 def metadata_error(code: int, topic: str) -> KafkaError:

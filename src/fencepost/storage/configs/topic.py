@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar, TypeVarTuple, Unpack
 
 from fencepost.api.errors import ConfigError, FencepostError, IllegalStateError
 from fencepost.config.ids import ConnectorTaskId
@@ -50,6 +50,7 @@ from fencepost.storage.errors import ConfigWriteError, TopicReplacedError
 _LOG: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
 
 Post = Callable[[Callable[[], None]], object]
 """Runs a function on the owner's thread, soon: an event loop's `call_soon_threadsafe`."""
@@ -205,7 +206,9 @@ class ConfigBackingStore:
             closing.result(_CLOSING_SECONDS)
         self._leading.shutdown(wait=False, cancel_futures=True)
 
-    def _run(self, thread: ThreadPoolExecutor, procedure: Callable[..., T], *args: Any) -> Future[T]:
+    def _run(
+        self, thread: ThreadPoolExecutor, procedure: Callable[[Unpack[Arguments]], T], *args: *Arguments
+    ) -> Future[T]:
         if self._closed:
             raise IllegalStateError(f"The store of config topic {self._topic.name} is closed")
         return thread.submit(procedure, *args)
