@@ -68,9 +68,9 @@ class TopicRecords:
         if connector is not None:
             self._states.config(connector)
         if not writers or connector not in (None, *writers):
+            whose = "No connector of this cluster has" if connector is None else f"The connector {connector} has not"
             raise ForbiddenError(
-                f"{connector or 'No connector of this cluster'} has not written to {topic}, so its records are not shown. "
-                f"fencepost tail {topic} shows them"
+                f"{whose} written to {topic}, so its records are not shown. fencepost tail {topic} shows them"
             )
         if self._reads >= _WAITING:
             raise ServiceUnavailableError("Records of other topics are being read for other requests: ask again soon")

@@ -1,14 +1,16 @@
 package fencepost.host;
 
-import java.util.IdentityHashMap;
+import java.util.HashMap;
 import java.util.Map;
+import java.util.Objects;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.source.TransactionContext;
 
-/** The commits and aborts that a task asks for: after a record, or after the batch, for which the record is null. */
+/** The commits and aborts that a task asks for: after a record, known by `equals`, or after the batch: then the record is null. */
 final class Transactions implements TransactionContext {
     static final String COMMIT = "commit", ABORT = "abort";
-    private final Map<SourceRecord, String> requests = new IdentityHashMap<>();
+    private static final String NO_RECORD = "A transaction cannot end after a record that is null: call the method without a record";
+    private final Map<SourceRecord, String> requests = new HashMap<>();
 
     @Override
     public void commitTransaction() {
@@ -17,7 +19,7 @@ final class Transactions implements TransactionContext {
 
     @Override
     public void commitTransaction(SourceRecord record) {
-        request(record, COMMIT);
+        request(Objects.requireNonNull(record, NO_RECORD), COMMIT);
     }
 
     @Override
@@ -27,7 +29,7 @@ final class Transactions implements TransactionContext {
 
     @Override
     public void abortTransaction(SourceRecord record) {
-        request(record, ABORT);
+        request(Objects.requireNonNull(record, NO_RECORD), ABORT);
     }
 
     private synchronized void request(SourceRecord record, String what) {
@@ -38,6 +40,6 @@ final class Transactions implements TransactionContext {
 
     /** The request for a record, or the batch, which applies once; null for none. */
     synchronized String taken(SourceRecord record) {
-        return requests.remove(record);
+        return requests.isEmpty() ? null : requests.remove(record);
     }
 }

@@ -56,10 +56,15 @@ public class HostileTask extends SourceTask {
         SourceRecord record = new SourceRecord(PARTITION, offset, topic, null, Schema.STRING_SCHEMA, "k" + number,
             Schema.INT64_SCHEMA, number, timestamp(), headers);
         if (how().equals("boundaries")) {
-            if (number % 4 == 0) context.transactionContext().commitTransaction(record);
+            if (number % 4 == 0) context.transactionContext().commitTransaction(number % 8 == 0 ? equal(record) : record);
             if (number % 4 == 2) context.transactionContext().abortTransaction(record);
         }
         return List.of(record);
+    }
+
+    private static SourceRecord equal(SourceRecord record) {
+        return record.newRecord(record.topic(), record.kafkaPartition(), record.keySchema(), record.key(), record.valueSchema(),
+            record.value(), record.timestamp(), record.headers());
     }
 
     private Long timestamp() {
