@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.last_records import LastRecords, ReadLimits, last_records
 from fencepost.kafka.consumer.read_to_end import EARLIEST, LATEST, TopicReader
 from fencepost.kafka.deadline import Deadline
 from tests.support.confluent import transactional_producer
+from tests.support.processes import wait_for
 from tests.support.topics import Topics, unique
 
 _SECONDS = 60
@@ -36,11 +38,19 @@ def read(bootstrap_servers: str, topic: str) -> Iterator[Read]:
     with TopicReader(ClientConfig(bootstrap_servers=(bootstrap_servers,)), topic) as reader:
 
         def run(count: int, held_bytes: int = 1_000_000, deadline: Deadline | None = None) -> LastRecords:
+            # A commit is answered before its markers are written.
+            wait_for(lambda: _ends(bootstrap_servers, topic, "read_committed") == _ends(bootstrap_servers, topic))
             ends, first = reader.committed_offsets(LATEST), reader.committed_offsets(EARLIEST)
             limits = ReadLimits(held_bytes, deadline or Deadline.after(_MINUTE_MS))
             return last_records(reader, count, first, ends, poll=reader.poll, span=2, limits=limits)
 
         yield run
+
+
+def _ends(bootstrap_servers: str, topic: str, isolation: str = "read_uncommitted") -> list[int]:
+    settings = {"bootstrap.servers": bootstrap_servers, "group.id": "ends", "isolation.level": isolation}
+    with closing(Consumer(settings)) as consumer:
+        return [consumer.get_watermark_offsets(TopicPartition(topic, number), _SECONDS)[1] for number in range(2)]
 
 
 def _write(producer: Producer, topic: str, values: list[bytes], *, commit: bool = True, partition: int = 0) -> None:

@@ -11,10 +11,15 @@ from fencepost.java.log_levels import java_levels
 
 
 @pytest.fixture(autouse=True)
-def _restored() -> Iterator[None]:
+def _only_own_levels() -> Iterator[None]:
+    """Other tests may have set the level of Java's loggers in this process."""
+    loggers = [logging.getLogger(name) for name in ("java", "java.acme", "java.acme.Task", "javanese")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.NOTSET)
     yield
-    for name in ("java", "java.acme", "java.acme.Task", "javanese"):
-        logging.getLogger(name).setLevel(logging.NOTSET)
+    for logger, level in zip(loggers, before, strict=True):
+        logger.setLevel(level)
 
 
 def test_only_levels_that_were_set_are_passed_on():
