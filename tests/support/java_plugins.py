@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from fencepost.cli.demo.java import DEBEZIUM_MYSQL as DEBEZIUM_MYSQL_JARS
 from fencepost.config.java_plugins import SOURCE_CONNECTOR, TRANSFORMATION
 from fencepost.embedded.jars import KAFKA_VERSION, REGISTRY_VERSION, JarSet, cache_folder, class_path
 from fencepost.embedded.java import find_java
@@ -34,6 +33,12 @@ _AVRO: Final = JarSet(
     f"converter-apicurio-{REGISTRY_VERSION}",
     "Apicurio's converter for Avro",
     (("io.apicurio", "apicurio-registry-utils-converter", REGISTRY_VERSION),),
+)
+DEBEZIUM_MYSQL_JARS: Final = JarSet(
+    # Maven Central has no later one.
+    "debezium-mysql-3.6.1",
+    "Debezium's connector for MySQL",
+    (("io.debezium", "debezium-connector-mysql", "3.6.1.Final"),),
 )
 _MIRROR: Final = JarSet(
     f"connect-mirror-{KAFKA_VERSION}",
