@@ -102,7 +102,7 @@ async def _edit_offset(tab: Tab, pictures: Path) -> None:
 
 
 async def _change_meanwhile(tab: Tab) -> None:
-    """What another tab changes, or that it resumes the connector, is told, and not overwritten without a question."""
+    """The editor reports the changes of another tab, and asks before it overwrites them, also after a resume."""
     await tab.value("document.querySelector('td button.small').click()")
     await tab.wait_for("document.querySelector('textarea') !== null")
     path = "../connectors/by-form"
