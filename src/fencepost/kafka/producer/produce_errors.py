@@ -39,13 +39,14 @@ _RECORDS_WENT_MISSING = frozenset(
 def judge(code: int) -> Verdict:
     """Return how to handle an error code in a partition's answer.
 
-    DUPLICATE_SEQUENCE_NUMBER means that the broker already has the batch.
+    DUPLICATE_SEQUENCE_NUMBER means that the broker already has the batch. OPERATION_NOT_ATTEMPTED means that the
+    coordinator refused another partition of the request, whose answer names the cause: this partition is sent again.
     """
     if code in (Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER):
         return Verdict.WRITTEN
     if code in LEADER_MOVED:
         return Verdict.LEADER_MOVED
-    if code in PASSING:
+    if code in PASSING or code == Code.OPERATION_NOT_ATTEMPTED:
         return Verdict.PASSING
     if code in (Code.MESSAGE_TOO_LARGE, Code.RECORD_LIST_TOO_LARGE):
         return Verdict.TOO_LARGE

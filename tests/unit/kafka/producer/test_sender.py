@@ -93,7 +93,16 @@ def test_the_first_batch_of_a_transaction_is_sent_alone(broker: ScriptedBroker, 
     assert rest[0].sequence == first.count
 
 
-@pytest.mark.parametrize("code", [Code.NOT_LEADER_OR_FOLLOWER, Code.NOT_ENOUGH_REPLICAS, Code.REQUEST_TIMED_OUT, LOSE])
+@pytest.mark.parametrize(
+    "code",
+    [
+        Code.NOT_LEADER_OR_FOLLOWER,
+        Code.NOT_ENOUGH_REPLICAS,
+        Code.REQUEST_TIMED_OUT,
+        Code.OPERATION_NOT_ATTEMPTED,
+        LOSE,
+    ],
+)
 def test_a_batch_is_sent_again_with_the_same_sequence(broker: ScriptedBroker, topic: str, code: int) -> None:
     broker.script(ApiKey.PRODUCE, code)
     with _writer(broker, sequences={(topic, 0): 9}) as writer:
