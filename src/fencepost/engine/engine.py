@@ -145,8 +145,8 @@ class SparkEngine:
 
         `task` names the task in Spark's pools and in messages. `begin` is called once all is prepared that can be, to
         begin a transaction. `places`: the places of a batch's columns are wanted. The `topic_gate` checks each topic of
-        the records, after the transforms and before the first of them is sent. `along` is sent together with polled
-        records, if any of them is left; the result does not count it. Records that a transform or converter refuses are
+        the records, after the transforms and before the first of them is sent. `along` is sent together with
+        records that the worker writes, if any of them is left; the result does not count it. Records that a transform or converter refuses are
         handled by `pipeline.errors`. The
         transaction stays open. Raises a FencepostError (errors of the gate and of a converter's `prepare`,
         PreparationWaitsError, RecordRefusedError, DataError, KafkaError, SparkJobError), after which the transaction
@@ -163,7 +163,7 @@ class SparkEngine:
                 metadata = PolledMetadata(batch.columns.num_rows)
                 send = partial(_write_records, write, _numbered(write, batch.columns), metadata, along)
             elif isinstance(batch, SourceBatch):
-                send = SourceWrite(write, batch, self._spark_ready, self._own_writes).prepared()
+                send = SourceWrite(write, batch, self._spark_ready, self._own_writes, along).prepared()
             else:
                 metadata = PolledMetadata(len(batch))
                 send = partial(_write_records, write, _converted(write, batch), metadata, along)

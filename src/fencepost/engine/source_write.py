@@ -27,6 +27,7 @@ from fencepost.engine.spark.job_write import SparkWrite, write_batch, written_ro
 from fencepost.engine.write_spec import WriteSpec
 from fencepost.engine.write_stage import GivenRows, SplitRows, StageSource, WriteStage, reader_types
 from fencepost.kafka.producer.partition_queue import Ack
+from fencepost.kafka.producer.record_producer import RecordsAlong
 
 SMALL_BATCH: Final = 4 * 1024 * 1024
 """The size up to which the worker reads and writes a batch itself: that is faster than starting a Spark job."""
@@ -43,12 +44,16 @@ Another thread costs a millisecond, and has nothing to do while the only block i
 
 @dataclass(frozen=True, slots=True)
 class SourceWrite:
-    """The write of one `batch`. `spark_ready` says whether Spark can write a batch of some bytes without a wait."""
+    """The write of one `batch`. `spark_ready` says whether Spark can write a batch of some bytes without a wait.
+
+    `along` goes with the rows if the worker writes them, and if there are any.
+    """
 
     write: BatchWrite
     batch: SourceBatch
     spark_ready: Callable[[int], bool]
     own_writes: OwnWrites
+    along: RecordsAlong | None = None
 
     def prepared(self) -> Callable[[WriteSpec], list[Ack]]:
         """Do what can be done before a transaction begins, and return what writes the rows into it."""
@@ -107,7 +112,7 @@ class SourceWrite:
     def _by_worker(
         self, source: StageSource, types: ColumnTypes, rows: Iterable[pa.RecordBatch], spec: WriteSpec
     ) -> list[Ack]:
-        stage = WriteStage(spec, source, types)
+        stage = WriteStage(spec, source, types, along=self.along)
         with closing(self.write.producer.writer()) as writer:
             return list(stage.write(rows, writer, Ownership(), self.write.errors, self.write.check).acks)
 
@@ -157,7 +162,7 @@ class SourceWrite:
         """Write transformed rows from the worker."""
         if not transformed:
             return []
-        stage = WriteStage(spec, GivenRows(), transformed[0][1])
+        stage = WriteStage(spec, GivenRows(), transformed[0][1], along=self.along)
         parts = ((batch, types) for batches, types in transformed for batch in batches)
         with closing(self.write.producer.writer()) as writer:
             return list(stage.write_parts(parts, writer, Ownership(), self.write.errors, self.write.check).acks)

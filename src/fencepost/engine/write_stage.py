@@ -31,6 +31,7 @@ from fencepost.engine.reports import Report, read_reports, report_text
 from fencepost.engine.routing import Ownership, PartitionCounts, Router, agreed, contiguous_run
 from fencepost.engine.targeted_blocks import TARGETED, targeted_blocks, targeted_records
 from fencepost.engine.write_spec import WriteSpec
+from fencepost.kafka.producer.record_producer import RecordsAlong
 from fencepost.kafka.producer.sender import RecordWriter
 
 REPORT_SCHEMA: Final = "report STRING"
@@ -127,13 +128,15 @@ def _are_refused(part: object) -> bool:
 class WriteStage:
     """Convert rows and write them to Kafka, in the worker or as one of `writers` Spark partitions.
 
-    With more than one writer, rows must not choose their own topic partition (`ColumnTypes.targeted`).
+    With more than one writer, rows must not choose their own topic partition (`ColumnTypes.targeted`). `along` is sent
+    after the rows, if there are any, in the worker only.
     """
 
     spec: WriteSpec
     source: StageSource
     types: ColumnTypes
     writers: int = 1
+    along: RecordsAlong | None = None
 
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run as a Spark partition."""
@@ -178,12 +181,16 @@ class WriteStage:
         spec = self.spec
         counts = PartitionCounts(spec.partitions, writer.partitions, writer.grown_partitions)
         router = Router(counts, counts.beyond, ownership, run_bytes=spec.config.batch_size, start=spec.start)
+        any_rows = False
         for batch, types in parts:
             check()
             for converted in convert(batch, types, spec.pipeline, errors):
                 spec.topic_gate.admit({converted.topic})
                 for routed in router.route(converted):
                     writer.write(routed.topic, routed.partition, routed.records)
+                    any_rows = True
+        if self.along is not None and any_rows:
+            self.along.write(writer)
         return Report(writer.flush(), errors.tally, counts.asked, errors.letters)
 
 

@@ -51,6 +51,7 @@ class JavaTask(SourceTask):
         self._setting = setting
         self._session: JavaSession | None = None
         self._returned = self._committed = 0
+        self._wants_commits = True
         self._levels: dict[str, str] = {}
         self._levels_due = 0.0
         self._places = []
@@ -65,7 +66,7 @@ class JavaTask(SourceTask):
             kind="task", name=str(task), config=dict(config), pipeline=dict(self._setting.pipeline),
             boundaries=self.context.transaction_context is not None, **{"class": config["task.class"]},
         )  # fmt: skip
-        self._session.call("start")
+        self._wants_commits = self._session.call("start")["commits"]
 
     def poll(self) -> SourceBatch | None:
         """Return the next records, or None after a short wait."""
@@ -82,8 +83,8 @@ class JavaTask(SourceTask):
         return SourceBatch.of_columns(record_columns(answer, body), offsets, topic=topic, pipeline=pipeline)
 
     def commit(self) -> None:
-        """Let the Java task know that everything returned so far is committed."""
-        if self._returned > self._committed:
+        """Let the Java task know that everything returned so far is committed, if it has code for that."""
+        if self._wants_commits and self._returned > self._committed:
             self._committed = self._returned
             places, self._places = self._places, []
             self._opened.call("commit", batch=self._returned, **_written(places))

@@ -48,6 +48,7 @@ final class TaskSession implements Session, SourceTaskContext {
     private final RecordPipeline pipeline;
     private final Transactions transactions;
     private final boolean keeps;
+    private final boolean looksAtCommits;
     private final boolean pollsAhead;
     private final ExecutorService thread;
     private final Deque<RecordColumns> ready = new ArrayDeque<>();
@@ -74,7 +75,8 @@ final class TaskSession implements Session, SourceTaskContext {
         transactions = request.get("boundaries").asBoolean() ? new Transactions() : null;
         keeps = Questions.overrides(task.getClass(), SourceRecord.class, RecordMetadata.class)
             || Questions.overrides(task.getClass(), SourceRecord.class);
-        pollsAhead = (!keeps && !Questions.overridesCommit(task.getClass())) || knowsWhatIsCommitted(task.getClass());
+        looksAtCommits = keeps || Questions.overridesCommit(task.getClass());
+        pollsAhead = !looksAtCommits || knowsWhatIsCommitted(task.getClass());
     }
 
     /** Whether `commit` of a task means the records that `commitRecord` was called for, and not all that it returned. */
@@ -85,11 +87,14 @@ final class TaskSession implements Session, SourceTaskContext {
     @Override
     public RecordColumns call(String operation, JsonNode request, ObjectNode answer) throws Exception {
         switch (operation) {
-            case "start" -> onThread(() -> {
-                task.initialize(this);
-                task.start(config);
-                return null;
-            });
+            case "start" -> {
+                onThread(() -> {
+                    task.initialize(this);
+                    task.start(config);
+                    return null;
+                });
+                answer.put("commits", looksAtCommits);
+            }
             case "poll" -> {
                 return next(request.get("ms").asLong());
             }

@@ -21,7 +21,7 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -187,11 +187,12 @@ class TaskWrites(ABC):
         if isinstance(batch, SourceBatch):
             polled = result.written if batch.pipeline is None else batch.pipeline.polled
             self._metrics.wrote(polled, result.written, result.bytes, result.errors)
-            self._offsets.update(batch.offsets)
-            return [] if result.metadata is None else [(batch, result.metadata.columns())]
-        self._metrics.wrote(len(batch), result.written, result.bytes, result.errors)
+        else:
+            self._metrics.wrote(len(batch), result.written, result.bytes, result.errors)
         if not offsets_sent:
-            self._offsets.update(_last_offsets(batch))
+            self._offsets.update(_batch_offsets(batch))
+        if isinstance(batch, SourceBatch):
+            return [] if result.metadata is None else [(batch, result.metadata.columns())]
         return list(zip(batch, result.metadata or (), strict=True)) if self._context.keeps_records else []
 
 
@@ -278,14 +279,15 @@ class TaskTransaction(TaskWrites):
     def write(self, batch: Batch, *, ends: bool = False) -> Settled:
         """Write a batch into the transaction; begin one if there is none. Nothing is settled before the commit.
 
-        The source offsets of polled records that end the transaction are sent with them: that saves a request.
+        The source offsets of a batch that ends the transaction are sent with its records, if the worker writes them: that
+        saves requests.
 
         Raises ConfigError for a record for the task's own offsets topic, and the errors of the engine. The transaction
         is then still open, if it was begun: abort it.
         """
         self._create_topics(batch, self._producer)
         along = None
-        if ends and not isinstance(batch, SourceBatch):
+        if ends:
             along = RecordsAlong(self._path.offsets_topic, partial(self._offsets_with, batch))
         try:
             result = self._write(batch, self._producer, self._begin, along)
@@ -344,9 +346,9 @@ class TaskTransaction(TaskWrites):
         if self._open:
             self.abort()
 
-    def _offsets_with(self, batch: Sequence[SourceRecord], partitions: int) -> list[tuple[int, Records]]:
+    def _offsets_with(self, batch: Batch, partitions: int) -> list[tuple[int, Records]]:
         """The records of all source offsets after a batch, to be sent with it."""
-        self._offsets.update(_last_offsets(batch))
+        self._offsets.update(_batch_offsets(batch))
         latest = self._offsets.latest()
         try:
             records = self._offsets.by_partition(partitions)
@@ -387,6 +389,10 @@ class TaskTransaction(TaskWrites):
         self._path.wrote_to(self._topics)
         self._topics.clear()
         reach(FailPoint.BEFORE_CALLBACKS)
+
+
+def _batch_offsets(batch: Batch) -> Iterable[tuple[SourcePartition | None, SourceOffset | None]]:
+    return batch.offsets if isinstance(batch, SourceBatch) else _last_offsets(batch)
 
 
 def _last_offsets(records: Iterable[SourceRecord]) -> list[tuple[SourcePartition, SourceOffset]]:
