@@ -18,3 +18,12 @@ class ErrorCounts:
     skipped: int = 0
     retries: int = 0
     errors_logged: int = 0
+
+    def __add__(self, other: ErrorCounts) -> ErrorCounts:
+        return ErrorCounts(
+            failures=self.failures + other.failures,
+            errors=self.errors + other.errors,
+            skipped=self.skipped + other.skipped,
+            retries=self.retries + other.retries,
+            errors_logged=self.errors_logged + other.errors_logged,
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -51,8 +51,7 @@ class Tally:
 
     def plus(self, counts: ErrorCounts, *listed: RefusedRecord) -> Tally:
         """Return this with more counts, and more records to log."""
-        mine, more = (astuple(each) for each in (self.counts, counts))
-        return Tally(ErrorCounts(*(a + b for a, b in zip(mine, more, strict=True))), (*self.listed, *listed))
+        return Tally(self.counts + counts, (*self.listed, *listed))
 
 
 def log_refused(tally: Tally, whose: str) -> None:

@@ -34,6 +34,7 @@ from fencepost.kafka.errors import KafkaError
 from fencepost.kafka.records import varints
 from fencepost.kafka.records.columns import Records
 from fencepost.kafka.records.compression import Compression, compress
+from fencepost.kafka.records.few_records import are_few, few_records
 from fencepost.kafka.records.layout import Columns
 
 _UNCHECKED = struct.Struct(">qiibI")
@@ -81,7 +82,11 @@ def encode(
     if not len(records):
         raise IllegalStateError("A record batch has at least one record")
     timestamps = _timestamps(records, now_ms)
-    body = Columns.of(records).concatenated(varints.signed_varints(timestamps - timestamps[0]))
+    deltas = timestamps - timestamps[0]
+    if are_few(records):
+        body = few_records(records, deltas.tolist())
+    else:
+        body = Columns.of(records).concatenated(varints.signed_varints(deltas))
     attributes = _TRANSACTIONAL if transactional else 0
     if compression is not Compression.NONE:
         compressed = compress(body, compression, compression_level)
@@ -140,13 +145,18 @@ def surely_fits(records: Records, limit: int) -> bool:
 
     A record has its length (at most 4 bytes), attributes (1), deltas of its offset (3) and, unless all have the same
     time, of its timestamp (10, else 1), the lengths of key and value (4 each; a missing key takes 1) and its header
-    count (1). These widths hold for batches below 128 MiB and a million records. A column's own size counts at least 4
-    bytes a record for its offsets, which are not sent.
+    count (4, without headers 1). These widths hold for batches below 128 MiB and a million records. A column's own size
+    counts at least 4 bytes a record for its offsets, which are not sent; those of headers stand for the lengths of names and
+    values, which are sent.
     """
-    if records.headers is not None or limit >= 1 << 27 or len(records) >= 1 << 20:
+    if limit >= 1 << 27 or len(records) >= 1 << 20:
         return False
     fixed = 4 + 1 + 3 + (1 if records.timestamp is None else 10) + 4 + 1
     columns = records.value.nbytes - 4 * len(records)
+    if records.headers is not None:
+        fixed += 3
+        names, values = records.headers.flatten().flatten()
+        columns += names.nbytes + values.nbytes
     if records.key is None:
         fixed += 1
     else:

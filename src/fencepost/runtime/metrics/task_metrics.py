@@ -160,10 +160,7 @@ class TaskMetrics:
     def failed_records(self, errors: ErrorCounts) -> None:
         """Record errors of records."""
         with self._lock:
-            past = self._errors
-            self._errors = ErrorCounts(
-                *(getattr(past, name) + getattr(errors, name) for name in ErrorCounts.__dataclass_fields__)
-            )
+            self._errors += errors
             if errors.failures or errors.errors:
                 self._last_error_ms = time.time_ns() // 1_000_000
 

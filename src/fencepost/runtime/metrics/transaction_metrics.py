@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -63,7 +63,14 @@ class TransferCounts:
     skipped: int = 0
 
     def __add__(self, other: TransferCounts) -> TransferCounts:
-        return TransferCounts(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+        return TransferCounts(
+            records=self.records + other.records,
+            bytes=self.bytes + other.bytes,
+            open=self.open + other.open,
+            transactions=self.transactions + other.transactions,
+            aborted=self.aborted + other.aborted,
+            skipped=self.skipped + other.skipped,
+        )
 
     def settled(self) -> TransferCounts:
         """Return the counts of a task that has ended: nothing is open."""
