@@ -34,8 +34,7 @@ from fencepost.kafka.errors import KafkaError
 from fencepost.kafka.records import varints
 from fencepost.kafka.records.columns import Records
 from fencepost.kafka.records.compression import Compression, compress
-from fencepost.kafka.records.few_records import are_few, few_records
-from fencepost.kafka.records.layout import Columns
+from fencepost.kafka.records.layout import Columns, are_few, few_records
 
 _UNCHECKED = struct.Struct(">qiibI")
 _CHECKED = struct.Struct(">hiqqqhii")

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from fencepost.kafka.records import varints
 from fencepost.kafka.records.columns import HEADERS, Records
-from fencepost.kafka.records.few_records import are_few, few_records
-from fencepost.kafka.records.layout import Columns
+from fencepost.kafka.records.layout import Columns, are_few, few_records
 
 _BYTES = st.one_of(st.none(), st.binary(max_size=200))
 _HEADERS = st.one_of(
