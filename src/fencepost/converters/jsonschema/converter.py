@@ -89,9 +89,9 @@ class JsonSchemaConverter(RegistryConverter):
     def plan(
         self, derived: Derived, written: RegistrySchema, referred: Mapping[str, RegistrySchema], *, strict: bool
     ) -> Plan:
-        """Check another schema; values are written alike, with all of their fields.
+        """Check a schema of the registry. Values are written the same way, with all of their fields.
 
-        What is in `referred` schemas is not checked.
+        The `referred` schemas are not checked.
         """
         del referred
         spark_type, connect = derived.connect

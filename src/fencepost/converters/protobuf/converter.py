@@ -72,7 +72,7 @@ class ProtobufConverter(RegistryConverter):
         return Derived(RegistrySchema(schema_text(found), self.language), found.full_name, "message", found)
 
     def to_register(self, derived: Derived, subject: str, client: RegistryClient) -> Derived:
-        """Return the schema with the numbers that earlier versions gave its fields, if that is wanted."""
+        """Return the schema with the field numbers of earlier versions, unless they follow positions."""
         if self.settings[FIELD_NUMBERS] == "position":
             return derived
         try:

@@ -47,7 +47,7 @@ class RegistryClient:
     def __init__(
         self, settings: RegistrySettings, *, pause: Callable[[float], None] = time.sleep, patience_s: float = math.inf
     ) -> None:
-        """`patience_s` is how long from now on requests may begin, in seconds; later ones fail as if nobody answered."""
+        """Requests that begin more than `patience_s` seconds from now fail as if nobody answered."""
         self._settings = settings
         self._deadline = time.monotonic() + patience_s
         self._http = HttpClient(settings)
