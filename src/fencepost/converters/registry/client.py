@@ -8,7 +8,6 @@ confluentinc/schema-registry.
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 import random
@@ -231,11 +230,6 @@ class RegistryClient:
             f"The schema registry {answer.address} refused {what} with {told}{advice}",
             status=answer.status, code=code, reason=reason,
         )  # fmt: skip
-
-
-def basic(user_info: str) -> str:
-    """The header of a login with `user:password`."""
-    return f"Basic {base64.b64encode(user_info.encode()).decode()}"
 
 
 def _told(answer: Answer) -> str:
