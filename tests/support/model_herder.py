@@ -30,29 +30,23 @@ from fencepost.herder.core.observation import (
     summed,
 )
 from fencepost.herder.core.transaction_info import TaskCommit, TaskTransactionInfo
-from fencepost.herder.errors import AlreadyExistsError, BadRequestError, NotFoundError, RequestTargetError
-from fencepost.herder.interface import (
+from fencepost.herder.entities import (
     ConfigInfos,
     ConfigKeyInfo,
     ConnectorInfo,
     ConnectorOffset,
     ConnectorOffsetPage,
-    Connectors,
     ConnectorStateInfo,
     ConnectorStatus,
     HealthStatus,
-    Herder,
-    Loggers,
-    Offsets,
-    PeerRequests,
     PluginInfo,
-    Plugins,
     PutConnectorConfig,
     TaskInfo,
     TaskState,
-    Transactions,
     WorkerHealth,
 )
+from fencepost.herder.errors import AlreadyExistsError, BadRequestError, NotFoundError, RequestTargetError
+from fencepost.herder.interface import Connectors, Herder, Loggers, Offsets, PeerRequests, Plugins, Transactions
 from fencepost.herder.peers.request_signing import SignedRequest
 from fencepost.herder.requests.config_infos import validate_connector_config
 from fencepost.herder.requests.logger_registry import LoggerRegistry

@@ -15,8 +15,8 @@ from typing import Any, Final, NoReturn
 from aiohttp import hdrs, web
 
 from fencepost.api.secrets import SECRETS
+from fencepost.herder.entities import ConnectorOffset
 from fencepost.herder.errors import BadRequestError
-from fencepost.herder.interface import ConnectorOffset
 from fencepost.rest.responses import JSON
 from fencepost.storage.configs.codec import TargetState
 
