@@ -101,7 +101,7 @@ class Jvm:
         return self._process.pid
 
     def channel(self, ended: Callable[[], Exception] | None = None) -> Channel:
-        """Return a new connection, which raises what `ended` returns if it breaks: by default a JvmEndedError.
+        """Return a new connection. If it breaks, calls raise the error of `ended`, by default a JvmEndedError.
 
         Raises JvmEndedError.
         """
@@ -198,7 +198,7 @@ class JvmPool:
         self._timers: dict[Jvm, threading.Timer] = {}
 
     def lease(self, name: str, settings: JavaSettings) -> Jvm:
-        """Return the JVM of that name, or the one of all, which runs until it is released as often.
+        """Return the JVM of that name, or the shared one. It runs until each lease is released.
 
         Raises as the constructor of Jvm.
         """

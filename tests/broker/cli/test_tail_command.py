@@ -219,7 +219,7 @@ def test_a_topic_that_does_not_exist_is_one_line(bootstrap_servers: str, capsys:
 
     assert main.run(["tail", missing, "--bootstrap-server", bootstrap_servers]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"There is no topic {missing} on this cluster: check the name" in line
+    assert f"Topic {missing} does not exist on this cluster: check the name" in line
     assert "topic.creation" not in line
 
 

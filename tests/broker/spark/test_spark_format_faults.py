@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 
 from fencepost.engine.engine import SparkEngine
-from fencepost.engine.spark.session import REQUIRED
+from fencepost.engine.spark.session_settings import REQUIRED
 from tests.support.checker import log_ends, read_topic
 from tests.support.processes import wait_for
 from tests.support.spark_queries import FileQuery, texts, users_session
