@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pyarrow as pa
@@ -10,6 +11,9 @@ import pytest
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.record import SourceBatch
 from fencepost.engine.engine import SparkEngine
+from fencepost.engine.topic_gate import TopicGate
+from fencepost.kafka.producer.record_producer import RecordsAlong
+from fencepost.kafka.records.columns import OutgoingRecord, Records
 from fencepost.transforms.chain import Step
 from fencepost.transforms.fields import Flatten
 from tests.support.checker import read_topic
@@ -41,6 +45,26 @@ def test_the_bytes_of_columns_arrive_as_they_are(bootstrap_servers: str, topics:
     assert [(one.key, one.value) for one in read_topic(bootstrap_servers, second)] == [(None, b"")]
     assert (result.written, result.topics) == (3, frozenset({first, second}))
     assert not engine.started
+
+
+@pytest.mark.parametrize(("values", "along"), [([b"v"], [b"offset"]), ([], [])])
+def test_what_goes_along_is_sent_with_columns_that_have_rows(
+    bootstrap_servers: str, topics: Topics, values: list[bytes], along: list[bytes]
+):
+    topic, beside = topics.create(), topics.create()
+    batch = SourceBatch.of_columns(pa.RecordBatch.from_pydict({"value": pa.array(values, pa.binary())}), topic=topic)
+    offset = OutgoingRecord(b"partition", b"offset", (("fencepost", b"mark"),))
+    records = RecordsAlong(beside, lambda _: [(0, Records.of([offset]))])
+    with producer(bootstrap_servers) as owner:
+        owner.begin_transaction()
+        result = SparkEngine({}).write(
+            batch, pipeline(), owner,
+            task="connector-0", cancelled=threading.Event(), topic_gate=TopicGate(None), along=records,
+        )  # fmt: skip
+        owner.commit_transaction()
+    assert [one.value for one in read_topic(bootstrap_servers, topic)] == values
+    assert [one.value for one in read_topic(bootstrap_servers, beside)] == along
+    assert (result.written, result.topics) == (len(values), frozenset([topic] if values else []))
 
 
 @pytest.mark.parametrize(

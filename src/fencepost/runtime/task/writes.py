@@ -279,7 +279,7 @@ class TaskTransaction(TaskWrites):
     def write(self, batch: Batch, *, ends: bool = False) -> Settled:
         """Write a batch into the transaction; begin one if there is none. Nothing is settled before the commit.
 
-        The source offsets of a batch that ends the transaction are sent with its records, if the worker writes them: that
+        The source offsets of records that end the transaction are sent with them, if they were polled or are columns: that
         saves requests.
 
         Raises ConfigError for a record for the task's own offsets topic, and the errors of the engine. The transaction
@@ -287,7 +287,7 @@ class TaskTransaction(TaskWrites):
         """
         self._create_topics(batch, self._producer)
         along = None
-        if ends:
+        if ends and not (isinstance(batch, SourceBatch) and batch.columns is None):
             along = RecordsAlong(self._path.offsets_topic, partial(self._offsets_with, batch))
         try:
             result = self._write(batch, self._producer, self._begin, along)
