@@ -145,8 +145,8 @@ def surely_fits(records: Records, limit: int) -> bool:
     A record has its length (at most 4 bytes), attributes (1), deltas of its offset (3) and, unless all have the same
     time, of its timestamp (10, else 1), the lengths of key and value (4 each; a missing key takes 1) and its header
     count (4, without headers 1). These widths hold for batches below 128 MiB and a million records. A column's own size
-    counts at least 4 bytes a record for its offsets, which are not sent; those of headers stand for the lengths of names and
-    values, which are sent.
+    counts at least 4 bytes a record for its offsets, which are not sent. In columns of headers they make up for the
+    lengths of names and values, which are sent.
     """
     if limit >= 1 << 27 or len(records) >= 1 << 20:
         return False
