@@ -159,6 +159,20 @@ def test_a_record_that_a_transform_in_python_drops_is_committed_without_a_place(
     assert notes.read_text() == "1 null\n2 null\n3 null\n4 null\n"
 
 
+def test_a_record_that_a_transform_in_java_drops_is_committed_without_a_place(
+    connector: Connectors, topics: Topics, tmp_path: Path
+):
+    topic, notes = topics.create(), tmp_path / "notes"
+    noted = {"connector.class": NOTED, "notes": str(notes)}
+    # Of an interval, so that dropped and written records are in one transaction.
+    interval = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "500"}
+    connector.hostile(topic, "sizes", limit="11", **odd("drop"), **noted, **interval)
+    wait_for(lambda: notes.exists() and len(notes.read_text().splitlines()) == 11, what="all numbers")
+    # The sizes of keys such as k1 and k11, and of longs.
+    written = {number: f"{topic} {1 + len(str(number))} 8" for number in range(1, 12, 2)}
+    assert notes.read_text() == "".join(f"{number} {written.get(number, 'null')}\n" for number in range(1, 12))
+
+
 @pytest.mark.parametrize("how", ["throw", "error"])
 def test_a_commit_record_that_fails_leaves_out_no_other_record(
     connector: Connectors, topics: Topics, tmp_path: Path, how: str

@@ -31,8 +31,8 @@ GUARDS = (
     Guard(
         "the offsets of records that Java code dropped",
         "java/task.py",
-        "offsets = [(json.loads(partition), _decoded(offset))",
-        "offsets = [] if not answer['rows'] else [(json.loads(partition), _decoded(offset))",
+        "offsets = [(_decoded(partition), _decoded(offset))",
+        "offsets = [] if not answer['rows'] else [(_decoded(partition), _decoded(offset))",
         f"{_PIPELINE}::test_records_that_a_transform_of_another_folder_drops_have_offsets",
     ),
     Guard(

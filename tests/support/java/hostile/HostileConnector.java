@@ -71,6 +71,7 @@ public class HostileConnector extends SourceConnector {
 
     @Override
     public List<Map<String, String>> taskConfigs(int most) {
+        if (is("taskConfigs")) return how().equals("null") ? null : Collections.singletonList(null);
         return Collections.singletonList(config);
     }
 

@@ -48,10 +48,11 @@ public class HostileTask extends SourceTask {
             Thread.sleep(10);
             return null;
         }
+        if (how().equals("odd")) return number++ == 0 ? OddOffsets.records(config.get("topic")) : null;
         number++;
         ConnectHeaders headers = new ConnectHeaders();
         headers.addLong("number", number);
-        Map<String, Object> offset = how().equals("bytes") ? Map.of("number", new byte[1]) : Map.of("number", number);
+        Map<String, Object> offset = how().equals("lists") ? Map.of("number", List.of(1)) : Map.of("number", number);
         String topic = how().equals("topicless") ? null : config.get("topic");
         SourceRecord record = new SourceRecord(PARTITION, offset, topic, null, Schema.STRING_SCHEMA, "k" + number,
             Schema.INT64_SCHEMA, number, timestamp(), headers);
