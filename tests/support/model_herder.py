@@ -400,7 +400,7 @@ class ModelObservation(Observation):
 
     async def topic(self, topic: str) -> TopicView:
         if topic not in self.views:
-            raise NotFoundError(f"There is no topic {topic}")
+            raise NotFoundError(f"Topic {topic} does not exist")
         return self.views[topic]
 
     async def records(self, topic: str, count: int, connector: str | None) -> RecordsView:

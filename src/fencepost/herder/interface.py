@@ -101,7 +101,7 @@ class Connectors(ABC):
 
     @abstractmethod
     async def active_topics(self, name: str) -> Sequence[str]:
-        """Return the topics that a connector has written to, none if there is no such connector.
+        """Return the topics that a connector has written to, none for an unknown connector.
 
         Raises ForbiddenError if topics are not tracked.
         """
@@ -123,7 +123,10 @@ class Offsets(ABC):
 
     @abstractmethod
     async def page(self, name: str, after: str, limit: int) -> ConnectorOffsetPage:
-        """Return at most `limit` of a connector's committed offsets, those after a place that a page named; "" is the first."""
+        """Return at most `limit` of a connector's committed offsets.
+
+        They follow the place `next` of an earlier page, or "" for the first page.
+        """
 
     @abstractmethod
     async def alter(self, name: str, offsets: Sequence[ConnectorOffset]) -> str:

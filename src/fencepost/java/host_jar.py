@@ -33,7 +33,8 @@ CONNECT: Final = JarSet(
         ("org.apache.kafka", "connect-transforms", KAFKA_VERSION),
         LOGGING_BACKEND,
     ),
-    # Connect's converters for numbers and bytes, and what MirrorMaker uses of a worker: its other dependencies serve that.
+    # Connect's converters for numbers and bytes, and the classes that MirrorMaker uses of a worker. The other
+    # dependencies of a worker are not needed for these.
     alone=(
         ("org.apache.kafka", "connect-runtime", KAFKA_VERSION),
         ("org.apache.maven", "maven-artifact", "3.9.6"),

@@ -98,7 +98,7 @@ class Cluster:
     def prefetch_topics(self, topics: Collection[str], deadline: Deadline) -> None:
         """Ask once for the partitions and the settings of all topics of which they are unknown, each in one request.
 
-        What is not in the answers is left to who asks for it of a topic. Raises as `call`.
+        Topics that the answers lack are requested again when they are needed. Raises as `call`.
         """
         if unknown := [name for name in sorted(topics) if self._topics.get(name) is None]:
             for row in self._ask_metadata(unknown, deadline):
