@@ -80,6 +80,34 @@ def numbers(bootstrap_servers: str, topic: str) -> list[int]:
     return [int.from_bytes(value or b"") for value in values(read_topic(bootstrap_servers, topic))]
 
 
+def plugin_metrics(worker: Worker, name: str) -> dict[str, float]:
+    """The metrics that the plugins of a connector added, each with its labels."""
+    lines = worker.text("/metrics").splitlines()
+    found = [line for line in lines if line.startswith("kafka_connect_plugins_") and f'connector="{name}"' in line]
+    own = [line.replace(f'connector="{name}"', "").partition("kafka_connect_plugins_")[2] for line in found]
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in own}
+
+
+def test_metrics_of_java_plugins_are_shown_with_the_names_and_labels_of_connect(connector: Connectors, topics: Topics):
+    name = connector.hostile(topics.create(), "", limit="4", **odd("drop"))
+    wait_for(lambda: plugin_metrics(connector.worker, name).get('last_number{,counter="c",task="0"}') == 4)
+    found = plugin_metrics(connector.worker, name)
+    assert found.pop('polls_total{,counter="c",task="0"}') >= 4
+    assert found == {
+        "limit{}": 4,
+        'last_number{,counter="c",task="0"}': 4,
+        'seen{,task="0",transformation="a"}': 4,
+    }
+
+
+def test_a_metric_in_java_that_hangs_keeps_no_other_from_being_shown(connector: Connectors, topics: Topics):
+    name = connector.hostile(topics.create(), "mute", limit="2", **odd("drop"))
+    connector.worker.wait_for_states(name, "RUNNING", "RUNNING")
+    wait_for(lambda: "limit{}" in plugin_metrics(connector.worker, name))
+    connector.worker.process.wait_for_output(f"The metrics of task {name}-0 did not come within")
+    assert plugin_metrics(connector.worker, name) == {"limit{}": 2}
+
+
 def test_a_chain_of_connects_own_transforms_runs_in_the_jvm(
     connector: Connectors, topics: Topics, tmp_path: Path, bootstrap_servers: str
 ):

@@ -65,6 +65,7 @@ class JavaTask(SourceTask):
             kind="task", name=str(task), owner=task.connector, task=str(task.task), config=dict(config), pipeline=dict(self._setting.pipeline),
             boundaries=self.context.transaction_context is not None, **{"class": config["task.class"]},
         )  # fmt: skip
+        self.context.plugin_metrics.add_collector(self._session.metrics)
         self._session.call("start")
 
     def poll(self) -> SourceBatch | None:
