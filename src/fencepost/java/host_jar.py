@@ -47,7 +47,7 @@ _OLDEST: Final = (1980, 1, 1, 0, 0, 0)
 
 
 def host_class_path(java: Java) -> list[Path]:
-    """Return the class path; what is missing is fetched and compiled, which takes some seconds, once.
+    """Return the class path. Missing parts are fetched and compiled, once, which takes some seconds.
 
     Raises JarsUnavailableError, and JvmEndedError if the compiler fails.
     """
