@@ -54,11 +54,11 @@ class JavaRenderer(_IsoRenderer):
     LIST: ClassVar[tuple[str, str, str]] = ("[", ", ", "]")
 
     def string(self, values: pa.Array) -> Text:
-        """As it is."""
+        """The text unchanged."""
         return Text(values)
 
     def binary(self, values: pa.Array) -> Text:
-        """Not a text: Java would print an object's address."""
+        """Raises UnsupportedTypeError: Java would print an object's address."""
         raise UnsupportedTypeError(values.type, "")
 
     def struct(self, values: pa.Array, path: str) -> pa.Array:

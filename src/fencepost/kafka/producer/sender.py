@@ -13,7 +13,6 @@ the next writer must have another producer id.
 
 from __future__ import annotations
 
-import select
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
@@ -47,6 +46,7 @@ from fencepost.kafka.records.record_batch import (
     split_by_bytes,
     surely_fits,
 )
+from fencepost.kafka.transport.answers import wait_for_answers
 from fencepost.kafka.transport.cluster import Cluster
 from fencepost.kafka.transport.connection import Address, Connection
 from fencepost.kafka.transport.error_codes import Code
@@ -105,7 +105,7 @@ class RecordWriter:
         return self._cluster.grown_partitions(topic, partition, Deadline.after(self._config.max_block_ms))
 
     def prefetch_topics(self, topics: Collection[str]) -> None:
-        """Ask once for what is unknown of topics that are about to be written, all together. Raises as `refresh_topics`."""
+        """Request all unknown metadata of topics that are about to be written. Raises as `refresh_topics`."""
         self._cluster.prefetch_topics(topics, Deadline.after(self._config.max_block_ms))
 
     def refresh_topics(self, topics: Iterable[str]) -> None:
@@ -327,19 +327,8 @@ class RecordWriter:
 
     def _answered(self, waiting: Sequence[Connection]) -> list[Connection]:
         """Wait for an answer, an answer's time-out, or the time of a retry."""
-        ready = [connection for connection in waiting if connection.answer_waiting]
-        if ready:
-            return ready
-        now = time.monotonic()
-        moments = [connection.answer_due_at for connection in waiting]
-        retries = [queue.retry_at for queue in self._queues.values() if queue.batches]
-        moments += [moment for moment in retries if moment is not None and moment > now]
-        poll = select.poll()
-        for connection in waiting:
-            poll.register(connection, select.POLLIN)
-        readable = {descriptor for descriptor, _ in poll.poll(max(0.0, min(moments, default=now) - now) * 1000 + 0.5)}
-        now = time.monotonic()
-        return [c for c in waiting if c.fileno() in readable or c.answer_due_at <= now]
+        retries = (queue.retry_at for queue in self._queues.values() if queue.batches)
+        return wait_for_answers(waiting, [moment for moment in retries if moment is not None])
 
     def _receive(self, connection: Connection) -> None:
         try:

@@ -1,4 +1,4 @@
-"""What is published while a task streams, and the user-made types of its columns, as the source offset keeps them."""
+"""The published tables while a task streams, and the user-made types of their columns, as the source offset keeps them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Publication:
         self._new_table = True
 
     def look(self, state: SourceState) -> SourceState:
-        """Return the state with what is published now, and with the types of its columns."""
+        """Return the state with the present parts of the publication, and with the types of the columns."""
         parts = self._database.published_parts(state)
         self._seen_types = seen = self._database.user_types()
         # Changes that are still to be read may have types that are dropped.
         return replace(state, publication=parts, types={**seen.types, **state.types})
 
     def look_for_new_table(self, state: SourceState) -> SourceState:
-        """Return the same if a table is new: with its first change, the offset says that the table is published."""
+        """Return the same if a table is new: the offset with its first change then lists it as published."""
         if not self._new_table:
             return state
         state = self.look(state)
