@@ -12,7 +12,7 @@ PIP = $(BIN)/python -m pip install --disable-pip-version-check $$(test -t 2 || e
 # Spark, about 2 GB.
 JOBS ?= 3
 
-.PHONY: install demo demo-cdc demo-outbox docs docs-check test mutations sim chaos chaos-spark hostile fuzz lint screenshots dashboards bench coverage dist clean
+.PHONY: install demo demo-cdc demo-java demo-outbox docs docs-check test mutations sim chaos chaos-spark hostile fuzz lint screenshots dashboards bench coverage dist clean
 
 install: $(STAMP)
 
@@ -41,6 +41,10 @@ demo-cdc: install
 # Orders and their events in one transaction of PostgreSQL, the events in Kafka once, with the worker killed twice.
 demo-outbox: install
 	$(BIN)/fencepost demo-outbox
+
+# Debezium's own connector, in a JVM, from PostgreSQL to Kafka, with the worker killed twice.
+demo-java: install
+	$(BIN)/fencepost demo-java
 
 lint: install
 	$(BIN)/ruff check .

@@ -16,7 +16,7 @@ from fencepost.config.java_properties import REFUSED
 from fencepost.config.plugins import PluginKind, plugin_entry_points
 from fencepost.config.rest_config import rest_config_def
 from fencepost.config.worker_config import WorkerMode, worker_config_def
-from fencepost.engine.spark.session import DEFAULTS, LOCAL_DEFAULTS, REQUIRED
+from fencepost.engine.spark.session_settings import DEFAULTS, LOCAL_DEFAULTS, REQUIRED
 from fencepost.herder.distributed import group_metrics
 from fencepost.kafka.config import client_properties as clients
 from fencepost.rest.reporter_names import REPORTER_NAMES

@@ -22,7 +22,7 @@ from fencepost.api.record import SourceBatch, SourceRecord
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.engine.engine import SparkEngine
 from fencepost.engine.errors import SparkJobError, WriteRetriedError
-from fencepost.engine.spark.session import REQUIRED
+from fencepost.engine.spark.session_settings import REQUIRED
 from fencepost.kafka.errors import TransactionAbortableError
 from fencepost.kafka.producer.idempotent import IdempotentProducer
 from fencepost.kafka.producer.transaction import TransactionState, TransactionVersion

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from fencepost.embedded.mariadb import AS_MYSQL, EmbeddedMariaDb
 from fencepost.failpoint import FailPoint, of_task
 from tests.support.checker import Record, assert_exactly_once, read_offsets, read_topic
 from tests.support.java_plugins import DEBEZIUM_MYSQL, DEBEZIUM_POSTGRES
 from tests.support.java_runs import JavaRuns, kill_jvms
+from tests.support.mariadb import AS_MYSQL, EmbeddedMariaDb
 from tests.support.processes import wait_for
 from tests.support.row_changes import Change, RowChanges
 from tests.support.topics import Topics, unique

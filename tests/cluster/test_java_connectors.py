@@ -13,8 +13,10 @@ from typing import Any
 import psutil
 import pytest
 
+from fencepost.config.java_settings import JavaSettings
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.java import find_java
+from fencepost.java.jvm import Jvm
 from tests.support.checker import assert_exactly_once, read_topic, values
 from tests.support.java_connectors import Connectors
 from tests.support.java_plugins import FILE_STREAM, HOSTILE, plugin_path
@@ -79,6 +81,27 @@ def test_records_of_java_connectors_are_converted_in_the_jvm(
     (record,) = read_topic(bootstrap_servers, topic)
     assert (record.key, record.timestamp, record.headers) == (b"k1", now + 1, (("number", b"1"),))
     assert record.value == b'{"schema":{"type":"int64","optional":false},"payload":1}'
+
+
+def test_the_context_can_be_used_once_the_worker_has_its_connection(tmp_path: Path):
+    """A plugin is started when the connection for its calls is answered for: then its first call must not find none."""
+    jars = [str(jar) for jar in (plugin_path(tmp_path) / "hostile").iterdir()]
+    session, asking = {"session": "s"}, {"topic": "t", "behaviour": "ask in connector.start"}
+    jvm = Jvm("asking", JavaSettings())
+    with contextlib.ExitStack() as stack:
+        stack.callback(jvm.kill, "the test ends")
+        first, events, later = (stack.enter_context(contextlib.closing(jvm.channel())) for _ in range(3))
+        first.call("open", "open", **session, jars=jars, kind="connector", name="c", **{"class": HOSTILE})
+        first.call("attach", "attach", **session)
+        events.call("events", "events", **session)
+        first.send({"op": "start", "config": asking})
+        # While this call is not answered, the calls go over its connection.
+        assert events.receive()[0] == {"event": "reconfigure"}
+        later.limit(0.5)
+        with pytest.raises(TimeoutError):
+            later.call("events", "events", **session)
+        events.send({})
+        assert first.receive()[0] == {}
 
 
 def test_java_connectors_are_listed_with_their_versions(worker: Worker):

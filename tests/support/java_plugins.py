@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from fencepost.cli.demo.java import DEBEZIUM_POSTGRES as DEBEZIUM_POSTGRES_JARS
 from fencepost.config.java_plugins import SOURCE_CONNECTOR, TRANSFORMATION
 from fencepost.embedded.jars import KAFKA_VERSION, REGISTRY_VERSION, JarSet, cache_folder, class_path
 from fencepost.embedded.java import find_java
@@ -34,8 +35,8 @@ _AVRO: Final = JarSet(
     "Apicurio's converter for Avro",
     (("io.apicurio", "apicurio-registry-utils-converter", REGISTRY_VERSION),),
 )
-DEBEZIUM_MYSQL_JARS: Final = JarSet(
-    # Maven Central has no later one.
+_DEBEZIUM_MYSQL: Final = JarSet(
+    # Maven Central has no later one, and no connector of Debezium for MariaDB.
     "debezium-mysql-3.6.1",
     "Debezium's connector for MySQL",
     (("io.debezium", "debezium-connector-mysql", "3.6.1.Final"),),
@@ -45,16 +46,11 @@ _MIRROR: Final = JarSet(
     "Kafka's connector for topics",
     (("org.apache.kafka", "connect-mirror", KAFKA_VERSION),),
 )
-_DEBEZIUM_POSTGRES: Final = JarSet(
-    "debezium-postgres-3.7.0",
-    "Debezium's connector for PostgreSQL",
-    (("io.debezium", "debezium-connector-postgres", "3.7.0.Final"),),
-)
 _FETCHED: Final = {
     "file": _FILE,
     "mirror": _MIRROR,
-    "debezium-postgres": _DEBEZIUM_POSTGRES,
-    "debezium-mysql": DEBEZIUM_MYSQL_JARS,
+    "debezium-postgres": DEBEZIUM_POSTGRES_JARS,
+    "debezium-mysql": _DEBEZIUM_MYSQL,
 }
 _OWN: Final = {"hostile": {SOURCE_CONNECTOR: f"{HOSTILE}\n{NOTED}"}, "transforms": {TRANSFORMATION: ODD}}
 _SOURCES: Final = Path(__file__).parent / "java"

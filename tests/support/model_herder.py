@@ -30,29 +30,23 @@ from fencepost.herder.core.observation import (
     summed,
 )
 from fencepost.herder.core.transaction_info import TaskCommit, TaskTransactionInfo
-from fencepost.herder.errors import AlreadyExistsError, BadRequestError, NotFoundError, RequestTargetError
-from fencepost.herder.interface import (
+from fencepost.herder.entities import (
     ConfigInfos,
     ConfigKeyInfo,
     ConnectorInfo,
     ConnectorOffset,
     ConnectorOffsetPage,
-    Connectors,
     ConnectorStateInfo,
     ConnectorStatus,
     HealthStatus,
-    Herder,
-    Loggers,
-    Offsets,
-    PeerRequests,
     PluginInfo,
-    Plugins,
     PutConnectorConfig,
     TaskInfo,
     TaskState,
-    Transactions,
     WorkerHealth,
 )
+from fencepost.herder.errors import AlreadyExistsError, BadRequestError, NotFoundError, RequestTargetError
+from fencepost.herder.interface import Connectors, Herder, Loggers, Offsets, PeerRequests, Plugins, Transactions
 from fencepost.herder.peers.request_signing import SignedRequest
 from fencepost.herder.requests.config_infos import validate_connector_config
 from fencepost.herder.requests.logger_registry import LoggerRegistry
@@ -406,7 +400,7 @@ class ModelObservation(Observation):
 
     async def topic(self, topic: str) -> TopicView:
         if topic not in self.views:
-            raise NotFoundError(f"There is no topic {topic}")
+            raise NotFoundError(f"Topic {topic} does not exist")
         return self.views[topic]
 
     async def records(self, topic: str, count: int, connector: str | None) -> RecordsView:

@@ -71,8 +71,8 @@ class ArrowReader(Protocol):
     column named `value` is the record's value, and `key`, `topic`, `partition`, `timestamp` and `headers` have the same
     meaning as in a SourceBatch's DataFrame.
 
-    A reader whose rows name their topic may have `topics`, all that they name: a converter with a schema registry needs to
-    know them before the rows are read, and they are read twice otherwise.
+    A reader whose rows name their topics may list all of them in `topics`: a converter with a schema registry needs
+    them in advance, and otherwise the rows are read twice.
     """
 
     @property

@@ -35,6 +35,10 @@ _COMMANDS: Final = {
     "connectors": ("fencepost.cli.connectors.connectors:connectors", "Create, show and control connectors."),
     "demo": ("fencepost.cli.demo.demo:demo", "Send 336,776 flights exactly once while the worker is killed."),
     "demo-cdc": ("fencepost.cli.demo.cdc:demo_cdc", "Send a bank's transfers from PostgreSQL, killing the worker."),
+    "demo-java": (
+        "fencepost.cli.demo.java:demo_java",
+        "Send changes from PostgreSQL with Debezium's jar, killing the worker.",
+    ),
     "demo-outbox": (
         "fencepost.cli.demo.outbox:demo_outbox",
         "Send an outbox's events from PostgreSQL, killing the worker.",

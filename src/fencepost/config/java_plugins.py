@@ -2,8 +2,8 @@
 
 Each folder below a directory of `plugin.path` that has jars, at any depth, is a plugin, and so is each jar beside such
 folders. The classes of a plugin are those that its jars' service files list (KIP-898). A plugin whose jars have no such
-file is scanned: a class counts if what it extends and implements, in the same plugin, leads to one of BASES. Connect's
-own converters and transforms do not count, which come with its API: each JVM has them.
+file is scanned: a class counts if its superclasses and interfaces, as far as the plugin has them, include one of BASES.
+Connect's own converters and transforms do not count: each JVM has them anyway.
 
 A worker reads `plugin.path` once, when it starts.
 """
@@ -33,9 +33,9 @@ PREDICATE: Final = f"{_CONNECT}transforms.predicates.Predicate"
 CONVERTER: Final = f"{_CONNECT}storage.Converter"
 HEADER_CONVERTER: Final = f"{_CONNECT}storage.HeaderConverter"
 BASES: Final = (SOURCE_CONNECTOR, TRANSFORMATION, PREDICATE, CONVERTER, HEADER_CONVERTER)
-"""What a class that a configuration names derives from, in Java."""
+"""The Java types of plugins: each class that a configuration names derives from one of them."""
 OF_CONNECT: Final = Path("Kafka Connect")
-"""The location of the plugins that Kafka Connect has itself, which each JVM has."""
+"""The location of Kafka Connect's own plugins, which each JVM has."""
 
 _OF_API: Final = tuple(f"{_CONNECT}{package}." for package in ("storage", "converters", "json", "transforms"))
 _SERVICES: Final = "META-INF/services/"
@@ -71,7 +71,7 @@ _SIZES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class JavaPlugin:
-    """A Java class that a configuration may name. `jars` are its plugin's, which lies at `location`.
+    """A Java class that a configuration may name. Its plugin is the folder or jar `location`, with these `jars`.
 
     `base` is the one of BASES that it derives from.
     """
@@ -90,16 +90,16 @@ class JavaPlugin:
 
 
 class JavaClass:
-    """What stands here for a class in Java that is not a connector: its configuration is checked in a JVM."""
+    """Stands for a class in Java that is not a connector. Its configuration is checked in a JVM."""
 
     @classmethod
     def java_version(cls) -> str:
-        """Return the version that the class says."""
+        """Return the version that the class reports."""
         raise NotImplementedError
 
     @classmethod
     def java_findings(cls, config: Mapping[str, str]) -> list[ConfigValue]:
-        """Let the definitions in Java, with their validators, check properties, which are without a prefix."""
+        """Check properties, given without a prefix, by the definitions and validators in Java."""
         raise NotImplementedError
 
 
@@ -120,7 +120,7 @@ def find_java_connector(directories: Sequence[Path], name: str) -> JavaPlugin | 
 
 
 def find_in_folder_of(connector: JavaPlugin, base: str, directories: Sequence[Path], name: str) -> JavaPlugin | None:
-    """Return the plugin of that base, class or alias for the pipeline of a connector, None if there is none.
+    """Return the plugin for a connector's pipeline by its base and its class or alias, None if there is none.
 
     One in the connector's own folder wins. A class that no service file lists is found as well, by its full name. Raises
     ConfigError if several other folders have it.

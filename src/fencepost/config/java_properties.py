@@ -161,8 +161,7 @@ WITHOUT_EFFECT: Final[Mapping[str, frozenset[str]]] = {
         {"deserializer.encoding", "key.deserializer.encoding", "value.deserializer.encoding"}
     ),
 }
-"""Properties for the way from Kafka to Connect, of caches and of defaults, which Spark's types do not have, and those that a
-worker of Java sets itself."""
+"""Properties for sinks, for caches and for defaults of fields, and properties that a Java worker sets itself."""
 
 OPEN_PREFIXES: Final[Mapping[str, frozenset[str]]] = {
     f"{_CONVERTERS}.registry.base.RegistryConverter": frozenset({"request.header."}),

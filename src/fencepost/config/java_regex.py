@@ -325,7 +325,7 @@ def _character_of(escape: str) -> str:
 
 
 def check_replacement(regex: JavaRegex, text: str) -> None:
-    """Raise ValueError for a replacement that `Matcher.replaceAll` refuses: of $1, ${name} and escapes."""
+    """Raise ValueError for a replacement, with $1, ${name} and escapes, that `Matcher.replaceAll` refuses."""
     at = 0
     while at < len(text):
         if text[at] == "\\":

@@ -81,7 +81,7 @@ def define_java(definitions: ConfigDef) -> ConfigDef:
 
 def _check_directory(name: str, value: Any) -> None:
     if value and not Path(value).is_dir():
-        raise ConfigError(f"Invalid value {value} for the property {name}: there is no such directory", name=name)
+        raise ConfigError(f"Invalid value {value} for the property {name}: the directory does not exist", name=name)
 
 
 def _check_options(name: str, value: Any) -> None:

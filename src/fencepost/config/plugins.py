@@ -207,7 +207,7 @@ def _in_jvm(
 
 
 def _of_connect(kind: PluginKind, name: str) -> JavaPlugin | None:
-    """The plugin of Kafka Connect's own, which all JVMs have: those that are known here by their Java names."""
+    """Kafka Connect's own plugin of this name, which all JVMs have: it is registered here by its Java name."""
     entries = _registered(kind.group, tuple(sys.path))
     alias = entries.get(name) if "." not in name else None
     for entry in entries.values():
@@ -289,7 +289,7 @@ _OTHER_DATA: Final[Mapping[str, str]] = {
     ),
     f"{_APICURIO}ProtobufConverter": "its messages are not those of Confluent's. Use ProtobufConverter with its readers",
 }
-"""Why converters of Java that users may name are not here: no other one writes their bytes."""
+"""Java converters without a counterpart here, and why: no other converter writes the same bytes."""
 
 
 def _unknown(kind: PluginKind, name: str, property_name: str, sources: PluginSources) -> ConfigError:

@@ -40,7 +40,7 @@ def datetime_pattern_error(pattern: str, *, parses: bool) -> str | None:
 
 
 def _error_of_run(character: str, count: int, *, parses: bool) -> str | None:
-    """Return what is wrong with a character outside of quotes that comes so often."""
+    """Return the error of a character that is repeated so often outside of quotes, None if it is valid."""
     if character in _RESERVED:
         return f"has {character}, which patterns reserve: put it between quotes"
     if not (character.isascii() and character.isalpha()):

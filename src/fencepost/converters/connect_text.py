@@ -58,7 +58,7 @@ class JavaRenderer(_IsoRenderer):
         return Text(values)
 
     def binary(self, values: pa.Array) -> Text:
-        """Not a text: Java would print an object's address."""
+        """Raises UnsupportedTypeError: Java would print an object's address."""
         raise UnsupportedTypeError(values.type, "")
 
     def struct(self, values: pa.Array, path: str) -> pa.Array:

@@ -58,7 +58,7 @@ class RecordDecoder:
             )
         self._only_registry = name in REGISTRY_CONVERTERS
         self.guesses = name == "auto" and registry is None
-        """Whether nobody said what wrote the data."""
+        """Whether the converter that wrote the data is unknown."""
         self._registry = registry if self._only_registry or name == "auto" else None
         self._plain = decoder("auto" if self._only_registry else converter)
         self._is_key = is_key

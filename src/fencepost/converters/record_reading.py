@@ -1,4 +1,4 @@
-"""By what the records of a connector are read: its converters, and their schema registries."""
+"""How the records of a connector are decoded: by its converters, and their schema registries."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _AUTO: Final = "auto"
 
 @dataclass(frozen=True, slots=True)
 class RoleReading:
-    """By what keys or values are read: a converter's name, None if it is unknown, and a registry if there is one."""
+    """How keys or values are decoded: a converter's name, None if unknown, and a registry if there is one."""
 
     converter: str | None = None
     registry: RegistryReader | None = None
 
     def decoder(self, converter: str | None = None, *, is_key: bool) -> RecordDecoder:
-        """Return the decoder, by another `converter` if one is given. Raises ConfigError as RecordDecoder does."""
+        """Return the decoder of the converter, or of another `converter`. Raises ConfigError as RecordDecoder does."""
         return RecordDecoder(converter or self.converter or _AUTO, self.registry, is_key=is_key)
 
 
@@ -35,12 +35,12 @@ class RecordReading:
 
 
 NO_READING: Final = RecordReading()
-"""Of records that nobody described."""
+"""For records whose converters are unknown."""
 
 
 @contextmanager
 def registry_readers(*, for_people: bool = True) -> Iterator[Callable[[Mapping[str, str]], RegistryReader]]:
-    """Yield what makes readers of a converter's properties, without prefix; they are closed at the end."""
+    """Yield a function that makes a reader of a converter's properties, without prefix. Closes the readers at the end."""
     with ExitStack() as opened:
 
         def reader(properties: Mapping[str, str]) -> RegistryReader:

@@ -15,19 +15,19 @@ import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Self
 
 from fencepost.embedded.errors import DataDirError
 from fencepost.embedded.java import find_java
 from fencepost.embedded.node import Node, formatted_cluster_id
 from fencepost.embedded.ports import HOST, free_ports, require_free
+from fencepost.embedded.process import EmbeddedServer
 from fencepost.embedded.properties import CLIENT, CONTROLLER, INTERNAL, BrokerListener, NodePlace, server_properties
 
 logger = logging.getLogger(__name__)
 
 
-class EmbeddedBroker:
+class EmbeddedBroker(EmbeddedServer):
     """A Kafka cluster of `nodes` brokers with its state in `data_dir`, kept over restarts.
 
     `port` is the first node's, the next nodes use the next ports; None uses free ports. `listeners` replaces the one
@@ -99,14 +99,6 @@ class EmbeddedBroker:
         for node in self.nodes:
             node.kill()
         self._unlock_data_dir()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def _make_nodes(self) -> tuple[Node, ...]:
         java = find_java()

@@ -7,7 +7,6 @@ EmbeddedError
 ├── DataDirError           the data folder cannot be written, or belongs to another layout
 ├── BrokerStartError       the broker's process ended or stayed silent; the message has the end of its log
 ├── RegistryStartError     the registry's process ended or stayed silent
-├── MariaDbStartError      the server's process ended, stayed silent, or refused a statement
 ├── PostgresMissingError   the programs of PostgreSQL are not installed
 └── PostgresStartError     the server's process ended or stayed silent; the message has the end of its log
 
@@ -52,10 +51,6 @@ class BrokerStartError(EmbeddedError):
 
 class RegistryStartError(EmbeddedError):
     """The schema registry's process ended while it started, or did not answer in time."""
-
-
-class MariaDbStartError(EmbeddedError):
-    """The MariaDB server ended while it started, did not answer in time, or refused a statement."""
 
 
 class PostgresMissingError(EmbeddedError):

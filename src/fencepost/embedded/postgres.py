@@ -26,12 +26,11 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from fencepost.embedded.errors import DataDirError, PostgresMissingError, PostgresStartError
 from fencepost.embedded.ports import HOST, free_ports, require_free
-from fencepost.embedded.process import User, kill, launch
+from fencepost.embedded.process import EmbeddedServer, User, kill, launch
 
 SUPERUSER: Final = "postgres"
 
@@ -62,7 +61,7 @@ _READY: Final = ("ready", "standby")
 logger = logging.getLogger(__name__)
 
 
-class EmbeddedPostgres:
+class EmbeddedPostgres(EmbeddedServer):
     """A server with its data in `data_dir`, kept over restarts; None uses a temporary folder that `stop` deletes.
 
     `port` None uses a free one, the same over restarts of this object. `settings` are of postgresql.conf.
@@ -184,14 +183,6 @@ class EmbeddedPostgres:
         who = {} if self._user is None else {"user": self._user.uid, "group": self._user.gid, "extra_groups": []}
         command = [self.program(program), *arguments]
         return subprocess.run(command, check=True, capture_output=True, text=True, cwd="/", **who).stdout  # type: ignore[call-overload,no-any-return]
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def base_backup(self, primary: EmbeddedPostgres, *arguments: str) -> None:
         """Fill the data folder with a copy of a running server (`pg_basebackup`), before the first start.

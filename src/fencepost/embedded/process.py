@@ -12,12 +12,14 @@ import signal
 import subprocess
 import sys
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 # Executes the given program, after it has asked to die with its parent (and exits if the parent is already gone). A
 # function run between fork and exec would do the same, but may deadlock in a process with threads. The user changes
@@ -45,6 +47,26 @@ _CHILDREN: Final[weakref.WeakSet[subprocess.Popen[bytes]]] = weakref.WeakSet()
 
 UTF_8: Final = {"LC_ALL": "C.UTF-8"}
 """The locale in which a JVM finds files with non-ASCII names."""
+
+
+class EmbeddedServer(ABC):
+    """A server that a `with` block starts, and stops at its end."""
+
+    @abstractmethod
+    def start(self) -> Self:
+        """Start it and wait until it can be used."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Shut it down."""
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ def proxy_options(environment: Mapping[str, str]) -> list[str]:
     """Return the lines of a Java argument file for the proxy of `https_proxy`, or none.
 
     The variables are the same as for curl and pip: `https_proxy` or HTTPS_PROXY as `http://user:password@host:port`,
-    and `no_proxy`. A proxy that Java's own options name comes first. Raises JarsUnavailableError for an address that is
-    none.
+    and `no_proxy`. A proxy that Java's own options name comes first. Raises JarsUnavailableError for an invalid
+    address.
     """
     given = _variable(environment, "https_proxy")
     if not given or any("proxyHost" in environment.get(name, "") for name in _OF_JAVA):

@@ -14,14 +14,13 @@ import subprocess
 import time
 from contextlib import closing, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from fencepost.embedded.errors import DataDirError, RegistryStartError
 from fencepost.embedded.jars import REGISTRY, JarSet, cache_folder, class_path
 from fencepost.embedded.java import find_java
 from fencepost.embedded.ports import HOST, free_ports, require_free
-from fencepost.embedded.process import kill, launch, terminate
+from fencepost.embedded.process import EmbeddedServer, kill, launch, terminate
 
 API: Final = "/apis/ccompat/v7"
 """The path of Confluent's API in Apicurio."""
@@ -34,7 +33,7 @@ _POLL_SECONDS: Final = 0.1
 logger = logging.getLogger(__name__)
 
 
-class EmbeddedRegistry:
+class EmbeddedRegistry(EmbeddedServer):
     """A schema registry whose log is in `folder`. `port` None is a free one, `jars` belong to a version."""
 
     def __init__(self, folder: Path, *, port: int | None = None, heap_mb: int = 256, jars: JarSet = REGISTRY) -> None:
@@ -103,14 +102,6 @@ class EmbeddedRegistry:
         """End the process as `kill -9` does."""
         if self._process is not None:
             kill(self._process)
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def _wait_until_ready(self) -> None:
         started = time.monotonic()

@@ -42,7 +42,7 @@ def completed(rows: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
 
 
 def as_declared(rows: pa.RecordBatch, declared: Mapping[str, t.DataType | None]) -> pa.RecordBatch:
-    """Return rows whose structs have the declared nullability of fields, which the arrays of a reader need not say.
+    """Return rows whose structs have the declared nullability of fields, which a reader's arrays may lack.
 
     Arrow casts no null struct to a type with fields that may not be null, so nothing is cast. Raises DataError for a null in
     a field that may not be null.
@@ -75,7 +75,7 @@ def _labelled(array: pa.Array, declared: t.DataType, name: str) -> pa.Array:
 
 
 def _label(kind: pa.DataType, declared: t.DataType) -> pa.DataType:
-    """The Arrow type with the nullability of the declared one. What is not of its form stays: Spark will refuse it."""
+    """The Arrow type with the nullability of the declared one. A type of another form stays: Spark will refuse it."""
     if isinstance(declared, t.StructType) and pa.types.is_struct(kind) and kind.num_fields == len(declared):
         return pa.struct(
             [

@@ -64,7 +64,7 @@ class BatchWrite:
         rows: StageRows,
         complete: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda part: part,
     ) -> list[Transformed]:
-        """Transform the rows of a group, of which each part is `complete` before. Refused ones are left out, if tolerated."""
+        """Transform the rows of a group, in parts that `complete` prepares. Refused rows are left out, if tolerated."""
         # Before any row is tried: a Spark that cannot start is not the fault of a record, which could be skipped.
         session = None if self.only_functions else self.session()
 

@@ -263,7 +263,7 @@ def _partitions(topic: str, given: pa.Array) -> pa.Array:
 
 
 def _checked_timestamps(topic: str, timestamps: pa.Array, *, is_number: bool) -> pa.Array:
-    """Return timestamps in milliseconds, null for NO_TIMESTAMP if they are given as numbers: as a time it is one of 1969.
+    """Return timestamps in milliseconds. The number NO_TIMESTAMP becomes null; as a time it would be one of 1969.
 
     Raises DataError for another negative one, as Connect and Spark's own sink do: brokers would take it, and clients that
     process the record fail.

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import base64
 import json
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, time
-from decimal import Decimal
 from functools import lru_cache
 from itertools import chain
 from typing import Any, Final
@@ -34,6 +31,7 @@ from fencepost.engine.errors import AllRowsRefusedError
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.preparation import prepare_headers
 from fencepost.engine.refused_records import Stage
+from fencepost.engine.schema_fit import check_fields, check_kept
 
 JSON: Final = "json"
 """The kind of schemaless mappings and lists."""
@@ -169,7 +167,7 @@ def _group(
     for name, kind in (("partition", pa.int32()), ("timestamp", pa.int64())):
         plain = [getattr(records[row], name) for row in fitting.rows]
         if any(item is not None for item in plain):
-            _check_kept(plain, t.LongType(), f"{name} of a record for topic {topic}")
+            check_kept(plain, t.LongType(), f"{name} of a record for topic {topic}")
             columns[name] = _array(plain, kind, f"the {name}", topic)
     types = ColumnTypes(
         value=value.schema,
@@ -247,8 +245,8 @@ def _with_those_before(column: Callable[[list[Any]], pa.Array]) -> Callable[[lis
 
 def _column(values: list[Any], form: _Form, name: str, topic: str) -> pa.Array:
     if form.schema is not None:
-        _check_fields(values, form.schema, name, topic)
-        _check_kept(values, form.schema, f"{name} of a record for topic {topic}")
+        check_fields(values, form.schema, name, topic)
+        check_kept(values, form.schema, f"{name} of a record for topic {topic}")
         return _array(values, arrow_type(form.schema), f"{name}_schema {form.schema.simpleString()}", topic)
     if form.kind == JSON:
         where = f"The {name} of a record for topic {topic}"
@@ -266,93 +264,6 @@ def _array(values: list[Any], kind: pa.DataType | None, wanted: str, topic: str)
             f"A record of a polled batch, for topic {topic}, does not fit {wanted}: {error}. "
             "Correct the record or its schema in the source task"
         ) from error
-
-
-def _check_fields(values: Iterable[Any], schema: t.DataType, name: str, topic: str) -> None:
-    """Refuse fields that the schema does not have: Arrow would drop them silently."""
-    if isinstance(schema, t.StructType):
-        known = frozenset(schema.names)
-        values = list(values)
-        for value in values:
-            if isinstance(value, dict) and not value.keys() <= known:
-                unknown = next(field for field in value if field not in known)
-                raise DataError(
-                    f"The {name} of a record for topic {topic} has the field {unknown!r}, which its {name}_schema does "
-                    f"not have: {schema.simpleString()}. Add it to the schema, or leave it out of the record"
-                )
-        for position, field in enumerate(schema.fields):
-            if _has_struct(field.dataType):
-                _check_fields([_member(v, field.name, position) for v in values], field.dataType, name, topic)
-    elif isinstance(schema, t.ArrayType) and _has_struct(schema):
-        members = chain.from_iterable(v for v in values if isinstance(v, list | tuple))
-        _check_fields(members, schema.elementType, name, topic)
-    elif isinstance(schema, t.MapType) and _has_struct(schema):
-        members = chain.from_iterable(v.values() for v in values if isinstance(v, dict))
-        _check_fields(members, schema.valueType, name, topic)
-
-
-@lru_cache(maxsize=512)
-def _has_struct(schema: t.DataType) -> bool:
-    if isinstance(schema, t.ArrayType):
-        return _has_struct(schema.elementType)
-    return _has_struct(schema.valueType) if isinstance(schema, t.MapType) else isinstance(schema, t.StructType)
-
-
-def _check_kept(values: Iterable[Any], schema: t.DataType, where: str) -> None:
-    """Refuse values that Arrow would change silently: see `_LOST`."""
-    if type(schema) in _LOST:
-        lost, advice = _LOST[type(schema)]
-        for value in values:
-            if lost(value):
-                raise DataError(f"The {where} is {value!r} where its schema has {schema.simpleString()}: {advice}")
-    elif isinstance(schema, t.StructType):
-        for position, field in enumerate(schema.fields):
-            if _has_lossy(field.dataType):
-                _check_kept([_member(v, field.name, position) for v in values], field.dataType, where)
-    elif isinstance(schema, t.ArrayType) and _has_lossy(schema.elementType):
-        _check_kept(chain.from_iterable(v for v in values if v is not None), schema.elementType, where)
-    elif isinstance(schema, t.MapType) and _has_lossy(schema.valueType):
-        _check_kept(chain.from_iterable(dict(v).values() for v in values if v is not None), schema.valueType, where)
-
-
-def _is_fraction(value: Any) -> bool:
-    return isinstance(value, float | Decimal | np.floating)
-
-
-def _is_beyond_float(value: Any) -> bool:
-    # Halfway between the largest FLOAT and the next power of two.
-    return isinstance(value, float | np.floating) and 2.0**128 - 2.0**103 <= abs(float(value)) < math.inf
-
-
-def _is_not_midnight(value: Any) -> bool:
-    return isinstance(value, datetime) and value.time() != time()
-
-
-_WHOLE: Final = (_is_fraction, "round it")
-_LOST: Final[dict[type[t.DataType], tuple[Callable[[Any], bool], str]]] = {
-    t.ByteType: _WHOLE,
-    t.ShortType: _WHOLE,
-    t.IntegerType: _WHOLE,
-    t.LongType: _WHOLE,
-    t.FloatType: (_is_beyond_float, "make it a DOUBLE"),
-    t.DateType: (_is_not_midnight, "give a date, or make it a TIMESTAMP"),
-}
-"""Types that Arrow would convert wrongly: it cuts fractions and times of day, and makes large numbers infinite."""
-
-
-def _member(value: Any, name: str, position: int) -> Any:
-    if isinstance(value, dict):
-        return value.get(name)
-    return value[position] if isinstance(value, tuple) and position < len(value) else None
-
-
-@lru_cache(maxsize=512)
-def _has_lossy(schema: t.DataType) -> bool:
-    if isinstance(schema, t.StructType):
-        return any(_has_lossy(field.dataType) for field in schema.fields)
-    if isinstance(schema, t.ArrayType):
-        return _has_lossy(schema.elementType)
-    return _has_lossy(schema.valueType) if isinstance(schema, t.MapType) else type(schema) in _LOST
 
 
 @lru_cache(maxsize=512)

@@ -26,9 +26,10 @@ class Channel:
         self._ended = ended
 
     def call(self, operation: str, what: str, /, **request: Any) -> tuple[dict[str, Any], memoryview]:
-        """Return an answer and its buffers; `what` names the call in errors.
+        """Send a request, and return its answer and the answer's buffers. `what` names the call in errors.
 
-        Raises JavaError for an exception in Java, and what `ended` returns. TimeoutError after `limit`.
+        Raises JavaError for an exception in Java, the error of `ended` if the host has gone, and TimeoutError after
+        `limit`.
         """
         self.send({"op": operation, **request})
         answer, buffers = self.receive()
@@ -37,7 +38,7 @@ class Channel:
         return answer, buffers
 
     def limit(self, seconds: float | None) -> None:
-        """Let a call raise TimeoutError if nothing comes for so many seconds. The channel is of no use after that."""
+        """Let calls raise TimeoutError after so many seconds without data. The channel cannot be used after that."""
         self._socket.settimeout(seconds)
 
     def send(self, message: Mapping[str, Any]) -> None:

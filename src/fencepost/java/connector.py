@@ -37,7 +37,7 @@ class JavaConnector(SourceConnector):
     _session: ConnectorSession | None = None
 
     def version(self) -> str:
-        """Return the version that the Java class says."""
+        """Return the version that the Java class reports."""
         return version(self.plugin, self.settings)
 
     def config(self) -> ConfigDef:
@@ -54,14 +54,14 @@ class JavaConnector(SourceConnector):
         return None if answer is None else ExactlyOnceSupport(answer)
 
     def can_define_transaction_boundaries(self, config: Config) -> ConnectorTransactionBoundaries:
-        """Ask the Java connector, whose null stands for UNSUPPORTED."""
+        """Ask the Java connector. Its answer null means UNSUPPORTED."""
         answer = self._ask("canDefineTransactionBoundaries", config=self._given(config))["answer"]
         return ConnectorTransactionBoundaries(answer or ConnectorTransactionBoundaries.UNSUPPORTED)
 
     def alter_offsets(
         self, config: Config, offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]]
     ) -> bool:
-        """Let the Java connector check offsets. False if it does not check any, as Connect's own class does not."""
+        """Let the Java connector check offsets. False if it has no check, as Connect's own class."""
         pairs = [[None if part is None else json.dumps(part) for part in pair] for pair in offsets]
         try:
             answer: bool = self._ask("alterOffsets", config=self._given(config), offsets=pairs)["answer"]
@@ -113,7 +113,7 @@ class JavaConnector(SourceConnector):
         return self.plugin.java_class
 
     def _given(self, config: Config) -> dict[str, str]:
-        """The configuration for Java code: Debezium loads the class that it finds there."""
+        """The configuration for Java code, with the name of the Java class: Debezium loads the class by it."""
         return {**config, _CLASS: self._name}
 
     def _ask(self, question: str, **request: Any) -> dict[str, Any]:

@@ -28,5 +28,5 @@ def definitions(keys: Iterable[Mapping[str, Any]]) -> ConfigDef:
 
 
 def findings(values: Iterable[Mapping[str, Any]]) -> list[ConfigValue]:
-    """Return the properties with what Java found out."""
+    """Return the properties with the values and errors that Java found."""
     return [ConfigValue(one["name"], one["value"], one["recommended"], one["errors"], one["visible"]) for one in values]

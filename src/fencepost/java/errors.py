@@ -9,14 +9,14 @@ from fencepost.api.errors import FencepostError, RetriableError
 
 
 class JavaError(FencepostError):
-    """Java code of a plugin threw an exception, which the message has. Its trace in Java is a note."""
+    """Java code of a plugin threw an exception. The message quotes it, a note has Java's stack trace."""
 
     unsupported = False
     """Whether it is an UnsupportedOperationException."""
 
 
 class JvmEndedError(FencepostError):
-    """The JVM of a Java connector ended, was killed, or did not start. Another start has another JVM."""
+    """The JVM of a Java connector ended, was killed, or did not start. A restart gets another JVM."""
 
 
 class _RetriableJavaError(JavaError, RetriableError):
@@ -24,7 +24,7 @@ class _RetriableJavaError(JavaError, RetriableError):
 
 
 def java_error(what: str, answer: Mapping[str, Any]) -> JavaError:
-    """Return the error that an answer of the JVM has; `what` was called."""
+    """Return the error in an answer of the JVM. `what` names the call."""
     kind = _RetriableJavaError if answer["retriable"] else JavaError
     error = kind(f"{what}: {answer['error']}")
     error.unsupported = answer["unsupported"]

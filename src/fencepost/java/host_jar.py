@@ -1,7 +1,7 @@
 """The class path of the host in the JVM: its own classes, and the classes of Connect that a plugin expects of its worker.
 
-The host's sources are part of this package. They are compiled once for each user and version of them, like the broker's
-jars are fetched once: by Eclipse's compiler, which is a jar itself, because most machines have Java without a compiler.
+The host's sources are part of this package. They are compiled once for each user and version, by Eclipse's compiler: it
+is a jar, and most machines have a Java without a compiler.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ CONNECT: Final = JarSet(
         ("org.apache.kafka", "connect-transforms", KAFKA_VERSION),
         LOGGING_BACKEND,
     ),
-    # Connect's converters for numbers and bytes, and what MirrorMaker uses of a worker: its other dependencies serve that.
+    # Connect's converters for numbers and bytes, and the classes that MirrorMaker uses of a worker. The other
+    # dependencies of a worker are not needed for these.
     alone=(
         ("org.apache.kafka", "connect-runtime", KAFKA_VERSION),
         ("org.apache.maven", "maven-artifact", "3.9.6"),

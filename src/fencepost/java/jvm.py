@@ -68,6 +68,7 @@ class Jvm:
         """Start it for a connector, or for QUESTIONS. Raises JvmEndedError, JarsUnavailableError or JavaNotFoundError."""
         self.name = name
         self._killed: str | None = None
+        self._holding: Channel | None = None
         self._last: deque[str] = deque(maxlen=_LAST_LINES)
         java = find_java()
         jars = os.pathsep.join(map(str, host_class_path(java)))
@@ -100,7 +101,7 @@ class Jvm:
         return self._process.pid
 
     def channel(self, ended: Callable[[], Exception] | None = None) -> Channel:
-        """Return a new connection, which raises what `ended` returns if it breaks: by default a JvmEndedError.
+        """Return a new connection. If it breaks, calls raise the error of `ended`, by default a JvmEndedError.
 
         Raises JvmEndedError.
         """
@@ -117,6 +118,8 @@ class Jvm:
         if self.is_alive:
             self._killed = reason
         kill(self._process)
+        if self._holding is not None:
+            self._holding.close()
         Path(self._socket).unlink(missing_ok=True)
 
     def ended(self) -> JvmEndedError:
@@ -150,16 +153,17 @@ class Jvm:
 
     def _read_output(self) -> None:
         assert self._process.stdout is not None  # noqa: S101 - launch() opened it
-        for raw in self._process.stdout:
-            line = raw.decode(errors="replace").rstrip("\r\n")
-            event = _EVENT.fullmatch(line)
-            if event is None:
-                self._take(logging.INFO, _OUTPUT, "", line)
-            else:
-                level, logger, task, text = event.groups()
-                self._take(
-                    _LEVELS.get(level, logging.DEBUG), logger, task, json.loads(f'"{text}"', strict=False).rstrip()
-                )
+        with self._process.stdout as output:
+            for raw in output:
+                line = raw.decode(errors="replace").rstrip("\r\n")
+                event = _EVENT.fullmatch(line)
+                if event is None:
+                    self._take(logging.INFO, _OUTPUT, "", line)
+                else:
+                    level, logger, task, text = event.groups()
+                    self._take(
+                        _LEVELS.get(level, logging.DEBUG), logger, task, json.loads(f'"{text}"', strict=False).rstrip()
+                    )
 
     def _take(self, level: int, logger: str, task: str, text: str) -> None:
         if not text:
@@ -194,7 +198,7 @@ class JvmPool:
         self._timers: dict[Jvm, threading.Timer] = {}
 
     def lease(self, name: str, settings: JavaSettings) -> Jvm:
-        """Return the JVM of that name, or the one of all, which runs until it is released as often.
+        """Return the JVM of that name, or the shared one. It runs until each lease is released.
 
         Raises as the constructor of Jvm.
         """

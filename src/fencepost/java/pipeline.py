@@ -85,7 +85,10 @@ class _Finder:
         return {**location(found.plugin), "properties": dict(spec.properties)}
 
     def step(self, spec: TransformSpec) -> dict[str, Any]:
-        """Return a transform with its predicate, which both get their type as well, as in Connect. Raises ConfigError."""
+        """Return a transform with its predicate. Raises ConfigError.
+
+        The properties of both include their type, as in Connect.
+        """
         name = f"transforms.{spec.alias}"
         step = self.part(PluginKind.TRANSFORMATION, _with_type(spec.transform), f"{name}.type") | {"alias": spec.alias}
         if spec.predicate is not None:

@@ -40,7 +40,7 @@ class JavaPart(JavaClass):
 
     @classmethod
     def java_version(cls) -> str:
-        """Return the version that the class says. Raises as `ask`."""
+        """Return the version that the class reports. Raises as `ask`."""
         return version(cls.plugin, cls.settings)
 
     @classmethod

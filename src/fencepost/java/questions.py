@@ -44,6 +44,6 @@ def keys(plugin: JavaPlugin, settings: JavaSettings) -> Sequence[Mapping[str, An
 
 
 def version(plugin: JavaPlugin, settings: JavaSettings) -> str:
-    """Return the version that the class says, "undefined" if it says none. Raises as `ask`."""
+    """Return the version that the class reports, "undefined" if it reports none. Raises as `ask`."""
     said: str = about(plugin, settings)["version"] or "undefined"
     return said

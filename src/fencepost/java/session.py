@@ -37,7 +37,7 @@ class SessionContext(Protocol):
 class JavaSession:
     """A connector, or a task, in the JVM of a connector. `stop` is thread-safe; the rest is for one thread at a time.
 
-    `label` names it in errors. A call that takes too long at its end, `stop` or `close`, has the JVM killed.
+    `label` names it in errors. If `stop` or `close` takes too long, the JVM is killed.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class JavaSession:
         return self._channel.call(operation, f"{operation}() of {self._label} failed", **request)
 
     def stop(self) -> None:
-        """Let the Java object stop, beside a call that it may end. Raises JavaError."""
+        """Have the Java object stop, also during another call, which it may end. Raises JavaError."""
         if not self._jvm.is_alive:
             return
         aside = self._jvm.channel()
@@ -141,7 +141,7 @@ class JavaSession:
         return {}
 
     def on_event(self, kind: str, event: Mapping[str, Any]) -> None:
-        """Do what else the Java code asks for. Raises the failure, which the Java code gets."""
+        """Handle any other request of the Java code. The Java code gets an error that is raised here."""
         raise NotImplementedError(f"{kind} of {self._label} ({dict(event)})")
 
     def _on_end(self, error: JvmEndedError) -> None:
@@ -149,7 +149,7 @@ class JavaSession:
 
 
 class ConnectorSession(JavaSession):
-    """The session of a started connector, whose context has more."""
+    """The session of a started connector, whose context also requests task configurations and reports failures."""
 
     _context: Any
 

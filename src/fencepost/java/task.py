@@ -36,7 +36,7 @@ class JavaTaskSetting:
 
 
 _LEVELS_EVERY_S: Final = 1.0
-"""How often a task looks whether the levels of Java's loggers were changed."""
+"""How often a task checks the levels of Java's loggers for changes, in seconds."""
 
 
 class JavaTask(SourceTask):
@@ -47,7 +47,7 @@ class JavaTask(SourceTask):
     _places: list[pa.RecordBatch]
 
     def __init__(self, setting: JavaTaskSetting | None = None) -> None:
-        """`setting` is given by a worker, and by nothing else."""
+        """Only a worker gives a `setting`."""
         self._setting = setting
         self._session: JavaSession | None = None
         self._returned = self._committed = 0
@@ -99,7 +99,7 @@ class JavaTask(SourceTask):
             self._session.close()
 
     def _pass_log_levels(self) -> None:
-        """Let the JVM, which the task shares with its connector, log what an operator asked for meanwhile."""
+        """Pass changed log levels to the JVM, which the task shares with its connector."""
         now = time.monotonic()
         if now < self._levels_due:
             return

@@ -114,7 +114,7 @@ class TopicNotFoundError(KafkaError):
 
     def __init__(self, topic: str, *, to_read: bool = False) -> None:
         super().__init__(
-            f"There is no topic {topic} on this cluster: check the name, and that bootstrap.servers is the right cluster"
+            f"Topic {topic} does not exist on this cluster: check the name, and that bootstrap.servers is the right cluster"
             if to_read
             else f"Topic {topic} does not exist and the broker does not create it by itself: create the topic, "
             "or set topic.creation.default.partitions and topic.creation.default.replication.factor"

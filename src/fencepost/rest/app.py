@@ -40,7 +40,7 @@ _OPEN: Final = (
     ("PUT", re.compile(r"/connectors/[^/]+/fence/?")),
     ("POST", re.compile(r"/connectors/[^/]+/tasks/?")),
 )
-"""Requests without a user."""
+"""Requests that need no user."""
 
 
 @dataclass(frozen=True, slots=True)

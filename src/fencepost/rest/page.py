@@ -27,6 +27,7 @@ from fencepost.herder.core.observation import Json, Overview, changed_rows
 from fencepost.herder.interface import Herder
 from fencepost.rest.app import Route
 from fencepost.rest.group_events import GroupEvents
+from fencepost.rest.requests import number
 from fencepost.rest.responses import empty, json_response
 
 _log: Final = logging.getLogger(__name__)
@@ -222,7 +223,8 @@ class PageResource:
         return json_response({"topic": view.topic, "partitions": partitions, "transactions": transactions})
 
     async def _records(self, request: web.Request) -> web.Response:
-        count, connector = _count_of(request), request.query.get("connector")
+        count = number(request.query, "count", default=_RECORDS, largest=_MOST_RECORDS)
+        connector = request.query.get("connector")
         return json_response(asdict(await self._herder.observation.records(_topic_of(request), count, connector)))
 
     async def _abort(self, request: web.Request) -> web.Response:
@@ -233,15 +235,8 @@ class PageResource:
 def _topic_of(request: web.Request) -> str:
     name = request.match_info["topic"]
     if not is_topic_name(name):
-        raise DataError(f"There is no topic {name!r}: {RULE}")
+        raise DataError(f"No topic can have the name {name!r}: {RULE}")
     return name
-
-
-def _count_of(request: web.Request) -> int:
-    text = request.query.get("count", str(_RECORDS))
-    if not (text.isascii() and text.isdecimal() and len(text) <= 3 and 1 <= int(text) <= _MOST_RECORDS):
-        raise DataError(f"count={text[:20]} is no number of records to show: give 1 to {_MOST_RECORDS}")
-    return int(text)
 
 
 def _now() -> Json:

@@ -9,15 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from aiohttp import web
 
 from fencepost.api.secrets import SECRETS
 from fencepost.rest.responses import error_response
-
-if TYPE_CHECKING:
-    from fencepost.rest.connections import Connections
 
 _log: Final = logging.getLogger(__name__)
 
@@ -33,12 +30,22 @@ ANSWER_TIMEOUT_SECONDS: Final = 30.0
 _SHOWN: Final = 200
 
 
+class OpenConnections(Protocol):
+    """Counts the open connections."""
+
+    def opened(self, protocol: HttpProtocol) -> None:
+        """Count a connection, or record that it starts waiting for its client's next request."""
+
+    def closed(self, connection: HttpProtocol) -> None:
+        """Stop counting a connection."""
+
+
 class HttpProtocol(web.RequestHandler):
     """One connection of a client."""
 
     __slots__ = ("_answering_since", "_connections")
 
-    def __init__(self, server: web.Server, connections: Connections, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, server: web.Server, connections: OpenConnections, loop: asyncio.AbstractEventLoop) -> None:
         # access_log: nothing is logged.
         super().__init__(server, loop=loop, access_log=None, keepalive_timeout=HEAD_TIMEOUT_SECONDS)  # type: ignore[arg-type]
         self._connections = connections

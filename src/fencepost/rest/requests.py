@@ -15,8 +15,8 @@ from typing import Any, Final, NoReturn
 from aiohttp import hdrs, web
 
 from fencepost.api.secrets import SECRETS
+from fencepost.herder.entities import ConnectorOffset
 from fencepost.herder.errors import BadRequestError
-from fencepost.herder.interface import ConnectorOffset
 from fencepost.rest.responses import JSON
 from fencepost.storage.configs.codec import TargetState
 
@@ -245,7 +245,7 @@ def _parse(body: bytes, *, numbers_as_text: bool = False) -> Any:
 
 
 def _finite(number: str) -> float:
-    """Python reads a number that is too large for a double as infinity, which is stored as no JSON."""
+    """Refuse numbers beyond a double: Python reads them as infinity, which JSON does not have."""
     value = float(number)
     if math.isinf(value):
         raise BadRequestError(f"The body has the number {number[:50]}, which is too large for a double")
@@ -253,7 +253,7 @@ def _finite(number: str) -> float:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise BadRequestError(f"The body is not valid JSON: {name} is no JSON number")
+    raise BadRequestError(f"The body is not valid JSON: {name} is not a number of JSON")
 
 
 def _kind(value: Any) -> str:

@@ -24,7 +24,7 @@ from fencepost.herder.errors import (
 if TYPE_CHECKING:
     # Imported once the ports are open, with the herder.
     from fencepost.config.ids import ConnectorTaskId
-    from fencepost.herder.interface import (
+    from fencepost.herder.entities import (
         ConfigInfo,
         ConfigInfos,
         ConfigKeyInfo,

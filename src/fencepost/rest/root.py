@@ -10,7 +10,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from fencepost import __version__
-from fencepost.herder.interface import HealthStatus, Herder
+from fencepost.herder.entities import HealthStatus
+from fencepost.herder.interface import Herder
 from fencepost.rest import responses
 from fencepost.rest.app import Route, accepting, names
 from fencepost.rest.page import SECURITY_HEADERS

@@ -90,7 +90,7 @@ class RecordTransformation(_Configured, Transformation):
 
 
 class DroppingTransformation(RecordTransformation):
-    """A transform that drops records: with a predicate, only of those that the predicate selects.
+    """A transform that drops records; with a predicate, only records that it selects.
 
     Subclasses implement `kept` and `changed_records`.
     """

@@ -23,7 +23,7 @@ from fencepost.api.ddl import parse_ddl
 from fencepost.api.errors import DataError
 from fencepost.api.plugin_calls import call_plugin, kind_of, refuse_answer
 from fencepost.transforms.base import APPLIES
-from fencepost.transforms.function_transform import ROW_INDEX, FunctionTransformation
+from fencepost.transforms.declared_function import ROW_INDEX, DeclaredFunction
 
 _FIRST_LABEL: Final = 1 << 40
 """The first label of a pandas index: a function that renumbers rows would otherwise give the positions of others."""
@@ -33,7 +33,7 @@ _FIRST_LABEL: Final = 1 << 40
 class FunctionRows:
     """Calls the function of one transform, in the worker or on executors. Pickled by the name of the class."""
 
-    plugin: type[FunctionTransformation]
+    plugin: type[DeclaredFunction]
 
     @property
     def name(self) -> str:

@@ -12,20 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from inspect import iscoroutinefunction, isfunction, isgeneratorfunction, signature
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
 from fencepost.api.plugin import Transformation
 from fencepost.api.plugin_calls import kind_of
+from fencepost.transforms.declared_function import DeclaredFunction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from fencepost.transforms.function_rows import FunctionRows
-
-ROW_INDEX: Final = "__row"
-"""The column with the positions of rows. A function that drops or multiplies rows returns it for those that it returns."""
 
 PARTS: Final = ("value", "key", "record")
 FORMS: Final = ("pyarrow", "pandas", "polars")
@@ -73,14 +71,8 @@ def transform(
     return made
 
 
-class FunctionTransformation(Transformation):
+class FunctionTransformation(DeclaredFunction, Transformation):
     """The base of the classes that `transform` makes."""
-
-    function: ClassVar[Callable[..., Any]]
-    schema: ClassVar[str]
-    on: ClassVar[str]
-    multiplies: ClassVar[bool]
-    form: ClassVar[str]
 
     def config(self) -> ConfigDef:
         """Return that there are no properties."""

@@ -213,7 +213,7 @@ class _DropList:
         return F.when(~F.coalesce(F.array_contains(self.listed, name), F.lit(False)), column)
 
     def from_key(self, records: DataFrame) -> Column:
-        """Return the key without the listed fields, which is itself unless it is a struct."""
+        """Return the key without the listed fields. A key that is not a struct stays unchanged."""
         key, kind = F.col("key"), records.schema["key"].dataType
         if not isinstance(kind, StructType):
             return key

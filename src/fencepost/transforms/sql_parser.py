@@ -265,7 +265,7 @@ def _check_function(given: SqlProperty, node: _Node) -> None:
 
 
 def _check_schema(given: SqlProperty, name: str, schema: _Node) -> None:
-    """Refuse schemas that take Spark's parser minutes, and computed ones, of which that is not known."""
+    """Refuse schemas that take Spark's parser minutes, and computed ones, which might do so."""
     of_example = schema.kind == "UnresolvedFunction" and schema.parts[-1].lower() in _OF_EXAMPLE
     text = schema.children[0].literal if of_example and schema.children else schema.literal
     if text is None:
@@ -334,10 +334,9 @@ class _Rebuild:
         return self._with(node, children), None
 
     def _headers(self, node: _Node) -> _Node:
-        """The headers, which are null where a record has none, as an array that is empty there.
+        """The headers, with an empty array in place of null for a record without any.
 
-        Their values are texts, whether or not the records of a batch have any: where they do, the bytes of a polled record's
-        headers are here.
+        Their values become texts: here they are null, or the bytes of a polled record's headers. Declared types stay.
         """
         kind = self.schema[_HEADERS].dataType
         pair = kind.elementType if isinstance(kind, ArrayType) else None

@@ -51,7 +51,7 @@ def defined(
     *,
     written: Sequence[str] = (),
 ) -> type[TableTransformation]:
-    """Return the class that a row of the table defines, for the module that calls this to keep under its name.
+    """Return the class that a row of the table defines. The calling module keeps it under its name.
 
     `check` raises ConfigError for parsed properties that do not fit each other. Users write SQL in the properties that are
     `written`.
@@ -172,7 +172,7 @@ def _define_field(name: str, doc: str) -> ConfigDef:
 
 
 def _field_of(part: str, field: str, given: Mapping[str, Any], schema: StructType) -> str | None:
-    """The path of a field of a part, the part itself without one; None for a field that may be skipped and is not there."""
+    """The path of a field of the key or value, or of the whole; None for a missing field that may be skipped."""
     kind = schema[part].dataType
     is_missing = field and isinstance(kind, StructType) and field not in kind.names
     if is_missing and given["skip.missing.or.null"]:

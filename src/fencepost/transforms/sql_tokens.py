@@ -1,7 +1,7 @@
-"""What can be said of an expression of Spark's SQL without a JVM, by its words alone.
+"""Checks an expression of Spark's SQL without a JVM, by its words alone.
 
-A worker validates configurations without a session of Spark where it has none. Nothing that Spark would accept is refused
-here; what remains is found by Spark's parser, with a session at once, else when the first records arrive.
+A worker that has no session of Spark validates configurations like this. Nothing that Spark would accept is refused
+here. Spark's parser finds all other errors: at once if there is a session, else when the first records arrive.
 https://spark.apache.org/docs/latest/sql-ref-literals.html
 """
 

@@ -49,8 +49,9 @@ class TimezoneConverter(EventSideTransformation):
     """Converts the times of change events to a time zone.
 
     A ZonedTimestamp is the same instant, with the offset that the zone has at that instant. Timestamps without a zone,
-    which are numbers as of UTC, are taken for local times of the zone and become instants: one that the clock skips is
-    moved on, of one that it shows twice the first is taken. Dates and times of day are not such times, and stay.
+    which are numbers as of UTC, are taken for local times of the zone and become instants: a time that the clock skips
+    is moved forward, and a time that it shows twice is the first of the two. Dates and times of day are not such times,
+    and stay.
     """
 
     definitions = (
@@ -144,7 +145,7 @@ class TimezoneConverter(EventSideTransformation):
 
 
 def _as_local(content: Column, per_second: int, zone: Column) -> Column:
-    """Units since the epoch of a local time as if of UTC, as units of the instant: only whole seconds change."""
+    """Convert a local time, in units since the epoch as if it were UTC, to its instant in the same units."""
     rest = F.pmod(content, F.lit(per_second))
     local = F.timestamp_seconds(_div(content - rest, per_second))
     return F.unix_seconds(F.to_utc_timestamp(local, zone)) * F.lit(per_second) + rest

@@ -198,7 +198,7 @@ def test_a_dead_letter_queue_that_does_not_exist_is_empty_and_named(
     code, out, err = verify("--expect-count", "1", "--dead-letter-topic", missing)
 
     assert (code, "Sound." in out) == (0, True)
-    assert f"There is no topic {missing}: it counts as empty" in err
+    assert f"Topic {missing} does not exist: it counts as empty" in err
 
 
 def test_rows_that_no_record_is_equal_to_are_shown_with_the_first_of_both(
@@ -244,7 +244,7 @@ def test_a_missing_topic_is_named(bootstrap_servers: str, capsys: pytest.Capture
 
     assert main.run(["verify", missing, "--bootstrap-server", bootstrap_servers, "--expect-count", "1"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"There is no topic {missing} on this cluster" in line
+    assert f"Topic {missing} does not exist on this cluster" in line
     assert "topic.creation" not in line
 
 

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 
 from fencepost.engine.engine import SparkEngine
-from fencepost.engine.spark.session import REQUIRED
+from fencepost.engine.spark.session_settings import REQUIRED
 from tests.support.checker import log_ends, read_topic
 from tests.support.processes import wait_for
 from tests.support.spark_queries import FileQuery, texts, users_session
@@ -222,10 +222,30 @@ def test_a_stage_that_gets_other_rows_when_it_is_run_again_fails_the_write(
 
 
 @pytest.fixture
+def one_at_a_time(spark: SparkSession, tmp_path: Path) -> Iterator[None]:
+    """A job that keeps one of the two cores, so that the tasks of others run one after the other."""
+    begun, over = tmp_path / "begun", tmp_path / "over"
+
+    def keep(_: int) -> None:
+        begun.touch()
+        wait_for(over.exists, 2 * _PATIENCE)
+
+    job = threading.Thread(target=spark.sparkContext.parallelize([0], 1).foreach, args=[keep])
+    job.start()
+    try:
+        wait_for(begun.exists, _PATIENCE)
+        yield
+    finally:
+        over.touch()
+        job.join()
+
+
+@pytest.fixture
 def random_frame(spark: SparkSession, local_dir: Path, tmp_path: Path) -> DataFrame:
     """The numbers below COUNT, divided at random by a shuffle of an RDD, whose files are lost when a task has its rows.
 
-    A task writes the rows that it gave to a file "given-*". One that lost its rows gives none.
+    A task writes the rows that it gave to a file "given-*". One that lost its rows gives none. No other task may run
+    then: Spark would run it again with the stage, beside its first attempt and with other rows.
     """
     lost = tmp_path / "lost"
 
@@ -233,17 +253,16 @@ def random_frame(spark: SparkSession, local_dir: Path, tmp_path: Path) -> DataFr
         mine = [text for _, text in rows]
         yield from zip(mine, strict=True)
         (tmp_path / f"given-{task}").write_text("\n".join(mine))
-        if task == 0:
+        if not lost.exists():
+            lost.touch()
             for file in local_dir.rglob("shuffle_*"):
                 file.unlink()
-            lost.touch()
-        # Two tasks run at a time: the later ones must not have read their rows before.
-        wait_for(lost.exists, _PATIENCE)
 
     numbered = spark.sparkContext.parallelize(range(COUNT), 4).map(lambda number: (number, str(number)))
     return numbered.partitionBy(6, lambda _: secrets.randbelow(1000)).mapPartitionsWithIndex(give).toDF("value STRING")
 
 
+@pytest.mark.usefixtures("one_at_a_time")
 @pytest.mark.parametrize("sink", ["parquet", "fencepost"])
 def test_rows_that_spark_reads_wrongly_are_written_as_spark_reads_them(
     random_frame: DataFrame, bootstrap_servers: str, topic: str, tmp_path: Path, sink: str

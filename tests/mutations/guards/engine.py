@@ -36,16 +36,16 @@ GUARDS = (
     Guard(
         "the refusal of fields that a schema does not have",
         "engine/grouping.py",
-        "        _check_fields(values, form.schema, name, topic)\n",
+        "        check_fields(values, form.schema, name, topic)\n",
         "",
-        "tests/unit/engine/test_grouping.py::test_a_field_that_the_schema_does_not_have_is_refused",
+        "tests/unit/engine/test_schema_fit.py::test_a_field_that_the_schema_does_not_have_is_refused",
     ),
     Guard(
         "values of polled records that Arrow would change",
         "engine/grouping.py",
-        '        _check_kept(values, form.schema, f"{name} of a record for topic {topic}")\n',
+        '        check_kept(values, form.schema, f"{name} of a record for topic {topic}")\n',
         "",
-        "tests/unit/engine/test_grouping.py::test_numbers_that_are_too_large_for_a_float_do_not_become_infinite",
+        "tests/unit/engine/test_schema_fit.py::test_numbers_that_are_too_large_for_a_float_do_not_become_infinite",
     ),
     Guard(
         "the last millisecond of 1969",
@@ -176,7 +176,7 @@ GUARDS = (
     ),
     Guard(
         "the refusal of a session that may run a stage again",
-        "engine/spark/session.py",
+        "engine/spark/session_settings.py",
         "settings.get(name, required.default)",
         "settings.get(name, required.value)",
         "tests/unit/engine/spark/test_session_settings.py::test_a_session_of_the_users_own_must_not_run_a_stage_again",

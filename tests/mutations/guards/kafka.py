@@ -59,9 +59,10 @@ GUARDS = (
     Guard(
         "the limit that is asked for where none is known",
         "kafka/transport/cluster.py",
-        "return self._known(self._settings, topic) or self._learn_settings([topic], deadline)[topic]",
-        "known = self._settings.get(topic) or _Settings(0, False, -1.0)\n"
-        "        return self._learn_settings([topic], deadline)[topic] if self._is_old(known.learnt_at) else known",
+        "return self._settings.get(topic) or self._learn_settings([topic], deadline)[topic]",
+        "just_booted = time.monotonic() + 1 < self.config.metadata_max_age_ms / 1000\n"
+        "        unknown = TopicSettings(0, False) if just_booted else None\n"
+        "        return self._settings.get(topic) or unknown or self._learn_settings([topic], deadline)[topic]",
         "tests/broker/kafka/test_small_clock.py::"
         "test_a_transaction_is_written_on_a_machine_that_was_just_booted[of the machine]",
     ),
@@ -154,7 +155,7 @@ GUARDS = (
     Guard(
         "the refusal of diskless topics before their records are sent",
         "kafka/producer/topic_limits.py",
-        "        if self._cluster.is_diskless(topic, Deadline.after(self._config.max_block_ms)):",
+        "        if self._settings(topic).diskless:",
         "        if False:",
         "tests/broker/kafka/test_other_brokers.py::test_a_diskless_topic_is_refused_by_name_before_a_record_is_sent",
     ),

@@ -147,7 +147,7 @@ GUARDS = (
     ),
     Guard(
         "the refusal of a property that only Java's transform does, in validation",
-        "runtime/connector/validation.py",
+        "runtime/connector/validation_sections.py",
         "[*found, *_refused(plugin, prefix, config)], plugin, prefix, own)",
         "found, plugin, prefix, own)",
         "tests/unit/herder/requests/test_refused_properties.py::test_a_feature_of_only_the_java_class_is_an_error_of_its_property",

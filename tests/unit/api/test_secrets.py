@@ -14,7 +14,7 @@ from fencepost.api.secrets import HIDDEN, Secrets, secret_values
 from fencepost.api.texts import shortened
 from fencepost.config.connector_config import PluginSpec
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.herder.interface import ConnectorInfo, TaskInfo
+from fencepost.herder.entities import ConnectorInfo, TaskInfo
 from fencepost.rest.requests import CreateConnector
 
 JAAS = 'x.PlainLoginModule required username="me" password="pass word";'

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from fencepost.cli import main
+from fencepost.herder.entities import ConnectorInfo
 from fencepost.herder.errors import RebalanceNeededError
-from fencepost.herder.interface import ConnectorInfo
 from tests.support.model_herder import ModelConnectors, ModelHerder
 from tests.support.rest import RestApis
 

@@ -31,7 +31,7 @@ def test_a_directory_of_the_system_is_not_read_by_default(
     directory: str, mode: WorkerMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not Path(directory).is_dir():
-        pytest.skip("there is no such directory here")
+        pytest.skip("the directory does not exist here")
     monkeypatch.chdir(directory)
     allowed = worker({}, mode=mode).limited().allowed_paths
     with pytest.raises(ConfigError, match=r"fencepost.files.allowed.paths allows \(nothing: it is not set, and .* /"):

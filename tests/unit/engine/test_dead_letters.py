@@ -9,7 +9,7 @@ from fencepost.engine.dead_letters import plain_bytes
 
 
 def _refuse_constant(name: str) -> Any:
-    raise AssertionError(f"{name} is no JSON")
+    raise AssertionError(f"{name} is not JSON")
 
 
 @pytest.mark.parametrize(

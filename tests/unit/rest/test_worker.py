@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from fencepost.herder.core.mixed_group import MixedGroup
-from fencepost.herder.interface import HealthStatus, WorkerHealth
+from fencepost.herder.entities import HealthStatus, WorkerHealth
 from tests.support.model_herder import ModelHerder
 from tests.support.rest import Api
 

@@ -49,7 +49,7 @@ LASTING = [
     TransactionExpiredError("id", open_ms=2, timeout_ms=1),
     SparkStartError("no Java"),
     SparkDataError("a cast of what is not a number"),
-    RecordRefusedError("a record that is no JSON"),
+    RecordRefusedError("a record that is not JSON"),
     RuntimeError("the connector's own"),
 ]
 

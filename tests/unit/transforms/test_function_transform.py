@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from fencepost import ConfigError, DataError, transform
 from fencepost.api.errors import PluginError
 from fencepost.transforms.chain import Step, apply_chain
-from fencepost.transforms.function_transform import ROW_INDEX
+from fencepost.transforms.declared_function import ROW_INDEX
 from tests.unit.transforms.support import Records, plain, predicate
 
 SCHEMA = "id BIGINT, total DOUBLE"

@@ -19,13 +19,13 @@ _log: Final = logging.getLogger(__name__)
 _LOOK_SECONDS: Final = 0.25
 _SHORTEST_SECONDS: Final = 0.001
 COUNT_LINE_SECONDS: Final = 10.0
-"""How often the log has a line on a count: somebody waits for its end."""
+"""The interval between log lines on a count, for whose end somebody waits."""
 LINE_SECONDS: Final = 30.0
 """The interval between log lines."""
 
 
 class _RateColumn(ProgressColumn):
-    """The count of a second, of the last half minute."""
+    """The counts per second, over the last half minute."""
 
     def __init__(self, unit: str) -> None:
         super().__init__()

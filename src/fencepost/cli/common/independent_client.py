@@ -134,7 +134,7 @@ def _limits(config: ClientConfig, topic: str, isolation: str) -> dict[int, tuple
             raise _refusal(error.args[0], topic) from error
     if not limits:
         raise MissingTopicError(
-            f"There is no topic {topic} on this cluster, or the principal may not DESCRIBE it: check the name, and the "
+            f"Topic {topic} does not exist on this cluster, or the principal may not DESCRIBE it: check the name, and the "
             "addresses of the brokers"
         )
     return limits

@@ -92,10 +92,10 @@ class DemoWorker:
     log: Path
 
     @classmethod
-    def lay_out(cls, folder: Path, bootstrap: str, connector: str) -> DemoWorker:
-        """Write the files; `connector` is the content of the connector's."""
+    def lay_out(cls, folder: Path, bootstrap: str, connector: str, more: str = "") -> DemoWorker:
+        """Write the files; `connector` is the content of the connector's, `more` are properties of the worker."""
         files = cls(folder / "worker.properties", folder / "connector.properties", folder / "worker.log")
-        files.worker.write_text(_WORKER.format(bootstrap=bootstrap))
+        files.worker.write_text(_WORKER.format(bootstrap=bootstrap) + more)
         files.connector.write_text(connector)
         return files
 

@@ -131,7 +131,7 @@ def _test_transform(name: str, rows_file: Path, config_file: Path | None, words:
 
 
 def _rows(file: Path) -> list[Any]:
-    """The values in a file of JSON lines. Raises ConfigError that names the line that is none."""
+    """The values in a file of JSON lines. Raises ConfigError that names an invalid line."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

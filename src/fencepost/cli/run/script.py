@@ -38,7 +38,7 @@ from fencepost.runtime.metrics.transfers import Transfers
 from fencepost.runtime.worker import Worker
 
 if TYPE_CHECKING:
-    from fencepost.herder.interface import ConnectorOffset
+    from fencepost.herder.entities import ConnectorOffset
 
 GROUP: Final = "fencepost-run"
 """The group of all runs: their topics are `fencepost-run-offsets` and `fencepost-run-configs`."""

@@ -167,7 +167,7 @@ def verify(
 def examine(config: ClientConfig, topic: str, asked: Asked, reading: RecordReading = NO_READING) -> VerifyReport:
     """Read the topic, and compare it as requested. Raises KafkaError and DataError.
 
-    Records that a registry of `reading` has the schema of are compared as JSON.
+    Records with a schema in the registry of `reading` are compared as JSON.
     """
     at_first = open_transactions(config, topic)
     ends = ends_of(config, topic)
@@ -214,7 +214,7 @@ def _as_json(messages: Iterable[Message], reading: RecordReading) -> Iterator[Me
         for at, registry in enumerate(registries):
             found = data[at]
             if registry is not None and found is not None:
-                # What is not of the registry stays as it is.
+                # Other records stay unchanged.
                 with suppress(ValueError):
                     change[at](to_json(registry.read(found, is_key=at == 0, headers=headers)).encode())
         yield message
@@ -227,7 +227,7 @@ def _letters(config: ClientConfig, topic: str | None) -> _Counted:
     try:
         return _Counted(read(config, topic, ends_of(config, topic)))
     except MissingTopicError:
-        click.echo(f"There is no topic {topic}: it counts as empty", err=True)
+        click.echo(f"Topic {topic} does not exist: it counts as empty", err=True)
         return _Counted(())
 
 

@@ -318,7 +318,7 @@ def declared_columns(parsed: Mapping[str, Any]) -> StructType | None:
 
 
 def declared_schemas(parsed: Mapping[str, Any]) -> dict[str, str]:
-    """Return the columns of the topic's records as DDL; nothing if files, or a column for the topic, say them.
+    """Return the columns of the topic's records as DDL; empty if only files have them, or a column names the topic.
 
     Raises ConfigError as `declared_columns`.
     """

@@ -163,7 +163,7 @@ def _why_not(connection: Connection, config: JdbcConfig, name: str) -> str:
             mode = f", with another {MODE} than snapshot" if kind in ("v", "m", "f") else ""
             return f"{table} is a {label}, which {TABLE_TYPES} leaves out: add it there{mode}"
         return f"{SCHEMA_PATTERN} or {CATALOG_PATTERN} leave out {table}: correct them"
-    return "there is no such table: correct the name"
+    return "the table does not exist: correct the name"
 
 
 def _matches(name: str, table: TableId, database: str) -> bool:

@@ -30,7 +30,7 @@ _FIELDS: Final[tuple[tuple[Callable[[Any], bool], str, AvroStep], ...]] = (
 
 @dataclass(frozen=True)
 class AnythingStep(AvroStep):
-    """Values of one type each time, or JSON texts."""
+    """Writes values without a schema: the values of an array have one type, or are JSON texts."""
 
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
         """The fields before, the value, the fields after."""

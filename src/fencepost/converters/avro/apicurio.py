@@ -29,7 +29,7 @@ class ApicurioAvroConverter(AvroConverter):
     register_property: ClassVar[str] = AUTO_REGISTER
 
     def config(self) -> ConfigDef:
-        """Return the definitions of Apicurio's properties, of AvroData's as far as it has them, and of our names."""
+        """Return the definitions of Apicurio's properties, and of some of AvroConverter's."""
         confluent = super().config().keys()
         found = define_apicurio(ConfigDef())
         for name in ("connect.meta.data", "enhanced.avro.schema.support", SCHEMA_NAMES):

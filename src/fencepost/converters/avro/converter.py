@@ -20,11 +20,10 @@ from fencepost.converters.avro.schema import (
 )
 from fencepost.converters.avro.steps import encoded
 from fencepost.converters.columnar.pieces import constant
-from fencepost.converters.json_schema import connect_schema
 from fencepost.converters.registry.base import Derived, Plan, RegistryConverter
 from fencepost.converters.registry.config import SCHEMA_NAMES
 from fencepost.converters.registry.registry import CONTENT
-from fencepost.converters.registry.schema_names import with_names
+from fencepost.converters.registry.schema_names import schema_in_topic
 from fencepost.converters.registry.schemas import RegistrySchema
 
 if TYPE_CHECKING:
@@ -61,10 +60,11 @@ class AvroConverter(RegistryConverter):
 
     def derive(self, topic: str, schema: DataType | None) -> Derived:
         """Return Avro's schema for a Spark type."""
-        found = avro_schema(self._connect(topic, schema), self._options)
+        connect = schema_in_topic(schema, topic, self.role, self.settings[SCHEMA_NAMES])
+        found = avro_schema(connect, self._options)
         name = found["name"] if isinstance(found, dict) and found["type"] == "record" else None
         kind = found if isinstance(found, str) else found[0] if isinstance(found, list) else found["type"]
-        return Derived(RegistrySchema(schema_text(found), self.language), name, str(kind), self._connect(topic, schema))
+        return Derived(RegistrySchema(schema_text(found), self.language), name, str(kind), connect)
 
     def plan(
         self, derived: Derived, written: RegistrySchema, referred: Mapping[str, RegistrySchema], *, strict: bool
@@ -81,12 +81,6 @@ class AvroConverter(RegistryConverter):
         """Return Avro's binary encoding."""
         parts = [_encoded(steps, prefix, values.slice(start, _BLOCK)) for start in range(0, len(values), _BLOCK)]
         return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
-
-    def _connect(self, topic: str, schema: DataType | None) -> dict[str, Any] | None:
-        if schema is None:
-            return None
-        found = connect_schema(schema, optional=False)
-        return with_names(found, topic, self.role) if self.settings[SCHEMA_NAMES] == "topic" else found
 
     @property
     def _options(self) -> AvroOptions:

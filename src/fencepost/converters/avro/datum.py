@@ -30,7 +30,7 @@ def sized(data: bytes) -> bytes:
 def default_bytes(  # noqa: C901, PLR0911, PLR0912 - one case for each type
     schema: Avro, value: Any, named: Mapping[str, Avro]
 ) -> bytes:
-    """A default as a value, given in the form of a schema's JSON. Raises ValueError for one that does not fit."""
+    """Encode a default, given as in a schema's JSON. Raises ValueError for one that does not fit."""
     if isinstance(schema, list):
         # A default is one of the first branch.
         return _NULL + default_bytes(schema[0], value, named)
@@ -73,7 +73,7 @@ def default_bytes(  # noqa: C901, PLR0911, PLR0912 - one case for each type
 
 
 def anything_bytes(value: Any) -> bytes:  # noqa: PLR0911 - one case for each type
-    """Data without a schema, as JSON has it, as a record `Anything`."""
+    """Encode JSON data without a schema as a record `Anything`."""
     match value:
         case None:
             return _NULL * len(ANYTHING_FIELDS)

@@ -74,7 +74,7 @@ def avro_schema(schema: Connect | None, options: AvroOptions = AvroOptions()) ->
 
 
 def anything() -> Avro:
-    """The schema of data without one: one of nine fields is set."""
+    """The schema of data that has none: a record with nine fields, of which one is set."""
     entry = {
         "type": "record", "name": f"{NAMESPACE}.{MAP_ENTRY}",
         "fields": [{"name": "key", "type": ANYTHING}, {"name": "value", "type": ANYTHING}],

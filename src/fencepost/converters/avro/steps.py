@@ -280,7 +280,7 @@ class ArrayStep(AvroStep):
     inner: AvroStep
 
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
-        """One block with all items, and the block of none that ends the array."""
+        """One block with all items, and then the empty block that ends the array."""
         if not pt.is_list(values.type):
             raise UnsupportedTypeError(values.type, place)
         offsets, (items,) = children(values, values.values)

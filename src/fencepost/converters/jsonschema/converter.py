@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.config.validators import one_of
-from fencepost.converters.json_schema import connect_schema, missing_values
+from fencepost.converters.json_schema import missing_values
 from fencepost.converters.json_text import JsonRenderer
 from fencepost.converters.jsonschema.schema import (
     JsonSchemaOptions,
@@ -27,7 +27,7 @@ from fencepost.converters.jsonschema.schema import (
 from fencepost.converters.registry.base import Derived, Plan, RegistryConverter
 from fencepost.converters.registry.config import SCHEMA_NAMES
 from fencepost.converters.registry.registry import CONTENT
-from fencepost.converters.registry.schema_names import with_names
+from fencepost.converters.registry.schema_names import schema_in_topic
 from fencepost.converters.registry.schemas import RegistrySchema
 from fencepost.converters.render import children, plain
 from fencepost.converters.text import ESCAPED, Text, join_columns, wrap_bytes
@@ -81,7 +81,7 @@ class JsonSchemaConverter(RegistryConverter):
 
     def derive(self, topic: str, schema: DataType | None) -> Derived:
         """Return the JSON Schema of a Spark type."""
-        connect = self._connect(topic, schema)
+        connect = schema_in_topic(schema, topic, self.role, self.settings[SCHEMA_NAMES])
         found = json_schema(connect, self._options)
         kind = "any" if connect is None else connect["type"]
         return Derived(RegistrySchema(schema_text(found), self.language), found.get("title"), kind, (schema, connect))
@@ -89,9 +89,9 @@ class JsonSchemaConverter(RegistryConverter):
     def plan(
         self, derived: Derived, written: RegistrySchema, referred: Mapping[str, RegistrySchema], *, strict: bool
     ) -> Plan:
-        """Check another schema; values are written alike, with all of their fields.
+        """Check a schema of the registry. Values are written the same way, with all of their fields.
 
-        What is in `referred` schemas is not checked.
+        The `referred` schemas are not checked.
         """
         del referred
         spark_type, connect = derived.connect
@@ -119,12 +119,6 @@ class JsonSchemaConverter(RegistryConverter):
                 raise DataError(f"The field {field} is null, but its schema says that it never is: declare it nullable")
             check_numbers(values)
         return _Renderer(numeric_decimals=self._options.numeric_decimals).framed(values, prefix)
-
-    def _connect(self, topic: str, schema: DataType | None) -> dict[str, Any] | None:
-        if schema is None:
-            return None
-        found = connect_schema(schema, optional=False)
-        return with_names(found, topic, self.role) if self.settings[SCHEMA_NAMES] == "topic" else found
 
     @property
     def _options(self) -> JsonSchemaOptions:

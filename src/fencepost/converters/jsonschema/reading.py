@@ -36,7 +36,7 @@ def json_reader(schema: RegistrySchema, for_people: bool, referred: Mapping[str,
 
 
 def _value(schema: Any, value: Any, for_people: bool) -> Any:
-    """The value with the logical types of its schema resolved: decimals always, dates and times for people."""
+    """The value with its decimals as Decimals and, for people, its dates and times as texts."""
     found = without_null(schema)
     if value is None or not isinstance(found, Mapping):
         return value
@@ -57,7 +57,7 @@ def _logical(schema: Mapping[str, Any], value: Any, for_people: bool) -> Any:
         if for_people and title in _TIMES:
             return _TIMES[title](value)
     except (ValueError, TypeError, OverflowError, KeyError):
-        # Data of another program that does not do as its schema says is shown as it is.
+        # Data of another program that does not fit its schema is shown unchanged.
         return value
     return value
 

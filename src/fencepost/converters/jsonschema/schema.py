@@ -87,7 +87,7 @@ def missing_properties(connect: Connect | None, written: Any, path: str = "") ->
 def check_kind(connect: Connect | None, written: Any, options: JsonSchemaOptions, path: str = "") -> None:
     """Raise DataError if another JSON Schema has another type for a value or a field, or requires a field that is not there.
 
-    What else it may say, such as ranges and patterns, is not checked.
+    Other constraints, such as ranges and patterns, are not checked.
     """
     found = without_null(written)
     if connect is None or not isinstance(found, Mapping) or "$ref" in found:
@@ -157,7 +157,7 @@ def _parts(connect: Connect, options: JsonSchemaOptions) -> tuple[str, str | Non
 
 
 def without_null(schema: Any) -> Any:
-    """Return the other one of two alternatives of which one is null, and other schemas as they are."""
+    """Return the alternative to null of a schema with these two; other schemas unchanged."""
     if not isinstance(schema, Mapping):
         return schema
     for name in ("oneOf", "anyOf"):

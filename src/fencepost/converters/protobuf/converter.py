@@ -13,7 +13,6 @@ from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError, describe_error
 from fencepost.config.validators import one_of
 from fencepost.converters.columnar.pieces import constant
-from fencepost.converters.json_schema import connect_schema
 from fencepost.converters.protobuf.numbers import EarlierNumbers
 from fencepost.converters.protobuf.parser import parsed_file, parsed_text
 from fencepost.converters.protobuf.plan import plan
@@ -24,7 +23,7 @@ from fencepost.converters.registry.client import RegistryClient
 from fencepost.converters.registry.config import SCHEMA_NAMES
 from fencepost.converters.registry.errors import RegistryError
 from fencepost.converters.registry.registry import CONTENT
-from fencepost.converters.registry.schema_names import with_names
+from fencepost.converters.registry.schema_names import schema_in_topic
 from fencepost.converters.registry.schemas import RegistrySchema
 
 if TYPE_CHECKING:
@@ -68,11 +67,13 @@ class ProtobufConverter(RegistryConverter):
 
     def derive(self, topic: str, schema: DataType | None) -> Derived:
         """Return Protobuf's schema for a Spark type."""
-        found = proto_file(self._connect(topic, schema), self._options)
+        found = proto_file(
+            schema_in_topic(schema, topic, self.role, self.settings[SCHEMA_NAMES], all_maps=True), self._options
+        )
         return Derived(RegistrySchema(schema_text(found), self.language), found.full_name, "message", found)
 
     def to_register(self, derived: Derived, subject: str, client: RegistryClient) -> Derived:
-        """Return the schema with the numbers that earlier versions gave its fields, if that is wanted."""
+        """Return the schema with the field numbers of earlier versions, unless they follow positions."""
         if self.settings[FIELD_NUMBERS] == "position":
             return derived
         try:
@@ -100,14 +101,6 @@ class ProtobufConverter(RegistryConverter):
         """Return Protobuf's wire format."""
         parts = [_encoded(steps, prefix, values.slice(start, _BLOCK)) for start in range(0, len(values), _BLOCK)]
         return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
-
-    def _connect(self, topic: str, schema: DataType | None) -> dict[str, Any] | None:
-        if schema is None:
-            return None
-        found = connect_schema(schema, optional=False)
-        if self.settings[SCHEMA_NAMES] == "topic":
-            return with_names(found, topic, self.role, all_maps=True)
-        return found
 
     @property
     def _options(self) -> ProtobufOptions:

@@ -29,7 +29,7 @@ class EarlierNumbers:
 
     @classmethod
     def of(cls, newest_first: Iterable[ParsedFile]) -> EarlierNumbers:
-        """Return the numbers of versions, of which the newest that has a name counts."""
+        """Collect the numbers of all versions. A name has the number that the newest version with this name gave it."""
         found = cls()
         for file in newest_first:
             for message in file.messages:

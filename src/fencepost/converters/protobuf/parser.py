@@ -73,7 +73,7 @@ class ParsedMessage:
     nested: list[ParsedMessage] = field(default_factory=list)
     enums: list[ParsedEnum] = field(default_factory=list)
     reserved: list[int] = field(default_factory=list)
-    """Numbers that no field may have, of a range its ends."""
+    """Numbers that no field may have: single ones, and both ends of each range."""
     is_entry: bool = False
 
 

@@ -146,9 +146,9 @@ def _no_headers(name: str, value: Any) -> None:
 
 
 def confluent_properties(values: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of Confluent's converters that do the same, for the parsed `values` of those that are `given`.
+    """Translate the `given` properties, parsed as `values`, to properties of Confluent's converters.
 
-    Raises ConfigError, which names the property, for records whose bytes would be others.
+    Raises ConfigError that names the property if records would have other bytes.
     """
     address = str(values[APICURIO_URL]).strip()
     found = _API.match(address)
@@ -161,7 +161,7 @@ def confluent_properties(values: Mapping[str, Any], given: Mapping[str, str]) ->
     _check_framing(values, line=found["line"])
     same = {name: str(values[apicurio]) for apicurio, name in _SAME.items()}
     if values[_LATEST] and values[AUTO_REGISTER]:
-        # Java's serializer registers, and looks the newest one up only without.
+        # Java's serializer looks up the newest schema only if it does not register one.
         same["use.latest.version"] = "False"
     own = {name: given[name] for name in values if name in given and not name.startswith("apicurio.")}
     return {

@@ -100,7 +100,7 @@ class RegistryConverter(BuiltinConverter):
     url_property: ClassVar[str] = URL
     """The property with the registry's address, in the user's configuration."""
     register_property: ClassVar[str] = "auto.register.schemas"
-    """The property that has schemas registered, likewise."""
+    """The property that says whether schemas are registered, likewise."""
 
     def __init__(self) -> None:
         self.settings: dict[str, Any] = {}
@@ -113,7 +113,7 @@ class RegistryConverter(BuiltinConverter):
         """Return the schema of values with a Spark type, None for values without a schema. Raises DataError."""
 
     def to_register(self, derived: Derived, subject: str, client: RegistryClient) -> Derived:  # noqa: ARG002 - for overriding
-        """Return the schema as it is to be registered, which may depend on versions that the registry has.
+        """Return the schema to register. It may depend on the versions in the registry.
 
         Raises as RegistryClient.
         """
@@ -205,7 +205,7 @@ class RegistryConverter(BuiltinConverter):
         try:
             reasons = registry.client.incompatibilities(subject, derived.schema)
         except RegistryAccessError:
-            # Who may register need not be allowed to ask this.
+            # A login that may register schemas may lack the right to ask this.
             return
         if reasons:
             raise RegistryRefusedError(_incompatible(self._where(topic), subject, "", "; ".join(reasons)))

@@ -8,7 +8,6 @@ confluentinc/schema-registry.
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 import random
@@ -47,7 +46,7 @@ class RegistryClient:
     def __init__(
         self, settings: RegistrySettings, *, pause: Callable[[float], None] = time.sleep, patience_s: float = math.inf
     ) -> None:
-        """`patience_s` is how long from now on requests may begin, in seconds; later ones fail as if nobody answered."""
+        """Requests that begin more than `patience_s` seconds from now fail as if nobody answered."""
         self._settings = settings
         self._deadline = time.monotonic() + patience_s
         self._http = HttpClient(settings)
@@ -231,11 +230,6 @@ class RegistryClient:
             f"The schema registry {answer.address} refused {what} with {told}{advice}",
             status=answer.status, code=code, reason=reason,
         )  # fmt: skip
-
-
-def basic(user_info: str) -> str:
-    """The header of a login with `user:password`."""
-    return f"Basic {base64.b64encode(user_info.encode()).decode()}"
 
 
 def _told(answer: Answer) -> str:

@@ -22,11 +22,12 @@ from fencepost.converters.registry.schemas import Registered, RegistrySchema
 from fencepost.converters.registry.settings import URL, RegistrySettings
 
 Reader = Callable[[bytes], Any]
-"""Returns data that JSON can hold, Decimals aside, for the bytes after the framing. Raises ValueError for bytes of no value."""
+"""Decodes the bytes after the framing to JSON's types and Decimals. Raises ValueError for bytes that do not fit."""
 MakeReader = Callable[[RegistrySchema, bool, Mapping[str, RegistrySchema]], Reader]
-"""Makes the reader of a schema, given those that it refers to, by name, each after what it refers to itself.
+"""Makes the reader of a schema.
 
-True: dates and times are texts for people, else numbers. Raises ValueError for no schema.
+The second argument says whether dates and times become texts, for people, or stay numbers. The third one has the
+schemas that it refers to, by name, each after its own references. Raises ValueError for an invalid schema.
 """
 
 _READERS: Final[Mapping[str, str]] = {

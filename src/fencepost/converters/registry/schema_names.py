@@ -7,6 +7,10 @@ import urllib.parse
 from collections.abc import Mapping
 from typing import Any, Final
 
+from pyspark.sql.types import DataType
+
+from fencepost.converters.json_schema import connect_schema
+
 _BAD: Final = re.compile(r"[^A-Za-z0-9_.]")
 _NOT_IN_PARTS: Final = re.compile(r"[^A-Za-z0-9_]")
 _SUFFIXES: Final = {"key": "Key", "value": "Value", "header": "Header"}
@@ -18,6 +22,19 @@ def scrubbed_part(part: str, *, before: str = "0123456789") -> str:
         return part
     encoded = urllib.parse.quote_plus(part, safe="*-._").replace("~", "%7E")
     return ("x" if encoded[:1] in set(before) else "") + _NOT_IN_PARTS.sub("_", encoded)
+
+
+def schema_in_topic(
+    schema: DataType | None, topic: str, role: str, names: str, *, all_maps: bool = False
+) -> dict[str, Any] | None:
+    """Return the Connect schema of values that are written to a topic, None for values without one. Raises DataError.
+
+    `names` is the value of `fencepost.schema.names`: with `topic` it is as `with_names` gives it.
+    """
+    if schema is None:
+        return None
+    found = connect_schema(schema, optional=False)
+    return with_names(found, topic, role, all_maps=all_maps) if names == "topic" else found
 
 
 def with_names(schema: Mapping[str, Any], topic: str, role: str, *, all_maps: bool = False) -> dict[str, Any]:

@@ -114,7 +114,7 @@ def _url(text: str, authorization: str, *, from_url: bool) -> RegistryUrl:
     if parts.username is not None:
         user, password = urllib.parse.unquote(parts.username), urllib.parse.unquote(parts.password or "")
         SECRETS.learn(dict.fromkeys((secret for secret in (password, parts.password or "") if secret), HIDDEN))
-        login = _basic_header(f"{user}:{password}")
+        login = basic_login(f"{user}:{password}")
     shown = urllib.parse.urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", ""))
     try:
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -133,7 +133,8 @@ def _login_in_url(values: Mapping[str, Any]) -> bool:
     return str(values["basic.auth.credentials.source"]).upper() == "URL"
 
 
-def _basic_header(user_info: str) -> str:
+def basic_login(user_info: str) -> str:
+    """Return the header of a login with `user:password`."""
     return f"Basic {base64.b64encode(user_info.encode()).decode()}"
 
 
@@ -152,7 +153,7 @@ def _basic(values: Mapping[str, Any], properties: Mapping[str, str]) -> str:
         user_info = f"{options.get('username', '')}:{options.get('password', '')}"
     if user_info is None:
         return ""
-    header = _basic_header(user_info)
+    header = basic_login(user_info)
     SECRETS.learn(dict.fromkeys((user_info, user_info.partition(":")[2], header.partition(" ")[2]), HIDDEN))
     return header
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import threading
 import time
 import urllib.parse
@@ -12,7 +11,7 @@ from fencepost.api.foreign_json import parse_json
 from fencepost.api.secrets import SECRETS
 from fencepost.converters.registry.errors import RegistryAccessError, RegistryUnavailableError
 from fencepost.converters.registry.http import HttpClient, TransportError
-from fencepost.converters.registry.settings import RegistrySettings
+from fencepost.converters.registry.settings import RegistrySettings, basic_login
 
 _UNTOLD_LIFETIME_S: Final = 3600.0
 
@@ -49,7 +48,7 @@ class TokenSource:
         form = {"grant_type": "client_credentials"} | ({"scope": oauth.scope} if oauth.scope else {})
         credentials = ":".join(urllib.parse.quote(part, safe="") for part in (oauth.client_id, oauth.client_secret))
         headers = {
-            "Authorization": f"Basic {base64.b64encode(credentials.encode()).decode()}",
+            "Authorization": basic_login(credentials),
             "Content-Type": "application/x-www-form-urlencoded",
             "Accept": "application/json",
         }

@@ -62,8 +62,8 @@ def may_use_files(session: SparkSession) -> bool:
 def frame_from_arrow(session: SparkSession, batch: pa.RecordBatch, schema: StructType) -> DataFrame:
     """Return a DataFrame of the rows of a batch, as `createDataFrame` does.
 
-    Where Spark can read the columns as they are they are not cast: Arrow refuses a cast of a null struct with a field that
-    may not be null, to its own type as well.
+    Columns that Spark can read are not cast: Arrow refuses to cast a null struct with a field that may not be null,
+    even to the same type.
     """
     expected = to_arrow_schema(schema, error_on_duplicated_field_names_in_struct=True, timezone=TIME_ZONE)
     if batch.schema.types != expected.types or not may_use_files(session):

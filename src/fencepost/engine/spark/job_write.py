@@ -75,7 +75,7 @@ class SparkWrite:
         return self._shuffle(frame, GivenRows(), types, writers)
 
     def refuse(self, rows: SplitRows) -> None:
-        """Read splits for items that are not rows. The write's `errors` get that."""
+        """Read splits, and give the items that are not rows to the `errors` of the write."""
         if rows.splits:
             stage = RefusedStage(self.spec.pipeline.without_transforms(), rows)
             frame = self.session.range(0, rows.runs, numPartitions=rows.runs)
@@ -139,7 +139,7 @@ class SparkWrite:
 
 
 def written_rows(rows: SplitRows, pipeline: Pipeline) -> tuple[SplitRows | FunctionSource, ColumnTypes]:
-    """Return the rows of splits as functions make them, if the pipeline has any, and their types."""
+    """Return the rows of splits, after the pipeline's functions if it has any, and their types."""
     types = reader_types(rows.reader)
     if not pipeline.transforms:
         return rows, types

@@ -104,9 +104,9 @@ class _SharedThreads(Executor):
             settle = call()
             with self._lock:
                 self._idle.append(inbox)
-            # Only now: who waits for the answer may have the next call.
+            # Only now: the waiter for this answer may make the next call.
             settle()
-            # What the call held is free while the thread waits.
+            # The call's objects are freed while the thread waits.
             del call, settle
             call = self._next(inbox)
 

@@ -43,9 +43,10 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class HidingTransaction:
-    """An open transaction, with where it has records in a topic.
+    """An open transaction that has records in a topic.
 
-    `connector` and `task` own its transactional id; they are None if it is not of this group.
+    `partitions` are the topic's partitions with its records. `connector` and `task` own its transactional id, None for
+    a transaction of another program.
     """
 
     transactional_id: str
@@ -155,14 +156,14 @@ class Observation(ABC):
     async def topic(self, topic: str) -> TopicView:
         """Return what read_committed consumers can read of a topic, and which transactions hide the rest.
 
-        Raises NotFoundError if there is no such topic.
+        Raises NotFoundError for an unknown topic.
         """
 
     @abstractmethod
     async def records(self, topic: str, count: int, connector: str | None) -> RecordsView:
-        """Return the last records of a topic that a connector writes, decoded as `connector` converts them, or any.
+        """Return the last records of a topic, decoded as `connector` converts them, or any connector that writes it.
 
-        Raises NotFoundError if there is no such topic or connector, ForbiddenError for other topics, and
+        Raises NotFoundError for an unknown topic or connector, ForbiddenError for topics that no connector writes, and
         ServiceUnavailableError while too many are read.
         """
 

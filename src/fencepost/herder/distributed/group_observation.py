@@ -69,7 +69,7 @@ class GroupObservation(LocalObservation):
         return sorted([*here, *itertools.chain(*found)], key=lambda line: int(line["at"]))
 
     async def _of_all(self, connector: str, part: str, authorization: str | None) -> list[list[Any]]:
-        """What the other workers keep of a connector, that have run its tasks or may have."""
+        """The data about a connector that other workers keep: those that run its tasks, or may have run them."""
         path = f"{HERE}/{part}?connector={quote(connector, safe='')}"
         answers = await self._ask_all(self._workers([connector]) | self._members(), path, authorization, part)
         return [answer[part] for answer in answers.values() if not isinstance(answer, str)]

@@ -37,8 +37,9 @@ from fencepost.herder.distributed.readiness import Readiness, Standing
 from fencepost.herder.distributed.shown_statuses import ShownStatuses
 from fencepost.herder.distributed.task_configs import TaskConfigs
 from fencepost.herder.distributed.transaction_requests import GroupTransactions
+from fencepost.herder.entities import HealthStatus, WorkerHealth
 from fencepost.herder.errors import BadRequestError, ServiceUnavailableError
-from fencepost.herder.interface import HealthStatus, Herder, WorkerHealth
+from fencepost.herder.interface import Herder
 from fencepost.herder.peers.rest_client import RestClient
 from fencepost.herder.requests.connector_requests import ConnectorRequests
 from fencepost.herder.requests.connector_states import ConnectorStates

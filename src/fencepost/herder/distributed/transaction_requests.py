@@ -54,7 +54,7 @@ class GroupTransactions(Transactions):
     async def everywhere(self, name: str, authorization: str | None) -> list[TaskTransactionInfo]:
         """Return the transactions of all tasks of a connector, by number.
 
-        Raises NotFoundError if there is no such connector.
+        Raises NotFoundError for an unknown connector.
 
         `authorization` has the user's credentials, which other workers require as well.
         """

@@ -8,7 +8,7 @@ from typing import Any
 from fencepost.api.config_def import ConfigKey, ConfigValue, PropertyType
 from fencepost.api.secrets import HIDDEN
 from fencepost.api.source import describe
-from fencepost.herder.interface import ConfigInfo, ConfigInfos, ConfigKeyInfo, ConfigValueInfo
+from fencepost.herder.entities import ConfigInfo, ConfigInfos, ConfigKeyInfo, ConfigValueInfo
 from fencepost.runtime.worker import Worker
 
 

@@ -13,20 +13,14 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.herder.core.active_topics import ActiveTopics
 from fencepost.herder.core.assignor import Unit
 from fencepost.herder.core.restart_plan import restart_plan
+from fencepost.herder.entities import ConnectorInfo, ConnectorStateInfo, PutConnectorConfig, TaskInfo, TaskState
 from fencepost.herder.errors import (
     AlreadyExistsError,
     ConflictError,
     NotFoundError,
     RequestFailedError,
 )
-from fencepost.herder.interface import (
-    ConnectorInfo,
-    Connectors,
-    ConnectorStateInfo,
-    PutConnectorConfig,
-    TaskInfo,
-    TaskState,
-)
+from fencepost.herder.interface import Connectors
 from fencepost.herder.requests.connector_states import ConnectorStates
 from fencepost.herder.work.parts import HerderParts, Leader
 from fencepost.runtime.connector.passwords import (

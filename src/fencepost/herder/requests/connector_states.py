@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fencepost.config.ids import ConnectorTaskId
+from fencepost.herder.entities import ConnectorInfo, ConnectorStateInfo, ConnectorStatus, TaskInfo, TaskState
 from fencepost.herder.errors import NotFoundError
-from fencepost.herder.interface import ConnectorInfo, ConnectorStateInfo, ConnectorStatus, TaskInfo, TaskState
 from fencepost.herder.work.parts import HerderParts
 from fencepost.runtime.state import State
 from fencepost.storage.statuses.codec import Status

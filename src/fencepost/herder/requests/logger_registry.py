@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from fencepost.herder.entities import LoggerLevel
 from fencepost.herder.errors import BadRequestError, NotFoundError
-from fencepost.herder.interface import LoggerLevel
 
 ROOT: Final = "root"
 

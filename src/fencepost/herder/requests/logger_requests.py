@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from fencepost.herder.interface import LoggerLevel, Loggers
+from fencepost.herder.entities import LoggerLevel
+from fencepost.herder.interface import Loggers
 from fencepost.herder.requests.logger_registry import LoggerRegistry
 from fencepost.herder.work.parts import HerderParts
 

@@ -9,8 +9,9 @@ from typing import Protocol, TypeVar
 from fencepost.api.errors import ConfigError, DataError, FencepostError, describe_error
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.worker_config import ExactlyOnceSourceSupport
+from fencepost.herder.entities import ConnectorOffset, ConnectorOffsetPage
 from fencepost.herder.errors import BadRequestError, HerderError, NotFoundError, RequestFailedError
-from fencepost.herder.interface import ConnectorOffset, ConnectorOffsetPage, Offsets
+from fencepost.herder.interface import Offsets
 from fencepost.herder.work.parts import HerderParts, Leader
 from fencepost.kafka.errors import RecordTooLargeError
 from fencepost.runtime.connector_offsets import alter_offsets, committed_offsets, offsets_page, reset_offsets

@@ -28,8 +28,8 @@ from fencepost.config.plugin_scan import scan
 from fencepost.config.plugin_sources import ANY_MODULE, PluginSources
 from fencepost.config.plugins import PluginKind, find_plugin, java_class, plugin_entry_points, plugin_version
 from fencepost.config.version_range import VersionRange
+from fencepost.herder.entities import ConfigKeyInfo, PluginInfo
 from fencepost.herder.errors import BadRequestError, NotFoundError
-from fencepost.herder.interface import ConfigKeyInfo, PluginInfo
 from fencepost.herder.requests.config_infos import config_key_info
 
 _log: Final = logging.getLogger(__name__)

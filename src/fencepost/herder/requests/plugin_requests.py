@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fencepost.herder.interface import ConfigInfos, ConfigKeyInfo, PluginInfo, Plugins
+from fencepost.herder.entities import ConfigInfos, ConfigKeyInfo, PluginInfo
+from fencepost.herder.interface import Plugins
 from fencepost.herder.requests.config_infos import validate_connector_config
 from fencepost.herder.requests.plugin_catalogue import PluginCatalogue
 from fencepost.herder.work.parts import HerderParts

@@ -143,7 +143,7 @@ def _number(text: str | None, otherwise: int) -> int:
 
 
 def _decoder(reading: RoleReading, *, is_key: bool, guess: bool) -> RecordDecoder:
-    """Dead letters may be text in place of what a converter refused. Converters of plugins are guessed as well."""
+    """Return the decoder of keys or values. It guesses for dead letters, and for converters of plugins."""
     try:
         return reading.decoder("auto" if guess else None, is_key=is_key)
     except ConfigError:
@@ -158,7 +158,7 @@ class _Shown:
         self._problem: str | None = None
 
     def __call__(self, data: bytes | None, headers: Mapping[str, bytes | None]) -> str | None:
-        """Return JSON as text; None for a null of Kafka, unlike JSON's."""
+        """Return JSON as text. Kafka's null is None, JSON's null a text."""
         return None if data is None else _text(self._decoded(data, headers))
 
     def _decoded(self, data: bytes, headers: Mapping[str, bytes | None]) -> Any:

@@ -23,7 +23,8 @@ from fencepost.api.errors import ConfigError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.herder.core.mixed_group import MixedGroup
 from fencepost.herder.core.transaction_info import TaskTransactionInfo
-from fencepost.herder.interface import HealthStatus, Herder, Transactions, WorkerHealth
+from fencepost.herder.entities import HealthStatus, WorkerHealth
+from fencepost.herder.interface import Herder, Transactions
 from fencepost.herder.requests.connector_requests import ConnectorRequests
 from fencepost.herder.requests.connector_states import ConnectorStates
 from fencepost.herder.requests.local_transactions import local_transactions, merge

@@ -12,9 +12,11 @@ final class Events {
     private final CountDownLatch closed = new CountDownLatch(1);
     private SocketChannel channel;
 
-    /** Use a connection for the calls, until the session is closed. */
-    void serve(SocketChannel connection) {
+    /** Answer the worker, and use the connection for the calls until the session is closed. */
+    void serve(SocketChannel connection, ObjectNode answer) throws IOException {
+        // With the answer the worker goes on to start the plugin, whose first call waits here until there is a connection.
         synchronized (this) {
+            Wire.write(connection, answer, null);
             channel = connection;
         }
         try {

@@ -63,11 +63,11 @@ public final class Host {
                 } catch (Throwable error) {  // A plugin that lacks a jar throws a LinkageError.
                     Wire.describe(error, answer);
                 }
-                Wire.write(channel, answer, records);
                 if (events != null) {
-                    events.events().serve(channel);
+                    events.events().serve(channel, answer);
                     return;
                 }
+                Wire.write(channel, answer, records);
             }
         } catch (IOException closed) {
             // The worker has closed the connection.

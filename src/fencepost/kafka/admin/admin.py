@@ -29,10 +29,10 @@ from fencepost.kafka.errors import AuthorizationError
 from fencepost.kafka.producer.transaction import ProducerIdentity
 from fencepost.kafka.producer.transaction_coordinator import TRANSACTION_REQUESTS
 from fencepost.kafka.transport.broker_client import BrokerClient
-from fencepost.kafka.transport.cluster import DISKLESS
 from fencepost.kafka.transport.connection import too_old
 from fencepost.kafka.transport.error_codes import Code, refused
 from fencepost.kafka.transport.topic_leaders import metadata_error, topic_row
+from fencepost.kafka.transport.topic_settings import DISKLESS
 from fencepost.version import __version__
 
 CLEANUP_POLICY: Final = "cleanup.policy"

@@ -7,6 +7,7 @@ from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import DisklessTopicError, RecordTooLargeError
 from fencepost.kafka.records.compression import Compression
 from fencepost.kafka.transport.cluster import Cluster
+from fencepost.kafka.transport.topic_settings import TopicSettings
 
 
 class TopicLimits:
@@ -36,7 +37,7 @@ class TopicLimits:
 
     def check_diskless(self, topic: str) -> None:
         """Raise DisklessTopicError for a topic that takes no transactions."""
-        if self._cluster.is_diskless(topic, Deadline.after(self._config.max_block_ms)):
+        if self._settings(topic).diskless:
             raise DisklessTopicError(topic)
 
     def forget(self, topic: str) -> None:
@@ -52,4 +53,7 @@ class TopicLimits:
         return allowed is not None and size > allowed
 
     def _message_bytes(self, topic: str) -> int | None:
-        return self._cluster.message_bytes(topic, Deadline.after(self._config.max_block_ms))
+        return self._settings(topic).message_bytes
+
+    def _settings(self, topic: str) -> TopicSettings:
+        return self._cluster.topic_settings(topic, Deadline.after(self._config.max_block_ms))

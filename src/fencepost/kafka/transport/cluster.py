@@ -1,4 +1,4 @@
-"""The cached metadata of a cluster: its brokers, its topics' partitions and their leaders, and topics' size limits.
+"""The cached metadata of a cluster: its brokers, its topics' partitions and their leaders, and settings of topics.
 
 One Cluster per client configuration and process: writers come and go with every Spark job, the metadata stays for
 `metadata.max.age.ms`, or until a broker's answer shows that it is outdated.
@@ -12,11 +12,9 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, Final
 
-from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from fencepost.kafka.config.client_config import ClientConfig
@@ -27,12 +25,13 @@ from fencepost.kafka.errors import (
     NoDescriptorError,
     PartitionGoneError,
     TopicNotFoundError,
-    UnsupportedBrokerError,
 )
+from fencepost.kafka.transport.aging import Aging
 from fencepost.kafka.transport.connection import Address
 from fencepost.kafka.transport.created_topics import UNKNOWN_MS, unknown_until
 from fencepost.kafka.transport.error_codes import PASSING, Code, code_name, refused
 from fencepost.kafka.transport.interruption import Interruption
+from fencepost.kafka.transport.topic_settings import TopicSettings, ask_settings
 from fencepost.kafka.transport.unreachable_warning import note_answer, warn_while_unreachable
 
 _METADATA_VERSION: Final = 9
@@ -47,26 +46,8 @@ _GROWTH_GRACE_MS: Final = 1_000
 _NOT_YET: Final = (Code.NONE, Code.UNKNOWN_TOPIC_OR_PARTITION, Code.LEADER_NOT_AVAILABLE)
 """Without partitions: the topic may be there soon."""
 
-_TOPIC_RESOURCE: Final = 2
-_MESSAGE_BYTES: Final = "max.message.bytes"
-DISKLESS: Final = "diskless.enable"
-"""The topic setting of KIP-1150."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Topic:
-    leaders: tuple[int, ...]
-    learnt_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Settings:
-    message_bytes: int | None
-    diskless: bool
-    learnt_at: float
-
-
-_Cached = TypeVar("_Cached", _Topic, _Settings)
+_Leaders = tuple[int, ...]
+"""The ids of the leaders of a topic's partitions, -1 for a partition without one."""
 
 
 class Cluster:
@@ -76,8 +57,8 @@ class Cluster:
         self.config = config
         self._lock = threading.Lock()
         self._brokers: dict[int, Address] = {}
-        self._topics: dict[str, _Topic] = {}
-        self._settings: dict[str, _Settings] = {}
+        self._topics: Aging[_Leaders] = Aging(config.metadata_max_age_ms)
+        self._settings: Aging[TopicSettings] = Aging(config.metadata_max_age_ms)
         # Topics that requests must not create with the brokers' default settings.
         self._kept: set[str] = set()
 
@@ -95,7 +76,7 @@ class Cluster:
 
         Raises TopicNotFoundError, AuthorizationError or BrokerUnavailableError.
         """
-        return len(self._topic(topic, deadline).leaders)
+        return len(self._leaders(topic, deadline))
 
     def learn_topics(self, topics: Iterable[str], deadline: Deadline) -> None:
         """Learn the partitions of topics together. Brokers with automatic topic creation create missing ones.
@@ -117,12 +98,12 @@ class Cluster:
     def prefetch_topics(self, topics: Collection[str], deadline: Deadline) -> None:
         """Ask once for the partitions and the settings of all topics of which they are unknown, each in one request.
 
-        What is not in the answers is left to who asks for it of a topic. Raises as `call`.
+        Topics that the answers lack are requested again when they are needed. Raises as `call`.
         """
-        if unknown := [name for name in sorted(topics) if self._known(self._topics, name) is None]:
+        if unknown := [name for name in sorted(topics) if self._topics.get(name) is None]:
             for row in self._ask_metadata(unknown, deadline):
                 self._learn(row)
-        if unset := [name for name in sorted(topics) if self._known(self._settings, name) is None]:
+        if unset := [name for name in sorted(topics) if self._settings.get(name) is None]:
             self._learn_settings(unset, deadline)
 
     def refresh_topics(self, topics: Iterable[str], deadline: Deadline) -> None:
@@ -164,9 +145,7 @@ class Cluster:
 
     def known_partitions(self) -> dict[str, int]:
         """Return the cached numbers of partitions, by topic."""
-        oldest = time.monotonic() - self.config.metadata_max_age_ms / 1000
-        with self._lock:
-            return {name: len(topic.leaders) for name, topic in self._topics.items() if topic.learnt_at >= oldest}
+        return {name: len(leaders) for name, leaders in self._topics.fresh().items()}
 
     def leader(self, topic: str, partition: int, deadline: Deadline) -> Address:
         """Return the address of a partition's leader, waiting for an election if there is none.
@@ -178,7 +157,7 @@ class Cluster:
         backoff = Backoff(self.config.retry_backoff_ms / 4, self.config.retry_backoff_max_ms)
         grace = Deadline.after(UNKNOWN_MS)
         while True:
-            leaders = self._topic(topic, deadline).leaders
+            leaders = self._leaders(topic, deadline)
             with self._lock:
                 address = self._brokers.get(leaders[partition]) if partition < len(leaders) else None
             if address is not None:
@@ -192,21 +171,15 @@ class Cluster:
 
     def forget_topic(self, topic: str) -> None:
         """Request the topic's leaders again when they are needed next."""
-        with self._lock:
-            self._topics.pop(topic, None)
+        self._topics.forget(topic)
+
+    def topic_settings(self, topic: str, deadline: Deadline) -> TopicSettings:
+        """Return the settings of a topic that limit what is written to it. Raises as `call`."""
+        return self._settings.get(topic) or self._learn_settings([topic], deadline)[topic]
 
     def forget_settings(self, topic: str) -> None:
         """Request the topic's settings again when they are needed next."""
-        with self._lock:
-            self._settings.pop(topic, None)
-
-    def message_bytes(self, topic: str, deadline: Deadline) -> int | None:
-        """Return a topic's `max.message.bytes`, None if the principal may not describe its settings."""
-        return self._settings_of(topic, deadline).message_bytes
-
-    def is_diskless(self, topic: str, deadline: Deadline) -> bool:
-        """Return whether a topic is known to be diskless (KIP-1150), so that it takes no transactional records."""
-        return self._settings_of(topic, deadline).diskless
+        self._settings.forget(topic)
 
     def broker_ids(self) -> list[int]:
         """Return the ids of the brokers that are known."""
@@ -307,25 +280,17 @@ class Cluster:
         given = [(host.strip("[]"), int(port)) for host, _, port in _split(self.config.bootstrap_servers)]
         return known + [address for address in given if address not in known]
 
-    def _is_old(self, learnt_at: float) -> bool:
-        return time.monotonic() - learnt_at > self.config.metadata_max_age_ms / 1000
+    def _leaders(self, name: str, deadline: Deadline) -> _Leaders:
+        return self._topics.get(name) or self._ask_leaders(name, deadline)
 
-    def _known(self, cached: Mapping[str, _Cached], name: str) -> _Cached | None:
-        with self._lock:
-            found = cached.get(name)
-        return None if found is None or self._is_old(found.learnt_at) else found
-
-    def _topic(self, name: str, deadline: Deadline) -> _Topic:
-        return self._known(self._topics, name) or self._ask_topic(name, deadline)
-
-    def _ask_topic(self, name: str, deadline: Deadline) -> _Topic:
+    def _ask_leaders(self, name: str, deadline: Deadline) -> _Leaders:
         backoff = Backoff(self.config.retry_backoff_ms / 4, self.config.retry_backoff_max_ms)
         grace = unknown_until(self.config.bootstrap_servers, name)
         while True:
             (row,) = self._ask_metadata([name], deadline)
-            topic = self._learn(row)
-            if topic is not None:
-                return topic
+            leaders = self._learn(row)
+            if leaders is not None:
+                return leaders
             if row.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
                 raise AuthorizationError(f"topic {name}", "DESCRIBE")
             if row.error_code not in _NOT_YET:
@@ -337,15 +302,14 @@ class Cluster:
                 raise TopicNotFoundError(name)
             backoff.sleep(deadline)
 
-    def _learn(self, row: Any) -> _Topic | None:
-        """Store the topic in a row of metadata, None if it has no partitions."""
+    def _learn(self, row: Any) -> _Leaders | None:
+        """Store the leaders in a row of metadata, None if the topic has no partitions."""
         leaders = {partition.partition_index: partition.leader_id for partition in row.partitions}
         if row.error_code != Code.NONE or not leaders:
             return None
-        topic = _Topic(tuple(leaders.get(index, -1) for index in range(max(leaders) + 1)), time.monotonic())
-        with self._lock:
-            self._topics[row.name] = topic
-        return topic
+        found = tuple(leaders.get(index, -1) for index in range(max(leaders) + 1))
+        self._topics.put({row.name: found})
+        return found
 
     def _ask_metadata(self, names: Sequence[str], deadline: Deadline, *, creates: bool = True) -> Sequence[Any]:
         topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
@@ -357,38 +321,11 @@ class Cluster:
         rows: Sequence[Any] = answer.topics
         return rows
 
-    def _settings_of(self, topic: str, deadline: Deadline) -> _Settings:
-        return self._known(self._settings, topic) or self._learn_settings([topic], deadline)[topic]
-
-    def _learn_settings(self, topics: Sequence[str], deadline: Deadline) -> dict[str, _Settings]:
-        """Keep the settings of topics that are needed here, as far as the brokers know and show them."""
-        answered = self._ask_settings(topics, deadline)
-        learnt = {topic: _settings(answered.get(topic, {})) for topic in topics}
-        with self._lock:
-            self._settings |= learnt
+    def _learn_settings(self, topics: Sequence[str], deadline: Deadline) -> dict[str, TopicSettings]:
+        """Keep the settings of topics, as far as the brokers know and show them."""
+        learnt = ask_settings(self.call, topics, deadline)
+        self._settings.put(learnt)
         return learnt
-
-    def _ask_settings(self, topics: Sequence[str], deadline: Deadline) -> dict[str, dict[str, str | None]]:
-        resources = [
-            DescribeConfigsRequest.DescribeConfigsResource(
-                resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=[_MESSAGE_BYTES, DISKLESS]
-            )
-            for topic in topics
-        ]
-        try:
-            answer = self.call(DescribeConfigsRequest(resources=resources), deadline)
-        except UnsupportedBrokerError:
-            return {}
-        return {
-            result.resource_name: {entry.name: entry.value for entry in result.configs}
-            for result in answer.results
-            if result.error_code == Code.NONE
-        }
-
-
-def _settings(values: Mapping[str, str | None]) -> _Settings:
-    limit = values.get(_MESSAGE_BYTES)
-    return _Settings(None if limit is None else int(limit), values.get(DISKLESS) == "true", time.monotonic())
 
 
 def _split(servers: Iterable[str]) -> Iterable[tuple[str, str, str]]:

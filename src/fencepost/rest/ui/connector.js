@@ -81,7 +81,7 @@ function OffsetForm({ row, stopped, onSave, onEnd }) {
     try {
       offset = text.trim() ? exact(text) : null;
     } catch (error) {
-      onEnd(`This is no JSON: ${error.message}`);
+      onEnd(`This is not JSON: ${error.message}`);
       return;
     }
     if (offset === null && !confirm(`Remove the offset of ${row.key}? This source partition is read from its start again.`)) return;

@@ -66,7 +66,7 @@ export function connect() {
   }, CHECK_MS);
   source.onerror = () => {
     errors += 1;
-    // An answer that is no stream, as proxies give while a worker restarts: browsers do not ask again by themselves.
+    // An answer other than a stream, as proxies give while a worker restarts: browsers do not ask again by themselves.
     if (source.readyState === EventSource.CLOSED) again(AGAIN_MS);
     // The worker ends each stream after a while, which is followed by a new one.
     else if (errors > 1) setConnected(false);

@@ -51,7 +51,7 @@ def build_pipeline(
 
 
 def is_java(worker: WorkerConfig, connector: ConnectorConfig) -> bool:
-    """Return whether a connector runs in a JVM. Raises ConfigError if there is none of its class."""
+    """Return whether a connector runs in a JVM. Raises ConfigError if its class does not exist."""
     name = connector.connector_class
     found = find_plugin(PluginKind.CONNECTOR, name, property_name="connector.class", sources=worker.plugin_sources)
     return issubclass(found, JavaConnector)
@@ -76,13 +76,13 @@ def pipeline_errors(
 ) -> list[ConfigValue]:
     """Return the first problem with a connector's converters and transforms, on the property that has it.
 
-    With `known_schemas`, which tells them, the services that converters need are asked whether they are there and take
-    these schemas.
+    With `known_schemas`, the services that converters need are asked whether they are available, and accept these
+    schemas.
     """
     try:
         pipeline = build_pipeline(worker, connector)
         if known_schemas is not None:
-            # Transforms change schemas, in ways that only their rows tell. To find schemas may take a connection.
+            # Transforms change schemas, in ways that only rows show. Finding schemas may take a connection.
             asks = _asks(pipeline.key_converter) or _asks(pipeline.value_converter)
             known = known_schemas() if asks and not pipeline.transforms else {}
             columns = {topic: parse_columns(ddl) for topic, ddl in known.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from fencepost.api.errors import ConfigError
-from fencepost.engine.spark.session import REQUIRED
+from fencepost.engine.spark.session_settings import REQUIRED
 
 
 def check_classic(frame: DataFrame) -> None:

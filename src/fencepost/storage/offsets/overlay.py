@@ -106,7 +106,7 @@ class OffsetView:
     def uncopied(
         self, partitions: Iterable[SourcePartition | None], shared: OffsetTable, origin: Origin
     ) -> list[CommittedOffset]:
-        """Return the offsets missing in `shared`: the newest offset, or that `origin` holds it.
+        """Return the newest offsets that `shared` lacks, or has without the note that `origin` holds them.
 
         Raises DataError if the newest offset is malformed.
         """

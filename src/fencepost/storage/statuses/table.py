@@ -73,9 +73,9 @@ class StatusTable:
             return sorted(self._connectors)
 
     def others(self, counts: Mapping[str, int]) -> tuple[list[str], list[ConnectorTaskId]]:
-        """The connectors that have a status and are not in `counts`, which has the number of tasks by connector.
+        """The connectors and tasks that have a status and do not exist by `counts`, the number of tasks by connector.
 
-        And the tasks, of all other connectors, that have a status and are more than that number.
+        These are connectors that it lacks, and tasks of other connectors from that number on.
         """
         with self._lock:
             connectors = sorted(self._connectors.keys() - counts.keys())

@@ -16,7 +16,7 @@ from tests.support.postgres import Database
         ("create view v as select 1 as id", "v", "public.v is a VIEW, which table.types leaves out: .* than snapshot"),
         ("create materialized view v as select 1 as id", "v", "public.v is a MATERIALIZED VIEW, which table.types"),
         ("create table r(id int) partition by range (id); create table v partition of r default", "v", ".* name r$"),
-        ("select 1", "public.v", "there is no such table: correct the name"),
+        ("select 1", "public.v", "the table does not exist: correct the name"),
     ],
 )
 def test_a_named_relation_that_is_not_read_is_refused_with_the_reason(

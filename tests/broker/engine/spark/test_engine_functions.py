@@ -17,8 +17,8 @@ from fencepost.config.error_handling import ErrorHandling, Tolerance
 from fencepost.engine.engine import SparkEngine
 from fencepost.engine.errors import RecordRefusedError
 from fencepost.transforms.chain import Step
+from fencepost.transforms.declared_function import ROW_INDEX
 from fencepost.transforms.fields import InsertField
-from fencepost.transforms.function_transform import ROW_INDEX
 from fencepost.transforms.sql import Sql
 from tests.broker.engine.spark.test_engine_transforms import jobs_run, step
 from tests.support.checker import read_topic, values

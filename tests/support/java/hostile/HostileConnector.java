@@ -53,7 +53,9 @@ public class HostileConnector extends SourceConnector {
     @Override
     public void start(Map<String, String> properties) {
         config = properties;
-        if (is("start")) die(how());
+        if (!is("start")) return;
+        if (how().equals("ask")) context().requestTaskReconfiguration();
+        die(how());
     }
 
     private boolean is(String where) {

@@ -89,7 +89,7 @@ def test_the_property_that_names_another_file_is_refused_when_it_is_checked(
 
 def test_files_that_are_not_there_are_an_error_of_their_property(folder: Path) -> None:
     missing = {"topic": "t", "files": str(folder / "missing"), "format": "text"}
-    assert "but there is no such file" in errors_in(FileSourceConnector(), missing)["files"][0]
+    assert "but the file does not exist" in errors_in(FileSourceConnector(), missing)["files"][0]
 
 
 @pytest.mark.parametrize("pattern", ["shut/*", "sh*/file", "*", "open/*/../../shut/file", "missing/*"])

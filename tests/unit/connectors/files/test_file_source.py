@@ -155,7 +155,7 @@ def test_a_last_record_without_a_line_end_waits_unless_the_file_is_complete(path
 
 
 def test_a_file_that_does_not_exist_is_an_error_at_the_start(path: Path) -> None:
-    with pytest.raises(ConfigError, match=f"{path}, but there is no such file"):
+    with pytest.raises(ConfigError, match=f"{path}, but the file does not exist"):
         start_connector(FileSourceConnector(), config(path, format="text"))
 
 

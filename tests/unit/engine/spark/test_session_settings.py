@@ -9,7 +9,8 @@ import pytest
 
 from fencepost.api.errors import ConfigError
 from fencepost.embedded.java import Java
-from fencepost.engine.spark.session import check_settings, make_java_home, session_settings
+from fencepost.engine.spark.session import make_java_home
+from fencepost.engine.spark.session_settings import check_settings, session_settings
 
 
 def test_a_local_session_stays_on_loopback_and_has_slots_to_spare():

@@ -10,7 +10,7 @@ import pytest
 from fencepost import ConfigDef, ConfigError, RetriableError, SourceConnector, SourceTask
 from fencepost.api.secrets import HIDDEN
 from fencepost.converters import StringConverter
-from fencepost.herder.interface import ConfigInfo, ConfigInfos
+from fencepost.herder.entities import ConfigInfo, ConfigInfos
 from fencepost.herder.requests.config_infos import validate_connector_config
 from fencepost.runtime.worker import Worker
 from tests.support.model_herder import model_worker_config

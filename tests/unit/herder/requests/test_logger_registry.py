@@ -8,8 +8,8 @@ from uuid import uuid4
 
 import pytest
 
+from fencepost.herder.entities import LoggerLevel
 from fencepost.herder.errors import BadRequestError, NotFoundError
-from fencepost.herder.interface import LoggerLevel
 from fencepost.herder.requests.logger_registry import LoggerRegistry
 
 

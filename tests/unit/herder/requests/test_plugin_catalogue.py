@@ -12,8 +12,8 @@ import pytest
 from fencepost import __version__
 from fencepost.config.plugin_sources import PluginSources
 from fencepost.config.plugins import PluginKind
+from fencepost.herder.entities import PluginInfo
 from fencepost.herder.errors import BadRequestError, NotFoundError
-from fencepost.herder.interface import PluginInfo
 from fencepost.herder.requests import plugin_catalogue
 from fencepost.herder.requests.plugin_catalogue import PluginCatalogue
 from tests.support.topics import unique

@@ -31,7 +31,7 @@ class ContentOrigin(Protocol):
         """Return whether there is no file yet. Raises DataError if nothing is waited for, because it is `whole`."""
 
     def stamp(self) -> Stamp | None:
-        """Return what tells that the file changed, None if there is no file. Raises DataError and RetriableError."""
+        """Return a value that changes with the file, None if there is no file. Raises DataError and RetriableError."""
 
     def check(self, position: int, opened: str | None = None) -> None:
         """Raise DataError if the file is another one than the one that was read up to the position.

@@ -127,7 +127,7 @@ def usable(point: RestartPoint | None, position: int, form: Form) -> RestartPoin
 
 
 def opened(path: str, form: Form, allowed: AllowedPaths, point: RestartPoint | None) -> ContentStream:
-    """Open a file at a restart point, or at its begin.
+    """Open a file at a restart point, or at its beginning.
 
     Raises DataError if the bytes before the point have changed.
     """

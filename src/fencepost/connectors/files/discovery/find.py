@@ -201,7 +201,7 @@ def _of_url(url: str, known: Mapping[str, Entry]) -> list[str]:
     if url in known or size_and_time(url) is not None:
         return [url]
     raise ConfigError(
-        f"The property {FILES} names {url}, but there is no such object: put it there, or correct the URL", name=FILES
+        f"The property {FILES} names {url}, but the object does not exist: put it there, or correct the URL", name=FILES
     )
 
 
@@ -210,7 +210,7 @@ def _of_path(path: str, known: Mapping[str, Entry]) -> list[str]:
         return []
     if not os.path.lexists(path):
         raise ConfigError(
-            f"The property {FILES} names {path}, but there is no such file: create it, or correct the path. "
+            f"The property {FILES} names {path}, but the file does not exist: create it, or correct the path. "
             "Relative paths start at the worker's working directory",
             name=FILES,
         )

@@ -15,8 +15,8 @@ from fencepost.connectors.files.stores.objects import is_object
 def spelled_once(names: Collection[str], patterns: Sequence[str], known: Container[str]) -> set[str]:
     """Return the names without further spellings of the same path; known ones stay, else the first one.
 
-    Links are paths of their own: `..` alone is resolved, because it leads elsewhere behind one. `patterns` are those that
-    the names fit: most are spelled so that no name can come twice, which spares looking.
+    Links are paths of their own: `..` alone is resolved, because it leads elsewhere behind one. `patterns` are the
+    patterns of the names. Most of them cannot find a path twice: then nothing is compared.
     """
     if not _may_differ(patterns):
         return set(names)
@@ -31,7 +31,7 @@ def spelled_once(names: Collection[str], patterns: Sequence[str], known: Contain
 
 
 def respelled(files: Iterable[str], committed: Iterable[str]) -> dict[str, list[str]]:
-    """Return the other spellings of the directories of files, of which names with committed offsets are.
+    """Return the other spellings of the files' directories among the names with committed offsets.
 
     A path has one spelling among `files`, so no task has its name in another spelling.
     """

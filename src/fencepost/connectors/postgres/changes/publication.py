@@ -31,7 +31,7 @@ class Publication:
         return replace(state, publication=parts, types={**seen.types, **state.types})
 
     def look_for_new_table(self, state: SourceState) -> SourceState:
-        """Return the same if a table is new: with its first change, the offset says that the table is published."""
+        """Return the same if a table is new: the offset with its first change then lists it as published."""
         if not self._new_table:
             return state
         state = self.look(state)

@@ -13,23 +13,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc, parquet
 
-from fencepost import DataError, RefusedRow
+from fencepost import DataError
 from tests.support.table_files import avro_file
-from tests.unit.connectors.files.formats.test_table_files import rows_of, task_of
-
-
-def refused_of(path: Path, form: str, **properties: str) -> tuple[list[Any], list[RefusedRow]]:
-    """The rows of a file, and those that are refused."""
-    task, found, refused = task_of(path, form, **properties), [], []
-    while not task.at_end():
-        batch: Any = task.poll()
-        for split in batch.splits if batch is not None else ():
-            for part in batch.reader.read_tolerant(split):
-                if isinstance(part, pa.RecordBatch):
-                    found += part["value"].to_pylist()
-                else:
-                    refused += part
-    return found, refused
+from tests.unit.connectors.files.formats.test_table_files import rows_of, task_of, tolerated
 
 
 def decimals(values: list[int]) -> pa.Array:
@@ -46,7 +32,7 @@ def test_a_decimal_with_more_digits_than_its_column_has_is_a_bad_row(path: Path,
         prices = pa.StructArray.from_arrays([prices], ["inner"])
     write: Any = parquet.write_table if form == "parquet" else orc.write_table
     write(pa.table({"n": [1, 2, 3, 4], "price": prices}), str(path))
-    rows, refused = refused_of(path, form)
+    rows, refused = tolerated(path, form)
     assert [row["n"] for row in rows] == [1, 4]
     assert [row.place["row"] for row in refused] == ["1", "2"]
     assert refused[0].reason == "column price: Decimal value does not fit in precision 20"
@@ -59,7 +45,7 @@ def test_a_decimal_with_more_digits_than_its_column_has_is_a_bad_row(path: Path,
 def test_a_bad_value_in_a_list_refuses_its_own_row_only(path: Path) -> None:
     prices = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3, 4], pa.int32()), decimals([150, 10**20, 7, 8]))
     parquet.write_table(pa.table({"n": [1, 2, 3, 4], "prices": prices}), str(path))
-    rows, refused = refused_of(path, "parquet")
+    rows, refused = tolerated(path, "parquet")
     assert [row["n"] for row in rows] == [1, 3, 4]
     assert [row.place["row"] for row in refused] == ["1"]
 
@@ -69,7 +55,7 @@ def test_a_text_that_is_not_utf_8_is_a_bad_row(path: Path, form: str) -> None:
     texts = pa.array([b"a", b"b\xff", "é".encode()], pa.binary()).view(pa.string())
     write: Any = parquet.write_table if form == "parquet" else orc.write_table
     write(pa.table({"t": texts}), str(path))
-    rows, [refused] = refused_of(path, form)
+    rows, [refused] = tolerated(path, form)
     assert [row["t"] for row in rows] == ["a", "é"]
     assert (refused.raw, refused.reason) == (b'{"t": "b\'b\\\\xff\'"}', "column t: Invalid UTF8 payload")
 
@@ -91,7 +77,7 @@ def test_avro_values_beyond_their_types_are_bad_rows_and_not_rounded(path: Path)
         for size in (4, len(block.getvalue())):
             fastavro.schemaless_writer(head, {"type": "long"}, size)  # type: ignore[arg-type]
         file.write(head.getvalue() + block.getvalue() + path.read_bytes()[-16:])
-    rows, refused = refused_of(path, "avro")
+    rows, refused = tolerated(path, "avro")
     assert rows == [{"p": Decimal("12.34"), "n": 1}, {"p": Decimal("-99.99"), "n": -(2**31)}]
     assert [row.place["row"] for row in refused] == ["1", "2"]
     assert [row.raw for row in refused] == [b'{"p": "1234.56", "n": 2}', b'{"p": "12.34", "n": 2147483648}']
@@ -125,7 +111,7 @@ def test_a_time_that_microseconds_cannot_hold_is_a_bad_row(path: Path) -> None:
     seconds = pa.array([0, 2**62], pa.int64()).view(pa.timestamp("ms"))
     inner = pa.StructArray.from_arrays([seconds, pa.array([1, 1], pa.timestamp("ns"))], ["far", "near"])
     parquet.write_table(pa.table({"at": inner}), path)
-    rows, [refused] = refused_of(path, "parquet")
+    rows, [refused] = tolerated(path, "parquet")
     assert len(rows) == 1
     assert refused.reason.startswith("column at: Casting from timestamp[ms]")
 

@@ -44,6 +44,20 @@ def rows_of(path: Path, form: str, **properties: str) -> list[Any]:
     return read_to_end(task_of(path, form, **properties))
 
 
+def tolerated(path: Path, form: str, **properties: str) -> tuple[list[Any], list[RefusedRow]]:
+    """The rows of a file, and those that are refused."""
+    task, found, refused = task_of(path, form, **properties), [], []
+    while not task.at_end():
+        batch: Any = task.poll()
+        for split in batch.splits if batch is not None else ():
+            for part in batch.reader.read_tolerant(split):
+                if isinstance(part, pa.RecordBatch):
+                    found += part["value"].to_pylist()
+                else:
+                    refused += part
+    return found, refused
+
+
 @formats
 def test_each_row_is_read_once_whatever_the_batches_and_restarts(path: Path, form: str) -> None:
     path.write_bytes(WRITE[form](ROWS))
@@ -112,15 +126,7 @@ def test_rows_without_a_topic_are_refused_with_their_place(path: Path, form: str
     task = task_of(path, form, topic_column="t", batch_bytes="30000")
     with pytest.raises(DataError, match=r"row 7 of the group \d+, makes no record: column t makes 'no topic'"):
         read(task.poll())
-    task, found, refused = task_of(path, form, topic_column="t", batch_bytes="30000"), [], []
-    while not task.at_end():
-        batch: Any = task.poll()
-        for split in batch.splits if batch is not None else ():
-            for part in batch.reader.read_tolerant(split):
-                if isinstance(part, pa.RecordBatch):
-                    found += part["value"].to_pylist()
-                else:
-                    refused += part
+    found, refused = tolerated(path, form, topic_column="t", batch_bytes="30000")
     assert [row.raw.decode() for row in refused] == [
         f'{{"n": {number}, "t": "no topic"}}' for number in range(7, 5000, 1000)
     ]

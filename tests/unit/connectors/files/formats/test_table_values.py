@@ -17,8 +17,7 @@ from fencepost import DataError
 from fencepost.connectors.files.content import growing as growing_file
 from fencepost.connectors.files.formats.tables import orc_table
 from tests.support.table_files import avro_file
-from tests.unit.connectors.files.formats.test_table_bad_rows import refused_of
-from tests.unit.connectors.files.formats.test_table_files import ROWS, rows_of, task_of
+from tests.unit.connectors.files.formats.test_table_files import ROWS, rows_of, task_of, tolerated
 from tests.unit.connectors.support import read
 
 TOO_LATE = 2**62
@@ -82,7 +81,7 @@ def _lists_of_structs(inner: list[Any], kind: pa.DataType) -> pa.Array:
 def test_a_value_in_a_list_that_does_not_fit_refuses_its_row_alone(path: Path, nested: Any, bad: int) -> None:
     moments = [TOO_LATE if number == bad else number for number in range(5)]
     parquet.write_table(pa.table({"n": range(5), "v": nested(moments, MOMENTS)}), str(path))
-    rows, refused = refused_of(path, "parquet")
+    rows, refused = tolerated(path, "parquet")
     assert [row["n"] for row in rows] == [number for number in range(5) if number != bad]
     assert [row.place["row"] for row in refused] == [str(bad)]
 
@@ -99,7 +98,7 @@ def test_a_batch_of_one_row_is_not_refused_for_the_row_after_it(
     write(pa.table({"n": [1, 2, 3], "v": bad}), str(path))
     # In batches of two bytes each row is alone.
     for batch_bytes in ("2", "1000000"):
-        rows, refused = refused_of(path, form, batch_bytes=batch_bytes)
+        rows, refused = tolerated(path, form, batch_bytes=batch_bytes)
         assert [row["n"] for row in rows] == [1, 2]
         assert [row.place["row"] for row in refused] == ["2"]
 
@@ -108,14 +107,14 @@ def test_a_dead_letter_has_all_values_of_a_nested_column(path: Path) -> None:
     kind = pa.struct([("x", pa.int64()), ("texts", pa.list_(pa.string())), ("at", MOMENTS)])
     value = {"x": 1, "texts": [f"text {number}" for number in range(30)], "at": TOO_LATE}
     parquet.write_table(pa.table({"v": pa.array([value], kind)}), str(path))
-    _, [refused] = refused_of(path, "parquet")
+    _, [refused] = tolerated(path, "parquet")
     assert json.loads(refused.raw) == {"v": value | {"at": LATE}}
 
 
 def test_a_dead_letter_of_maps_and_lists_has_all_entries(path: Path) -> None:
     kind = pa.map_(pa.string(), pa.list_(MOMENTS))
     parquet.write_table(pa.table({"v": pa.array([[("a", [TOO_LATE]), ("b", None)]], kind)}), str(path))
-    _, [refused] = refused_of(path, "parquet")
+    _, [refused] = tolerated(path, "parquet")
     assert json.loads(refused.raw) == {"v": [["a", [LATE]], ["b", None]]}
 
 
@@ -143,7 +142,7 @@ def test_decimals_of_avro_on_fixed_bytes_are_exact(path: Path, size: int) -> Non
 def test_a_decimal_of_avro_with_more_digits_than_fixed_bytes_promise_is_a_bad_row(path: Path) -> None:
     kind = {"type": "fixed", "name": "D", "size": 2, "logicalType": "decimal", "precision": 4, "scale": 0}
     appended(path, {"type": "fixed", "name": "D", "size": 2}, [b"\x00\x01", b"\x7f\xff"], kind)
-    rows, [refused] = refused_of(path, "avro")
+    rows, [refused] = tolerated(path, "avro")
     assert [row["v"] for row in rows] == [1]
     assert json.loads(refused.raw) == {"v": "32767"}
 
@@ -171,7 +170,7 @@ def test_a_text_of_avro_that_is_not_utf_8_is_a_bad_row(path: Path, wrap: Any) ->
     texts = [b"a", b"b\xff", "é".encode(), b"\xed\xa0\x80"]
     nested = wrap("string") != "string"
     appended(path, wrap("bytes"), [[text] if nested else text for text in texts], wrap("string"))
-    rows, refused = refused_of(path, "avro")
+    rows, refused = tolerated(path, "avro")
     assert [row["v"] for row in rows] == ([["a"], ["é"]] if nested else ["a", "é"])
     assert [(row.place["row"], row.reason) for row in refused] == [
         ("1", "column v: Invalid UTF8 payload"),

@@ -187,7 +187,7 @@ def test_a_poll_continues_at_its_position_after_the_server_was_away(
 
 
 def test_a_missing_object_is_refused_by_its_url(store: ObjectStore, folder: str) -> None:
-    assert "there is no such object" in errors_of(files=store.url(f"{folder}/none.csv"), format="text")["files"]
+    assert "the object does not exist" in errors_of(files=store.url(f"{folder}/none.csv"), format="text")["files"]
 
 
 def test_an_object_that_goes_away_while_it_is_read_is_missed(store: ObjectStore, folder: str) -> None:

@@ -324,7 +324,7 @@ def published_tables(connection: psycopg.Connection[Any], publication: str) -> l
 
 
 def tables_to_publish(connection: psycopg.Connection[Any], publication: str) -> list[PublishedTable]:
-    """Return the tables of a publication, and all others as one would have them that is created without lists of columns."""
+    """Return the tables of a publication, and all others as a publication without lists of columns would have them."""
     published = published_tables(connection, publication)
     generated = "true" if connection.info.server_version >= _WITH_GENERATED_COLUMNS else "attgenerated = ''"
     rows = query(

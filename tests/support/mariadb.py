@@ -1,4 +1,4 @@
-"""A real MariaDB server on loopback, with a binary log of rows, for first steps and for tests.
+"""A real MariaDB server on loopback, with a binary log of rows, for tests of Java connectors.
 
 with EmbeddedMariaDb(Path("data")) as mariadb:
     mariadb.execute("create database shop")
@@ -19,14 +19,13 @@ import tempfile
 import time
 import zipfile
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
-from fencepost.embedded.errors import DataDirError, MariaDbStartError
+from fencepost.embedded.errors import EmbeddedError
 from fencepost.embedded.jars import JarSet, cache_folder, class_path
 from fencepost.embedded.java import find_java
 from fencepost.embedded.ports import HOST, free_ports
-from fencepost.embedded.process import kill, launch, terminate
+from fencepost.embedded.process import EmbeddedServer, kill, launch, terminate
 
 VERSION: Final = "11.4.5"
 USER: Final = "root"
@@ -59,8 +58,12 @@ _POLL_SECONDS: Final = 0.05
 logger = logging.getLogger(__name__)
 
 
-class EmbeddedMariaDb:
-    """A server with its data in `folder`, on a free port. `shown_version` is what it says that it is, if given.
+class MariaDbError(EmbeddedError):
+    """The server ended while it started, did not answer in time, or refused a statement."""
+
+
+class EmbeddedMariaDb(EmbeddedServer):
+    """A server with its data in `folder`, on a free port. `shown_version` is the version that it reports, if given.
 
     Clients of MySQL ask for its newer statements if they see the version of MariaDB.
     """
@@ -80,7 +83,7 @@ class EmbeddedMariaDb:
     def start(self) -> Self:
         """Start the server and wait until it accepts connections.
 
-        Raises JavaNotFoundError, JarsUnavailableError, DataDirError or MariaDbStartError.
+        Raises JavaNotFoundError, JarsUnavailableError or MariaDbError.
         """
         if not self._data.exists():
             self._initialise()
@@ -99,7 +102,7 @@ class EmbeddedMariaDb:
         while self._run("select 1").returncode != 0:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
-                raise MariaDbStartError(f"MariaDB did not start: see {self.log_file}")
+                raise MariaDbError(f"MariaDB did not start: see {self.log_file}")
             time.sleep(_POLL_SECONDS)
         return self
 
@@ -116,24 +119,16 @@ class EmbeddedMariaDb:
     def execute(self, statements: str) -> list[list[str]]:
         """Run statements, separated by semicolons, and return the rows of the queries among them, as texts.
 
-        Raises MariaDbStartError, with the server's words.
+        Raises MariaDbError, with the server's words.
         """
         done = self._run(statements)
         if done.returncode != 0:
-            raise MariaDbStartError(f"MariaDB refused a statement: {done.stderr.strip()}")
+            raise MariaDbError(f"MariaDB refused a statement: {done.stderr.strip()}")
         return [line.split("\t") for line in done.stdout.splitlines()]
 
     def client(self) -> subprocess.Popen[str]:
         """Start a client that runs the statements which are written to its stdin, each at once."""
         return subprocess.Popen(self._client(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.stop()
 
     @property
     def _socket(self) -> Path:
@@ -165,14 +160,11 @@ class EmbeddedMariaDb:
     def _initialise(self) -> None:
         scripts = [(_programs() / "share" / name).read_text() for name in _SYSTEM_TABLES]
         sql = "create database mysql;\nuse mysql;\nset @auth_root_socket=NULL;\n" + "".join(scripts)
-        try:
-            self._data.mkdir(parents=True)
-        except OSError as error:
-            raise DataDirError(f"cannot write to MariaDB's data folder {self._data}: {error.strerror}") from error
+        self._data.mkdir(parents=True)
         command = [*self._command(), "--bootstrap", "--innodb-log-file-size=32M"]
         done = subprocess.run(command, input=sql, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise MariaDbStartError(f"MariaDB could not create its tables: {done.stderr.strip()}")
+            raise MariaDbError(f"MariaDB could not create its tables: {done.stderr.strip()}")
 
 
 def _programs() -> Path:

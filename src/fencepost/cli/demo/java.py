@@ -1,0 +1,249 @@
+"""`fencepost demo-java`: Debezium's own connector, a jar, sends a shop's changes from PostgreSQL; Kafka has each once.
+
+The shop writes each order, and takes a piece from the stock, in one transaction. It rolls some of them back. The worker is
+killed twice, with its JVM. Then an independent client compares the topics with the database.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from rich.console import Console
+
+from fencepost.api.errors import FencepostError
+from fencepost.cli.common.tables import print_figures
+from fencepost.cli.demo.workers import KILLS, DemoServers, DemoWorker
+from fencepost.embedded.jars import JarSet, class_path
+from fencepost.embedded.java import find_java
+from fencepost.embedded.postgres import SUPERUSER
+from fencepost.kafka.config.client_config import ClientConfig
+
+DEBEZIUM_POSTGRES: Final = JarSet(
+    "debezium-postgres-3.7.0",
+    "Debezium's connector for PostgreSQL",
+    (("io.debezium", "debezium-connector-postgres", "3.7.0.Final"),),
+)
+PRODUCTS: Final = 20
+PIECES: Final = 1_000_000
+ORDERS_TOPIC, STOCK_TOPIC = "shop.public.orders", "shop.public.stock"
+
+COMMITS: Final = 5, 15
+"""About how many commits in Kafka precede a kill of the worker: a random number between these."""
+
+_DRAIN_SECONDS: Final = 240.0
+_LOOK_SECONDS: Final = 0.2
+_TABLES: Final = (
+    "create table stock (product int primary key, pieces int not null);"  # noqa: S608 - constants
+    "create table orders (id bigserial primary key, product int not null);"
+    f"insert into stock select product, {PIECES} from generate_series(1, {PRODUCTS}) product"
+)
+_CONNECTOR: Final = """\
+name=shop
+connector.class=java:io.debezium.connector.postgresql.PostgresConnector
+plugin.name=pgoutput
+database.hostname=127.0.0.1
+database.port={port}
+database.user={user}
+database.password=none
+database.dbname=postgres
+slot.name=shop
+publication.name=shop
+slot.retry.delay.ms=200
+topic.prefix=shop
+table.include.list=public.orders,public.stock
+exactly.once.support=required
+task.restart.backoff.ms=10
+"""
+
+Change = tuple[str, int, int]
+"""A table, the row, and the pieces that are left after it; of an order its product."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShopFindings:
+    """The result of comparing the topics with the database."""
+
+    orders: int
+    rolled_back: int
+    changes: int
+    found: int
+    lost: int
+    duplicates: int
+    unknown: int
+    seconds: float
+
+    @property
+    def exactly_once(self) -> bool:
+        """Whether each change of the database is in Kafka once, and nothing else."""
+        return self.lost + self.duplicates + self.unknown == 0 and self.found == self.changes
+
+
+@click.command(name="demo-java")
+def demo_java() -> None:
+    """Send a shop's changes from PostgreSQL to Kafka exactly once with Debezium's jar, killing the worker twice."""
+    console = Console()
+    with DemoServers.running(console) as servers:
+        findings = _run(console, servers)
+    _print_findings(console, findings)
+    if not findings.exactly_once:
+        raise FencepostError("The demo found lost or doubled changes: this must never happen, please report it")
+
+
+def _run(console: Console, servers: DemoServers) -> ShopFindings:
+    _install(servers.folder / "plugins" / "debezium")
+    connector = _CONNECTOR.format(port=servers.postgres.port, user=SUPERUSER)
+    more = f"plugin.path={servers.folder / 'plugins'}\n"
+    worker = DemoWorker.lay_out(servers.folder, servers.bootstrap, connector, more)
+    shop, topics = _Shop(servers.postgres.conninfo()), _Topics(servers.bootstrap)
+    # Debezium begins a snapshot anew after a kill, and what was changed before it has no event.
+    _run_until(worker, lambda: topics.position() is not None)
+    console.print("A shop writes each order and takes a piece from the stock, in one transaction.")
+    started = time.monotonic()
+    with shop.selling() as sold:
+        worker.run_with_kills(console, topics.position, COMMITS, lambda: f"{sold():,} orders")
+    console.print("The shop is closed; the worker reads the rest.")
+    changes = shop.changes()
+    _run_until(worker, lambda: topics.count() >= len(changes))
+    seconds = time.monotonic() - started
+    console.print("Comparing the topics with the database, with an independent client ...")
+    return _check(Counter(topics.changes()), changes, shop, seconds)
+
+
+def _run_until(worker: DemoWorker, done: Callable[[], bool]) -> None:
+    """Run the worker until it is done, or takes too long."""
+    with worker.running() as process:
+        deadline = time.monotonic() + _DRAIN_SECONDS
+        while not done() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
+        process.send_signal(signal.SIGTERM)
+        process.wait(_DRAIN_SECONDS)
+
+
+def _install(plugin: Path) -> None:
+    """Put Debezium's jars into a folder of plugin.path."""
+    plugin.mkdir(parents=True)
+    for jar in class_path(find_java(), DEBEZIUM_POSTGRES):
+        (plugin / jar.name).symlink_to(jar)
+
+
+class _Shop:
+    """A shop that uses a database, and does not know Kafka."""
+
+    def __init__(self, conninfo: str) -> None:
+        self._conninfo = conninfo
+        self.rolled_back = 0
+        self._sold = 0
+        with self._connect() as connection:
+            connection.execute(_TABLES)
+
+    @contextmanager
+    def selling(self) -> Iterator[Callable[[], int]]:
+        """Sell within the block; gives a function that counts the orders."""
+        closing = threading.Event()
+        seller = threading.Thread(target=self._sell, args=(closing,))
+        seller.start()
+        try:
+            yield lambda: self._sold
+        finally:
+            closing.set()
+            seller.join()
+
+    def _sell(self, closing: threading.Event) -> None:
+        with self._connect() as connection:
+            while not closing.wait(0.004):
+                product = random.randint(1, PRODUCTS)  # noqa: S311 - a demo
+                connection.execute("insert into orders (product) values (%s)", [product])
+                connection.execute("update stock set pieces = pieces - 1 where product = %s", [product])
+                if random.random() < 0.1:  # noqa: S311 - likewise
+                    connection.rollback()
+                    self.rolled_back += 1
+                else:
+                    connection.commit()
+                    self._sold += 1
+
+    def changes(self) -> set[Change]:
+        """Return all changes that the database has committed, the first rows of the stock among them."""
+        with self._connect() as connection:
+            orders = connection.execute("select id, product from orders").fetchall()
+            stock = connection.execute("select product, pieces from stock").fetchall()
+        left = {("stock", product, pieces) for product, now in stock for pieces in range(now, PIECES + 1)}
+        return left | {("orders", number, product) for number, product in orders}
+
+    def _connect(self) -> Any:
+        import psycopg  # noqa: PLC0415 - the command says how to install it
+
+        return psycopg.connect(self._conninfo)
+
+
+class _Topics:
+    """The topics as an independent client sees them at read_committed."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._client = ClientConfig.from_properties({"bootstrap.servers": bootstrap}, where="the demo")
+
+    def changes(self) -> Iterator[Change]:
+        from fencepost.cli.common.independent_client import ends_of, read  # noqa: PLC0415 - the command installs it
+
+        for topic, table, row, value in (
+            (ORDERS_TOPIC, "orders", "id", "product"),
+            (STOCK_TOPIC, "stock", "product", "pieces"),
+        ):
+            for message in read(self._client, topic, ends_of(self._client, topic)):
+                after = json.loads(message.value() or b"null")["after"]
+                yield table, after[row], after[value]
+
+    def count(self) -> int:
+        try:
+            return sum(1 for _ in self.changes())
+        except FencepostError:
+            return 0
+
+    def position(self) -> str | None:
+        """The end of the topic of the stock; None until the snapshot is there."""
+        from fencepost.cli.common.independent_client import MissingTopicError, ends_of  # noqa: PLC0415 - as above
+
+        try:
+            end = sum(ends_of(self._client, STOCK_TOPIC).values())
+        except MissingTopicError:
+            return None
+        return None if end <= PRODUCTS else str(end)
+
+
+def _check(found: Counter[Change], wanted: set[Change], shop: _Shop, seconds: float) -> ShopFindings:
+    return ShopFindings(
+        orders=sum(table == "orders" for table, _, _ in wanted),
+        rolled_back=shop.rolled_back,
+        changes=len(wanted),
+        found=found.total(),
+        lost=len(wanted - found.keys()),
+        duplicates=sum(count - 1 for count in found.values()),
+        unknown=len(found.keys() - wanted),
+        seconds=seconds,
+    )
+
+
+def _print_findings(console: Console, findings: ShopFindings) -> None:
+    rows = (
+        ("orders in PostgreSQL", f"{findings.orders:,}"),
+        ("orders rolled back", f"{findings.rolled_back:,}"),
+        ("changes of rows, and the first rows of the stock", f"{findings.changes:,}"),
+        ("changes found at read_committed", f"{findings.found:,}"),
+        ("changes lost", f"{findings.lost:,}"),
+        ("changes found twice", f"{findings.duplicates:,}"),
+        ("changes that the database does not have", f"{findings.unknown:,}"),
+        ("worker killed with SIGKILL, and its JVM", f"{KILLS}"),
+        ("changes/s, with the kills and restarts", f"{findings.found / findings.seconds:,.0f}"),
+    )
+    print_figures(console, "Every change once?", rows)
+    console.print("Try next: docs/java-connectors.md, for your own jars", soft_wrap=True)
