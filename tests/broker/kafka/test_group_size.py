@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from typing import Any
@@ -31,7 +32,7 @@ WORKERS = 150
 CONNECTORS = {f"connector-{number:04}": 20 for number in range(50)}
 PROTOCOL = ConnectProtocol.SESSIONED
 TOPICS = WorkerTopics(offset="fencepost-offsets", config="fencepost-configs", status="fencepost-statuses")
-SESSION_MS = 30_000
+SESSION_MS = 120_000
 
 
 class Member:
@@ -93,18 +94,37 @@ def coordinator(config: ClientConfig, group: str) -> Address:
         return wait_for(found)
 
 
+def answered(members: set[Member]) -> list[tuple[Member, Any]]:
+    """Wait for answers; return them with their members."""
+    poll = select.poll()
+    for member in members:
+        poll.register(member.connection, select.POLLIN)
+    readable = {descriptor for descriptor, _ in poll.poll(SESSION_MS)}
+    assert readable, "no answer to JoinGroup"
+    return [(member, member.answer()) for member in members if member.connection.fileno() in readable]
+
+
 def generation_of_all(members: Sequence[Member]) -> tuple[int, Member, dict[str, WorkerMetadata]]:
-    """Let all members join, again and again until all are in one generation: its number, its leader and what it is told."""
+    """Let all members join: the number of their generation, its leader, and what that one is told."""
+    joining, asking = list(members), set[Member]()
     while True:
-        for member in members:
+        for member in joining:
             member.ask_to_join()
-        # The coordinator answers nobody before each member that it knows has asked.
-        answers = [member.answer() for member in members]
-        led = {answer.generation_id: len(answer.members) for answer in answers if answer.leader == answer.member_id}
-        if len({answer.generation_id for answer in answers}) == 1 and set(led.values()) == {len(members)}:
-            leader = next(index for index, answer in enumerate(answers) if answer.leader == answer.member_id)
-            told = {row.member_id: decode_metadata(bytes(row.metadata)) for row in answers[leader].members}
-            return answers[leader].generation_id, members[leader], told
+        asking.update(joining)
+        joined: list[Member] = []
+        leader, told = members[0], None
+        # The leader's answer says how many are in the generation: the others wait for these to join again.
+        while told is None or len(joined) < len(told.members):
+            for member, answer in answered(asking):
+                assert answer.error_code == 0
+                asking.discard(member)
+                joined.append(member)
+                if answer.leader == answer.member_id:
+                    leader, told = member, answer
+        if len(joined) == len(members):
+            metadata = {row.member_id: decode_metadata(bytes(row.metadata)) for row in told.members}
+            return told.generation_id, leader, metadata
+        joining = joined
 
 
 def test_a_group_of_150_workers_fits_into_the_coordinators_record(bootstrap_servers: str):

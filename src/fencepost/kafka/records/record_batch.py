@@ -144,10 +144,10 @@ def surely_fits(records: Records, limit: int) -> bool:
 
     A record has its length (at most 4 bytes), attributes (1), deltas of its offset (3) and, unless all have the same
     time, of its timestamp (10, else 1), the lengths of key and value (4 each; a missing key takes 1) and its header
-    count (1). These widths hold for batches below 128 MiB and a million records. A column's own size counts at least 4
-    bytes a record for its offsets, which are not sent.
+    count (1, or 4 with headers, each of which has two lengths of at most 5). These widths hold for batches below 128 MiB and
+    a million records. A column's own size counts at least 4 bytes a record for its offsets, which are not sent.
     """
-    if records.headers is not None or limit >= 1 << 27 or len(records) >= 1 << 20:
+    if limit >= 1 << 27 or len(records) >= 1 << 20:
         return False
     fixed = 4 + 1 + 3 + (1 if records.timestamp is None else 10) + 4 + 1
     columns = records.value.nbytes - 4 * len(records)
@@ -156,6 +156,9 @@ def surely_fits(records: Records, limit: int) -> bool:
     else:
         fixed += 4
         columns += records.key.nbytes - 4 * len(records)
+    if records.headers is not None:
+        fixed += 3
+        columns += records.headers.nbytes + 10 * len(records.headers.flatten())
     return bool(BATCH_OVERHEAD + columns + fixed * len(records) <= limit)
 
 
