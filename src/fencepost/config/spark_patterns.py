@@ -25,7 +25,7 @@ _QUOTED: Final = re.compile("'[^']*'")
 
 
 def datetime_pattern_error(pattern: str, *, parses: bool) -> str | None:
-    """Return what is wrong with a pattern for formatting, or with `parses` for reading texts as well; None for nothing."""
+    """Return the error of a pattern for formatting, with `parses` for reading texts as well; None if it is valid."""
     plain = _QUOTED.sub(" ", pattern)
     if "'" in plain:
         return "has a quote that is not closed"

@@ -54,7 +54,7 @@ class JavaRenderer(_IsoRenderer):
     LIST: ClassVar[tuple[str, str, str]] = ("[", ", ", "]")
 
     def string(self, values: pa.Array) -> Text:
-        """As it is."""
+        """The text unchanged."""
         return Text(values)
 
     def binary(self, values: pa.Array) -> Text:

@@ -94,7 +94,7 @@ def class_path(java: Java, wanted: JarSet) -> list[Path]:
 
 
 def fetched_megabytes() -> float:
-    """The size of what is being fetched at this moment; files may appear and vanish meanwhile."""
+    """The size of the files that are being fetched at this moment; files may appear and vanish meanwhile."""
     size = 0
     for folder in cache_folder().glob(f"*/{_DOWNLOADS}"):
         for path in folder.rglob("*"):

@@ -51,7 +51,7 @@ class SourceWrite:
     own_writes: OwnWrites
 
     def prepared(self) -> Callable[[WriteSpec], list[Ack]]:
-        """Do what can be done before a transaction begins, and return what writes the rows into it."""
+        """Do everything that is possible before a transaction begins. Return the function that writes the rows into it."""
         transformed = self._transformed_rows()
         if transformed is not None:
             return partial(self._write_transformed, transformed)

@@ -1,4 +1,4 @@
-"""Arrow columns of what a Java task polled, over the buffers that the JVM sent, without copies."""
+"""Arrow columns of the records of a Java task's poll, over the buffers that the JVM sent, without copies."""
 
 from __future__ import annotations
 

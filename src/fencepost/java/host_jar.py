@@ -39,7 +39,7 @@ _RELEASE: Final = "17"
 
 
 def host_class_path(java: Java) -> list[Path]:
-    """Return the class path; what is missing is fetched and compiled, which takes some seconds, once.
+    """Return the class path. Missing parts are fetched and compiled, once, which takes some seconds.
 
     Raises JarsUnavailableError, and JvmEndedError if the compiler fails.
     """

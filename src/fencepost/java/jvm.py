@@ -173,7 +173,7 @@ class Jvm:
             logging.getLogger(f"{LOGGERS}.{logger}").log(level, "%s", text)
 
     def _subject(self, label: str) -> ConnectorTaskId | str | None:
-        """What a line of the log is about. The host labels tasks `name-number`, and connectors `name|`."""
+        """The connector or task that a line of the log is about. The host labels them `name|` and `name-number`."""
         if label.endswith("|"):
             return label[:-1]
         connector, _, number = label.rpartition("-")

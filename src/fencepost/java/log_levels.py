@@ -16,7 +16,7 @@ _NAMES: Final = (
 
 
 def java_levels() -> dict[str, str]:
-    """Return the names in Java of the loggers that have a level of their own, with Log4j's name of the level.
+    """Return the loggers with their own levels: Java's name of a logger, and Log4j's name of its level.
 
     The root's name is empty.
     """

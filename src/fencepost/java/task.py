@@ -1,4 +1,4 @@
-"""A Java task as a SourceTask: what it polls comes as the bytes of Kafka's records."""
+"""A Java task as a SourceTask: its records arrive as the bytes that Kafka gets."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class SqlExpressions:
         return self._nondeterministic
 
     def check(self, name: str, text: str, *, has_item: bool = False) -> None:
-        """Check what a property holds, as far as that is possible without records. Raises ConfigError."""
+        """Check the value of a property, as far as that is possible without records. Raises ConfigError."""
         parse = parsed_list if name == _SELECT else parsed_one
         check_without_rows(self._given(name, text, has_item=has_item), parse)
 

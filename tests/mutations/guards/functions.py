@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.guard import Guard
 
 _FRAMES = "tests/unit/connectors/functions/test_frames.py::"
+_VALUES = "tests/unit/connectors/functions/test_frame_values.py::"
 _DECLARED = "tests/unit/connectors/functions/test_declared.py::"
 
 GUARDS = (
@@ -13,28 +14,28 @@ GUARDS = (
         "connectors/rows/arrow_columns.py",
         "        if not exact and _has(values.type, _is_nanoseconds):",
         "        if _has(values.type, _is_nanoseconds):",
-        f"{_FRAMES}test_a_value_that_would_change_refuses_its_row",
+        f"{_VALUES}test_a_value_that_would_change_refuses_its_row",
     ),
     Guard(
         "the objects of several types in data frames of pandas",
         "connectors/functions/frames.py",
         "            _check_objects(frame[name].to_numpy(), name, where)",
         "            pass",
-        f"{_FRAMES}test_objects_of_several_types_are_refused",
+        f"{_VALUES}test_objects_of_several_types_are_refused",
     ),
     Guard(
         "the Python objects in data frames of polars",
         "connectors/functions/frames.py",
         '            if str(kind) == "Object":',
         "            if False:",
-        f"{_FRAMES}test_values_without_a_form_in_arrow_are_refused",
+        f"{_VALUES}test_values_without_a_form_in_arrow_are_refused",
     ),
     Guard(
         "the extension types whose storage is not the value",
         "connectors/functions/frames.py",
         "        if kind.extension_name not in _PLAIN_EXTENSIONS or nested:",
         "        if False:",
-        f"{_FRAMES}test_types_without_a_form_are_refused_by_their_columns",
+        f"{_VALUES}test_types_without_a_form_are_refused_by_their_columns",
     ),
     Guard(
         "the rows before a frame, whose cursor is not the frame's",

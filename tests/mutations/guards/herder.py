@@ -38,14 +38,14 @@ GUARDS = (
         "herder/standalone/standalone_fencing.py",
         "if fenced is None or latest != fenced.offset:",
         "if False:",
-        "tests/broker/herder/test_standalone.py::test_tasks_of_a_process_that_was_overtaken_do_not_start",
+        "tests/broker/herder/test_standalone_fencing.py::test_tasks_of_a_process_that_was_overtaken_do_not_start",
     ),
     Guard(
         "the turns that rounds of a standalone worker take",
         "herder/standalone/standalone_fencing.py",
         "        async with self._turn:\n",
         "        if True:\n",
-        "tests/broker/herder/test_standalone.py::test_rounds_of_one_process_come_one_after_the_other",
+        "tests/broker/herder/test_standalone_fencing.py::test_rounds_of_one_process_come_one_after_the_other",
     ),
     Guard(
         "the limits of what requests configure in a standalone worker",

@@ -101,7 +101,7 @@ def _values(name: str, kind: str) -> dict[str, str]:
         )
     words = package.split("_")
     return {
-        # First: they have placeholders themselves.
+        # First, because these texts have placeholders, too.
         **_TEXTS[kind],
         "NAME": name,
         "PACKAGE": package,

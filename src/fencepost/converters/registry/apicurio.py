@@ -1,4 +1,4 @@
-"""The properties of Apicurio's converters, and what they are called among Confluent's.
+"""The properties of Apicurio's converters, and Confluent's names for them.
 
 Names and defaults were read in the class files of apicurio-registry-serde-common 2.6.13 and 3.0.9 (SerdeConfig,
 SchemaResolverConfig). The two lines write different bytes by default:

@@ -1,7 +1,7 @@
 """The parts of a worker of a group, as connectors, tasks and requests use any herder's parts (`HerderParts`).
 
-What the rooms of the distributed herder need beyond that, they are handed by themselves: the config topic, the view of the
-group, the client for other workers. Only functions that are called on threads may run outside of the event loop.
+The rooms of the distributed herder are handed everything else separately: the config topic, the view of the group, the
+client for other workers. Only functions that are called on threads may run outside of the event loop.
 """
 
 from __future__ import annotations

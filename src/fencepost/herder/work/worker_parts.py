@@ -1,4 +1,4 @@
-"""What the parts of both herders have in common: the worker, its event loop, and its threads."""
+"""The common part of both herders: the worker, its event loop, and its threads."""
 
 from __future__ import annotations
 

@@ -13,7 +13,6 @@ the next writer must have another producer id.
 
 from __future__ import annotations
 
-import select
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
@@ -35,6 +34,7 @@ from fencepost.kafka.producer import produce_request
 from fencepost.kafka.producer.partition_queue import Ack, Batch, PartitionQueue, sequence_after
 from fencepost.kafka.producer.produce_errors import Verdict, fatal_error, judge
 from fencepost.kafka.producer.produce_request import PartitionResult
+from fencepost.kafka.producer.retry_warning import RetryWarning
 from fencepost.kafka.producer.topic_limits import TopicLimits
 from fencepost.kafka.producer.transaction import TopicPartition, Transaction, TransactionVersion
 from fencepost.kafka.producer.transaction_coordinator import TransactionCoordinator
@@ -47,6 +47,7 @@ from fencepost.kafka.records.record_batch import (
     split_by_bytes,
     surely_fits,
 )
+from fencepost.kafka.transport.answers import wait_for_answers
 from fencepost.kafka.transport.cluster import Cluster
 from fencepost.kafka.transport.connection import Address, Connection
 from fencepost.kafka.transport.error_codes import Code
@@ -63,6 +64,7 @@ class RecordWriter:
         self._transaction = transaction
         self._cluster = Cluster.of(config.client)
         self._limits = TopicLimits(config, self._cluster)
+        self._warning = RetryWarning(config.delivery_timeout_ms)
         self._coordinator: TransactionCoordinator | None = None
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._connections: dict[Address, Connection] = {}
@@ -105,7 +107,7 @@ class RecordWriter:
         return self._cluster.grown_partitions(topic, partition, Deadline.after(self._config.max_block_ms))
 
     def prefetch_topics(self, topics: Collection[str]) -> None:
-        """Ask once for what is unknown of topics that are about to be written, all together. Raises as `refresh_topics`."""
+        """Request all unknown metadata of topics that are about to be written. Raises as `refresh_topics`."""
         self._cluster.prefetch_topics(topics, Deadline.after(self._config.max_block_ms))
 
     def refresh_topics(self, topics: Iterable[str]) -> None:
@@ -261,6 +263,7 @@ class RecordWriter:
             if batch is None:
                 continue
             queue.check_time(self._config.delivery_timeout_ms)
+            self._warning.look_at(queue, now)
             connection = self._leader_connection(queue, batch)
             if connection is not None and connection.in_flight < self._config.max_in_flight:
                 by_leader.setdefault(connection.address, []).append(batch)
@@ -327,19 +330,8 @@ class RecordWriter:
 
     def _answered(self, waiting: Sequence[Connection]) -> list[Connection]:
         """Wait for an answer, an answer's time-out, or the time of a retry."""
-        ready = [connection for connection in waiting if connection.answer_waiting]
-        if ready:
-            return ready
-        now = time.monotonic()
-        moments = [connection.answer_due_at for connection in waiting]
-        retries = [queue.retry_at for queue in self._queues.values() if queue.batches]
-        moments += [moment for moment in retries if moment is not None and moment > now]
-        poll = select.poll()
-        for connection in waiting:
-            poll.register(connection, select.POLLIN)
-        readable = {descriptor for descriptor, _ in poll.poll(max(0.0, min(moments, default=now) - now) * 1000 + 0.5)}
-        now = time.monotonic()
-        return [c for c in waiting if c.fileno() in readable or c.answer_due_at <= now]
+        retries = (queue.retry_at for queue in self._queues.values() if queue.batches)
+        return wait_for_answers(waiting, [moment for moment in retries if moment is not None])
 
     def _receive(self, connection: Connection) -> None:
         try:

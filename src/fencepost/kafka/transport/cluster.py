@@ -96,7 +96,7 @@ class Cluster:
                 backoff.sleep(deadline)
 
     def prefetch_topics(self, topics: Collection[str], deadline: Deadline) -> None:
-        """Ask once for the partitions and the settings of all topics of which they are unknown, each in one request.
+        """Request the unknown partitions and settings of all topics, each in one request.
 
         Topics that the answers lack are requested again when they are needed. Raises as `call`.
         """

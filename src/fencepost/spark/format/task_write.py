@@ -39,7 +39,7 @@ from fencepost.spark.frame.record_columns import SinkColumns
 from fencepost.spark.frame.wording import in_spark_terms, recreated
 
 _TURN: Final = ""
-"""What a task claims as if it were a topic, to be the only one that writes."""
+"""Claimed like a topic by a task that must be the only one that writes."""
 
 _OF_ANOTHER_TOPIC: Final = (InvalidProducerEpochError, TransactionAbortableError)
 """Errors of brokers for records whose topic was deleted in mid-transaction."""

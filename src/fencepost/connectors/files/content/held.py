@@ -47,7 +47,7 @@ class _HeldFile(io.BytesIO):
 
 
 def open_range(part: FileRange, allowed: AllowedPaths) -> FileIO | io.BytesIO:
-    """Open what a range is read from, with positions of the file.
+    """Open the source of a range's bytes, with positions of the file.
 
     Raises DataError as `open_file`, and if the path now has another file.
     """

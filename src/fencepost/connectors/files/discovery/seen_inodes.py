@@ -17,7 +17,7 @@ from fencepost.api.errors import DataError
 from fencepost.connectors.files.content.identity import FileTrack, Stamp, inode_at
 
 NUMBERING_WAIT_SECONDS: Final = 30.0
-"""The minimum time for the connector to report other inodes; then its machine's are assumed to differ."""
+"""How long to wait for other inodes from the connector. After that its machine is assumed to number files differently."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -78,8 +78,8 @@ class SeenInodes:
         """Stop comparing if no file has the inode that the connector saw."""
         if all(inode is None or inode_at(path) != inode for path, inode in self._inodes.items()):
             _log.warning(
-                "No file has the inode here that it has where the connector runs: the file system numbers files for each "
-                "machine. Files that are renamed are read again"
+                "No file has the same inode here as on the connector's machine: the file system numbers files for each "
+                "machine. Renamed files are read again"
             )
             self._inodes.clear()
             self._unsure.clear()

@@ -1,4 +1,4 @@
-"""What is published while a task streams, and the user-made types of its columns, as the source offset keeps them."""
+"""The published tables while a task streams, and the user-made types of their columns, as the source offset keeps them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Publication:
         self._new_table = True
 
     def look(self, state: SourceState) -> SourceState:
-        """Return the state with what is published now, and with the types of its columns."""
+        """Return the state with the present parts of the publication, and with the types of the columns."""
         parts = self._database.published_parts(state)
         self._seen_types = seen = self._database.user_types()
         # Changes that are still to be read may have types that are dropped.

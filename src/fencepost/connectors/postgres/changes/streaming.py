@@ -157,7 +157,7 @@ class Streaming:
         )
 
     def _shows_end(self) -> bool:
-        """Return whether the end is new: a worker asks for it after a read without changes, and no other may follow."""
+        """Return whether the end was just reached: a worker asks for it after a read without changes, which may be the last."""
         shown, self._end_shown = self._end_shown, self._has_ended()
         return self._end_shown and not shown
 
