@@ -1,6 +1,4 @@
-"""The bytes of records one after the other: the middle of the record batch encoder, which has three ways.
-
-For a few small records, such as the source offsets of a transaction, whole columns cost more than Python for each record.
+"""The bytes of records one after the other: the middle of the record batch encoder, which has two ways.
 
 If all lengths are equal, records are the rows of a matrix. A row has strips, each as wide in every row, and a strip of
 all rows is one strided copy. That takes a fraction of the time of views and their cast (bench/encoder.py), which read
@@ -33,12 +31,9 @@ from fencepost.kafka.records.varints import Field, InlineViews, Lengths, Words
 
 _NULL = -1
 _NULL_KEY = b"\1"
-_NULL_BYTES = varints.signed_varint(_NULL)
 _NO_HEADERS = b"\0"
 _ATTRIBUTES = b"\0"
 _VIEW_BYTES = 16
-_FEW: Final = 4
-_SMALL_BYTES: Final = 16_384
 _PIECES_OF_A_HEADER = 4
 
 # Numpy copies numbers faster than bytes of the same width.
@@ -332,36 +327,3 @@ def _narrow(column: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(
         pa.binary(), len(column), [None, pa.py_buffer((offsets - start).astype(np.int32)), data]
     )
-
-
-def are_few(records: Records) -> bool:
-    """Whether `few_records` is for them."""
-    if len(records) > _FEW:
-        return False
-    return bool(sum(column.nbytes for column in records.columns if column is not None) <= _SMALL_BYTES)
-
-
-def few_records(records: Records, timestamp_deltas: Sequence[int]) -> memoryview:
-    """The concatenated bytes of records. A single delta, in milliseconds, stands for all."""
-    count = len(records)
-    deltas = timestamp_deltas if len(timestamp_deltas) == count else [timestamp_deltas[0]] * count
-    keys, values, headers = (_rows(column, count) for column in (records.key, records.value, records.headers))
-    data = bytearray()
-    for number, (delta, key, value, named) in enumerate(zip(deltas, keys, values, headers, strict=True)):
-        head = _ATTRIBUTES + varints.signed_varint(delta) + varints.signed_varint(number)
-        body = head + _sized(key) + _sized(value) + _named(named or ())
-        data += varints.signed_varint(len(body)) + body
-    return memoryview(data)
-
-
-def _rows(column: pa.Array | None, count: int) -> list[Any]:
-    return [None] * count if column is None else column.to_pylist()
-
-
-def _named(named: Sequence[dict[str, Any]]) -> bytes:
-    found = [_sized(header["key"].encode()) + _sized(header["value"]) for header in named]
-    return varints.signed_varint(len(found)) + b"".join(found)
-
-
-def _sized(data: bytes | None) -> bytes:
-    return _NULL_BYTES if data is None else varints.signed_varint(len(data)) + data

@@ -1,9 +1,15 @@
 package hostile;
 
+import java.io.File;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.kafka.common.metrics.Gauge;
+import org.apache.kafka.common.metrics.PluginMetrics;
+import org.apache.kafka.common.metrics.Sensor;
+import org.apache.kafka.common.metrics.stats.CumulativeCount;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.errors.RetriableException;
 import org.apache.kafka.connect.header.ConnectHeaders;
@@ -19,6 +25,8 @@ public class HostileTask extends SourceTask {
     private Map<String, String> config;
     private long number;
     private boolean failed;
+    private Sensor polls;
+    private int calls;
 
     @Override
     public String version() {
@@ -33,12 +41,15 @@ public class HostileTask extends SourceTask {
         number = offset == null ? 0 : (Long) offset.get("number");
         LOG.info("begins after {}", number);
         System.out.println("printed by the task");
+        metrics();
         if (is("start")) HostileConnector.die(how());
     }
 
     @Override
     public List<SourceRecord> poll() throws InterruptedException {
+        polls.record();
         LOG.debug("is polled after {}", number);
+        halt("poll");
         if (is("poll") && number >= 3 && first()) HostileConnector.die(how());
         if (how().equals("retry") && !failed) {
             failed = true;
@@ -48,10 +59,12 @@ public class HostileTask extends SourceTask {
             Thread.sleep(10);
             return null;
         }
+        if (how().equals("odd")) return number++ == 0 ? OddOffsets.records(config.get("topic")) : null;
         number++;
+        halt("read");
         ConnectHeaders headers = new ConnectHeaders();
         headers.addLong("number", number);
-        Map<String, Object> offset = how().equals("bytes") ? Map.of("number", new byte[1]) : Map.of("number", number);
+        Map<String, Object> offset = how().equals("lists") ? Map.of("number", List.of(1)) : Map.of("number", number);
         String topic = how().equals("topicless") ? null : config.get("topic");
         SourceRecord record = new SourceRecord(PARTITION, offset, topic, null, Schema.STRING_SCHEMA, "k" + number,
             Schema.INT64_SCHEMA, number, timestamp(), headers);
@@ -60,6 +73,19 @@ public class HostileTask extends SourceTask {
             if (number % 4 == 2) context.transactionContext().abortTransaction(record);
         }
         return List.of(record);
+    }
+
+    /** A gauge that may hang, a count by a sensor, and a text, which is no number. */
+    private void metrics() {
+        PluginMetrics metrics = context.pluginMetrics();
+        LinkedHashMap<String, String> tags = new LinkedHashMap<>(Map.of("counter", "c"));
+        metrics.addMetric(metrics.metricName("last-number", "The last number.", tags), (Gauge<Long>) (config, now) -> {
+            if (how().equals("mute")) HostileConnector.hang();
+            return number;
+        });
+        metrics.addMetric(metrics.metricName("mood", "A text.", tags), (Gauge<String>) (config, now) -> "good");
+        polls = metrics.addSensor("polls");
+        polls.add(metrics.metricName("polls-total", "Polls.", tags), new CumulativeCount());
     }
 
     private static SourceRecord equal(SourceRecord record) {
@@ -80,6 +106,13 @@ public class HostileTask extends SourceTask {
         } catch (java.io.IOException there) {
             return false;
         }
+    }
+
+    /** Let the JVM end as by kill -9, at every third call of the step, as often as there are files in the folder `halts`. */
+    final void halt(String step) {
+        if (!step.equals(config.get("halt")) || ++calls % 3 != 0) return;
+        File[] left = new File(config.get("halts")).listFiles();
+        if (left.length > 0 && left[0].delete()) Runtime.getRuntime().halt(137);
     }
 
     final boolean is(String where) {

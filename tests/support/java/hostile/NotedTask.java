@@ -20,13 +20,23 @@ public class NotedTask extends HostileTask {
     }
 
     @Override
+    public void commit() {
+        halt("commit");
+    }
+
+    private String sizes(RecordMetadata place) {
+        return how().equals("sizes") ? " " + place.serializedKeySize() + " " + place.serializedValueSize() : "";
+    }
+
+    @Override
     public void commitRecord(SourceRecord record, RecordMetadata place) {
         try {
-            String line = record.value() + " " + (place == null ? null : place.topic()) + "\n";
+            String line = record.value() + " " + (place == null ? null : place.topic() + sizes(place)) + "\n";
             Files.writeString(notes, line, StandardOpenOption.CREATE, StandardOpenOption.APPEND);
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }
+        halt("commitRecord");
         if (!is("commitRecord")) return;
         if (how().equals("error")) throw new StackOverflowError("too deep");
         throw new IllegalStateException("not noted");

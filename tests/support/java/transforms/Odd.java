@@ -1,7 +1,12 @@
 package transforms;
 
+import java.io.File;
+import java.util.LinkedHashMap;
 import java.util.Map;
 import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.metrics.Gauge;
+import org.apache.kafka.common.metrics.Monitorable;
+import org.apache.kafka.common.metrics.PluginMetrics;
 import org.apache.kafka.connect.components.Versioned;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.errors.DataException;
@@ -10,10 +15,12 @@ import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.transforms.Transformation;
 
 /** A transform that does what its property `how` says to records whose value is a multiple of `every`. */
-public class Odd implements Transformation<SourceRecord>, Versioned {
+public class Odd implements Transformation<SourceRecord>, Versioned, Monitorable {
     private String how;
     private long every;
     private int failures;
+    private long seen;
+    private String halts;
 
     @Override
     public String version() {
@@ -25,6 +32,7 @@ public class Odd implements Transformation<SourceRecord>, Versioned {
         return new ConfigDef()
             .define("how", ConfigDef.Type.STRING, ConfigDef.Importance.HIGH, "What happens.")
             .define("every", ConfigDef.Type.LONG, 2, ConfigDef.Range.atLeast(1), ConfigDef.Importance.LOW, "To which records.")
+            .define("halts", ConfigDef.Type.STRING, "", ConfigDef.Importance.LOW, "A folder with a file for each end of the JVM.")
             .define("pin", ConfigDef.Type.PASSWORD, "", ConfigDef.Importance.LOW, "A secret.");
     }
 
@@ -33,10 +41,21 @@ public class Odd implements Transformation<SourceRecord>, Versioned {
         Map<String, Object> values = config().parse(properties);
         how = (String) values.get("how");
         every = (Long) values.get("every");
+        halts = (String) values.get("halts");
+    }
+
+    @Override
+    public void withPluginMetrics(PluginMetrics metrics) {
+        metrics.addMetric(metrics.metricName("seen", "Records.", new LinkedHashMap<>()), (Gauge<Long>) (config, now) -> seen);
     }
 
     @Override
     public SourceRecord apply(SourceRecord record) {
+        // As HostileTask.halt.
+        if (++seen % 3 == 0 && !halts.isEmpty()) {
+            File[] left = new File(halts).listFiles();
+            if (left.length > 0 && left[0].delete()) Runtime.getRuntime().halt(137);
+        }
         if ((Long) record.value() % every != 0) return record;
         return switch (how) {
             case "drop" -> null;

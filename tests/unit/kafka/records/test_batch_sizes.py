@@ -26,6 +26,9 @@ def size_of(records: Records) -> int:
     return sum(len(part) for part in parts)
 
 
+_HEADERS = st.none() | st.lists(st.fixed_dictionaries({"key": st.text(max_size=5), "value": _TEXTS}), max_size=3)
+
+
 @st.composite
 def slices(draw: st.DrawFn) -> Records:
     """Records with and without keys, timestamps and headers, cut out of longer columns."""
@@ -36,14 +39,12 @@ def slices(draw: st.DrawFn) -> Records:
     def column(elements: st.SearchStrategy[object], of: pa.DataType) -> pa.Array:
         return pa.array(draw(st.lists(elements, min_size=count, max_size=count)), of)
 
-    named = st.fixed_dictionaries({"key": st.text(max_size=100), "value": _TEXTS})
-    lists = st.one_of(st.none(), st.lists(named, max_size=3))
     times = st.one_of(st.none(), st.integers(-(2**62), 2**62))
     return Records(
         value=column(_TEXTS, kind),
         key=column(_TEXTS, kind) if draw(st.booleans()) else None,
         timestamp=column(times, pa.int64()) if draw(st.booleans()) else None,
-        headers=column(lists, HEADERS) if draw(st.booleans()) else None,
+        headers=column(_HEADERS, HEADERS) if draw(st.booleans()) else None,
     ).slice(start, count - start)
 
 
@@ -60,7 +61,8 @@ def test_equal_values_fill_a_batch_to_the_brim() -> None:
     assert size_of(records) > 0.9 * 1_048_576
 
 
-def test_a_small_record_with_headers_is_predicted_to_fit() -> None:
-    headers = pa.array([[{"key": "name", "value": b"v"}]], HEADERS)
-
-    assert surely_fits(Records(pa.array([b"v"], pa.binary()), headers=headers), 1_000)
+def test_headers_are_predicted_with_their_lengths() -> None:
+    headers = pa.array([[{"key": "name", "value": b"x" * 100}] * 3], HEADERS)
+    records = Records(pa.array([b"v"], pa.binary()), headers=headers)
+    assert surely_fits(records, 500)
+    assert not surely_fits(records, size_of(records) - 1)
