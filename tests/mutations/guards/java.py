@@ -50,13 +50,6 @@ GUARDS = (
         "tests/cluster/test_java_offsets.py::test_odd_offsets_have_the_bytes_that_kafka_connect_stores",
     ),
     Guard(
-        "a JVM that has ended, instead of which another one is started",
-        "java/jvm.py",
-        "            if jvm is None or not jvm.is_alive:",
-        "            if jvm is None:",
-        "tests/cluster/test_java_connectors.py::test_a_jvm_that_ends_is_started_again_with_nothing_lost[exit]",
-    ),
-    Guard(
         "the transforms in Python that would take bytes for values",
         "engine/pipeline.py",
         "if plugin is not None and not is_without_content(plugin):",
