@@ -145,10 +145,11 @@ class SparkEngine:
 
         `task` names the task in Spark's pools and in messages. `begin` is called once all is prepared that can be, to
         begin a transaction. `places`: the places of a batch's columns are wanted. The `topic_gate` checks each topic of
-        the records, after the transforms and before the first of them is sent. `along` is sent together with
-        records that the worker writes, if any of them is left; the result does not count it. Records that a transform or converter refuses are
-        handled by `pipeline.errors`. The
-        transaction stays open. Raises a FencepostError (errors of the gate and of a converter's `prepare`,
+        the records, after the transforms and before the first of them is sent. `along` is sent together with records
+        that the worker writes, if any of them is left; the result does not count it. Records that a transform or
+        converter refuses are handled by `pipeline.errors`. The transaction stays open.
+
+        Raises a FencepostError (errors of the gate and of a converter's `prepare`,
         PreparationWaitsError, RecordRefusedError, DataError, KafkaError, SparkJobError), after which the transaction
         must be aborted; without a transaction, a part of the batch may be written, and writes may continue.
         """
