@@ -99,6 +99,8 @@ class PartitionQueue:
     gathered_bytes: int = 0
     batches: deque[Batch] = field(default_factory=deque)
     last_problem: str = "none"
+    failing_since: float | None = None
+    """When the oldest batch failed first, on the monotonic clock; None if it did not."""
     _settling: bool = False
     _retry_at: float | None = None
     _deadline: Deadline | None = None
@@ -173,7 +175,7 @@ class PartitionQueue:
         while self.batches and self.batches[0].state is BatchState.ACKED:
             acks.append(self.batches.popleft().ack)
         if acks:
-            self._deadline = None
+            self._deadline = self.failing_since = None
             self.backoff.reset()
         self._settle()
         return acks
@@ -209,6 +211,8 @@ class PartitionQueue:
         return self._deadline or Deadline.after(delivery_timeout_ms)
 
     def _begin_settling(self, problem: str, *, pause: bool = True) -> None:
+        if self.failing_since is None:
+            self.failing_since = time.monotonic()
         if not self._settling:
             self.last_problem = problem
             if pause:

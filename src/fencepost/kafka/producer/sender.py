@@ -34,6 +34,7 @@ from fencepost.kafka.producer import produce_request
 from fencepost.kafka.producer.partition_queue import Ack, Batch, PartitionQueue, sequence_after
 from fencepost.kafka.producer.produce_errors import Verdict, fatal_error, judge
 from fencepost.kafka.producer.produce_request import PartitionResult
+from fencepost.kafka.producer.retry_warning import RetryWarning
 from fencepost.kafka.producer.topic_limits import TopicLimits
 from fencepost.kafka.producer.transaction import TopicPartition, Transaction, TransactionVersion
 from fencepost.kafka.producer.transaction_coordinator import TransactionCoordinator
@@ -63,6 +64,7 @@ class RecordWriter:
         self._transaction = transaction
         self._cluster = Cluster.of(config.client)
         self._limits = TopicLimits(config, self._cluster)
+        self._warning = RetryWarning(config.delivery_timeout_ms)
         self._coordinator: TransactionCoordinator | None = None
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._connections: dict[Address, Connection] = {}
@@ -261,6 +263,7 @@ class RecordWriter:
             if batch is None:
                 continue
             queue.check_time(self._config.delivery_timeout_ms)
+            self._warning.look_at(queue, now)
             connection = self._leader_connection(queue, batch)
             if connection is not None and connection.in_flight < self._config.max_in_flight:
                 by_leader.setdefault(connection.address, []).append(batch)

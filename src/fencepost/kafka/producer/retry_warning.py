@@ -1,0 +1,33 @@
+"""Warns of a batch that is sent again for long: `delivery.timeout.ms`, which names the problem, may be minutes away."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from fencepost.kafka.producer.partition_queue import PartitionQueue
+
+_log: Final = logging.getLogger(__name__)
+
+PATIENCE_S: Final = 10.0
+"""How long a batch may be sent again without a warning: elections and restarts of brokers take a moment."""
+
+
+class RetryWarning:
+    """The warning of one writer, which comes once: what holds one partition up often holds up others."""
+
+    def __init__(self, delivery_timeout_ms: int) -> None:
+        self._delivery_timeout_ms = delivery_timeout_ms
+        self._told = False
+
+    def look_at(self, queue: PartitionQueue, now: float) -> None:
+        """Warn if the oldest batch of a queue fails for long; `now` is in seconds of the monotonic clock."""
+        since = queue.failing_since
+        if self._told or since is None or now - since < PATIENCE_S:
+            return
+        self._told = True
+        topic, partition = queue.topic_partition
+        _log.warning(
+            "A batch for %s-%d has failed for %.0f s, and is sent again until delivery.timeout.ms=%d is over. The last problem "
+            "was: %s. Check the brokers' health", topic, partition, now - since, self._delivery_timeout_ms, queue.last_problem,
+        )  # fmt: skip
