@@ -158,7 +158,10 @@ def test_a_java_tasks_exception_is_in_its_status_with_its_trace(connector: Conne
 
 @pytest.mark.parametrize(
     ("behaviour", "message"),
-    [("bytes", "gave number a value of [B"), ("topicless", "a record without a topic")],
+    [
+        ("lists", "gave number a value of java.util.ImmutableCollections$List12"),
+        ("topicless", "a record without a topic"),
+    ],
 )
 def test_a_record_that_cannot_be_stored_fails_the_task(
     connector: Connectors, topics: Topics, behaviour: str, message: str
@@ -166,6 +169,15 @@ def test_a_record_that_cannot_be_stored_fails_the_task(
     name = connector.hostile(topics.create(), behaviour)
     connector.worker.wait_for_states(name, "RUNNING", "FAILED")
     assert message in connector.trace(name)
+
+
+@pytest.mark.parametrize(("how", "returned"), [("null", "null"), ("empty", "[null]")])
+def test_task_configurations_of_null_are_an_error_that_says_so(
+    connector: Connectors, topics: Topics, how: str, returned: str
+):
+    name = connector.hostile(topics.create(), f"{how} in connector.taskConfigs")
+    connector.worker.process.wait_for_output(f"taskConfigs() returned {returned}, and no tasks can be made of null")
+    assert connector.worker.get(f"/connectors/{name}/status")["tasks"] == []
 
 
 def test_a_retriable_exception_is_polled_again(connector: Connectors, topics: Topics, bootstrap_servers: str):

@@ -80,6 +80,34 @@ def numbers(bootstrap_servers: str, topic: str) -> list[int]:
     return [int.from_bytes(value or b"") for value in values(read_topic(bootstrap_servers, topic))]
 
 
+def plugin_metrics(worker: Worker, name: str) -> dict[str, float]:
+    """The metrics that the plugins of a connector added, each with its labels."""
+    lines = worker.text("/metrics").splitlines()
+    found = [line for line in lines if line.startswith("kafka_connect_plugins_") and f'connector="{name}"' in line]
+    own = [line.replace(f'connector="{name}"', "").partition("kafka_connect_plugins_")[2] for line in found]
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in own}
+
+
+def test_metrics_of_java_plugins_are_shown_with_the_names_and_labels_of_connect(connector: Connectors, topics: Topics):
+    name = connector.hostile(topics.create(), "", limit="4", **odd("drop"))
+    wait_for(lambda: plugin_metrics(connector.worker, name).get('last_number{,counter="c",task="0"}') == 4)
+    found = plugin_metrics(connector.worker, name)
+    assert found.pop('polls_total{,counter="c",task="0"}') >= 4
+    assert found == {
+        "limit{}": 4,
+        'last_number{,counter="c",task="0"}': 4,
+        'seen{,task="0",transformation="a"}': 4,
+    }
+
+
+def test_a_metric_in_java_that_hangs_keeps_no_other_from_being_shown(connector: Connectors, topics: Topics):
+    name = connector.hostile(topics.create(), "mute", limit="2", **odd("drop"))
+    connector.worker.wait_for_states(name, "RUNNING", "RUNNING")
+    wait_for(lambda: "limit{}" in plugin_metrics(connector.worker, name))
+    connector.worker.process.wait_for_output(f"The metrics of task {name}-0 did not come within")
+    assert plugin_metrics(connector.worker, name) == {"limit{}": 2}
+
+
 def test_a_chain_of_connects_own_transforms_runs_in_the_jvm(
     connector: Connectors, topics: Topics, tmp_path: Path, bootstrap_servers: str
 ):
@@ -157,6 +185,20 @@ def test_a_record_that_a_transform_in_python_drops_is_committed_without_a_place(
     connector.hostile(topic, "", limit="4", **more)
     wait_for(lambda: notes.exists() and len(notes.read_text().splitlines()) == 4, what="all numbers")
     assert notes.read_text() == "1 null\n2 null\n3 null\n4 null\n"
+
+
+def test_a_record_that_a_transform_in_java_drops_is_committed_without_a_place(
+    connector: Connectors, topics: Topics, tmp_path: Path
+):
+    topic, notes = topics.create(), tmp_path / "notes"
+    noted = {"connector.class": NOTED, "notes": str(notes)}
+    # Of an interval, so that dropped and written records are in one transaction.
+    interval = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "500"}
+    connector.hostile(topic, "sizes", limit="11", **odd("drop"), **noted, **interval)
+    wait_for(lambda: notes.exists() and len(notes.read_text().splitlines()) == 11, what="all numbers")
+    # The sizes of keys such as k1 and k11, and of longs.
+    written = {number: f"{topic} {1 + len(str(number))} 8" for number in range(1, 12, 2)}
+    assert notes.read_text() == "".join(f"{number} {written.get(number, 'null')}\n" for number in range(1, 12))
 
 
 @pytest.mark.parametrize("how", ["throw", "error"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -53,6 +53,14 @@ class PluginMetrics(Protocol):
 
     def add_counter(self, name: str, description: str, *, tags: Mapping[str, str] | None = None) -> PluginCounter:
         """Add a counter. Raises as `add_metric`."""
+
+    def add_collector(self, collect: Callable[[], Iterable[tuple[MetricName, float]]]) -> None:
+        """Add metrics that another program keeps: `collect` returns those that there are, with their values.
+
+        It is called on a thread of the worker, and must return within a second. Characters that a name cannot have become
+        `_`; a name that ends in `total` is a counter's. An exception, and a value of another type than the name has, are
+        logged once, and not shown.
+        """
 
     def remove_metric(self, metric: MetricName) -> None:
         """Remove a metric; one that is not there is ignored."""

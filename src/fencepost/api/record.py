@@ -125,7 +125,7 @@ class SourceBatch:
     order given; rows of one key and rows of one Kafka partition keep their order.
 
     `offsets` are `(source_partition, source_offset)` pairs: the source's position once the whole batch is committed.
-    None instead of an offset removes the source partition's offset. `bytes` estimates how much a reader's splits will
+    None instead of an offset removes the source partition's offset; None is a source partition, too. `bytes` estimates how much a reader's splits will
     read: a small batch is read in the worker, without a Spark job, and so are the first larger ones, before Spark has
     started. None means unknown: such a batch is read on executors. `topics` are topics that rows of this batch and of
     later ones will name. The worker creates those that are missing together, before the transaction that the batch
@@ -133,7 +133,7 @@ class SourceBatch:
     """
 
     dataframe: DataFrame | None = None
-    offsets: Sequence[tuple[SourcePartition, SourceOffset | None]] = ()
+    offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]] = ()
     reader: ArrowReader | None = None
     splits: Sequence[Any] = field(default=())
     bytes: int | None = None
@@ -146,7 +146,7 @@ class SourceBatch:
     def of_dataframe(
         cls,
         dataframe: DataFrame,
-        offsets: Sequence[tuple[SourcePartition, SourceOffset | None]] = (),
+        offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]] = (),
         *,
         topic: str | None = None,
         topics: Collection[str] = (),
@@ -159,7 +159,7 @@ class SourceBatch:
         cls,
         reader: ArrowReader,
         splits: Sequence[Any],
-        offsets: Sequence[tuple[SourcePartition, SourceOffset | None]] = (),
+        offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]] = (),
         *,
         bytes: int | None = None,  # noqa: A002 - the field has this name
         topic: str | None = None,
@@ -175,7 +175,7 @@ class SourceBatch:
     def of_columns(
         cls,
         columns: pa.RecordBatch,
-        offsets: Sequence[tuple[SourcePartition, SourceOffset | None]] = (),
+        offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]] = (),
         *,
         topic: str | None = None,
         pipeline: OwnPipeline | None = None,
@@ -203,9 +203,11 @@ class SourceBatch:
         for pair in self.offsets:
             if not isinstance(pair, tuple | list) or len(pair) != 2:
                 raise DataError(f"SourceBatch(offsets=...) has an item that is {kind_of(pair)}: it takes {pairs}")
-            _check_mapping("SourceBatch", "offsets", pair[0], '[({"filename": "/data/a.csv"}, {"position": 4096})]')
-            if pair[1] is not None:
-                _check_mapping("SourceBatch", "offsets", pair[1], '[({"filename": "/data/a.csv"}, {"position": 4096})]')
+            for part in pair:
+                if part is not None:
+                    _check_mapping(
+                        "SourceBatch", "offsets", part, '[({"filename": "/data/a.csv"}, {"position": 4096})]'
+                    )
 
     def _check_rows(self) -> None:
         if [self.dataframe, self.reader, self.columns].count(None) != 2:

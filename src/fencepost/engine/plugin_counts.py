@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import secrets
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.api.plugin_metrics import MetricName
@@ -32,6 +32,7 @@ Counts = dict[tuple[str, MetricName], float]
 _LONGEST_TEXT: Final = 200
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
 _TAG: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
+_OTHERS: Final = re.compile(r"[^A-Za-z0-9_]")
 _OWN_LABELS: Final = frozenset({"connector", "task"})
 
 _summing: Final = threading.Lock()
@@ -137,6 +138,9 @@ class DetachedMetrics:
         """Add a counter, which appears in the worker with its first count."""
         return DetachedCounter(self._add(name, description, tags), self._owner, self._accumulator)
 
+    def add_collector(self, collect: Callable[[], Iterable[tuple[MetricName, float]]]) -> None:
+        """Do nothing: values that are asked for are not shown here."""
+
     def remove_metric(self, metric: MetricName) -> None:
         """Let a metric be added again."""
         with self._lock:
@@ -173,6 +177,13 @@ def checked_amount(amount: float) -> float:
     if not amount >= 0:
         raise ValueError(f"A counter cannot be raised by {amount}: give a number from 0 on")
     return amount
+
+
+def collected_name(metric: MetricName) -> MetricName:
+    """Return the displayed name of a metric that another program named."""
+    tags = {_OTHERS.sub("_", tag): SECRETS.hidden(text)[:_LONGEST_TEXT] for tag, text in metric.tags}
+    plain = _OTHERS.sub("_", metric.name)[:_LONGEST_TEXT].removesuffix("_total")
+    return MetricName(plain, SECRETS.hidden(metric.description)[:_LONGEST_TEXT], tuple(sorted(tags.items())))
 
 
 def metric_name(

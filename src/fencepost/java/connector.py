@@ -78,6 +78,7 @@ class JavaConnector(SourceConnector):
             name, self.settings, f"connector {name}", self.context, self.plugin,
             kind="connector", name=name, **{"class": self._name},
         )  # fmt: skip
+        self.context.plugin_metrics.add_collector(session.metrics)
         try:
             session.call("start", config=self._given(config))
         except BaseException:

@@ -1,7 +1,9 @@
 """The class path of the host in the JVM: its own classes, and the classes of Connect that a plugin expects of its worker.
 
-The host's sources are part of this package. They are compiled once for each user and version, by Eclipse's compiler: it
-is a jar, and most machines have a Java without a compiler.
+A wheel has the host's classes in a jar, which its build makes. In a clone they are compiled from their sources, once for
+each user and version of them, by Eclipse's compiler, which is a jar itself: most machines have Java without a compiler.
+
+`python -m fencepost.java.host_jar FILE` makes the jar.
 """
 
 from __future__ import annotations
@@ -10,14 +12,18 @@ import fcntl
 import hashlib
 import shutil
 import subprocess
+import sys
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import Final
 
 from fencepost.embedded.jars import KAFKA_VERSION, LOGGING_BACKEND, JarSet, cache_folder, class_path
-from fencepost.embedded.java import Java
+from fencepost.embedded.java import Java, find_java
 from fencepost.java.errors import JvmEndedError
 
+JAR: Final = Path(__file__).with_name("host.jar")
+"""The host's classes, in a wheel."""
 SOURCES: Final = Path(__file__).parent / "host"
 CONNECT: Final = JarSet(
     folder=f"connect-classes-{KAFKA_VERSION}",
@@ -35,7 +41,9 @@ CONNECT: Final = JarSet(
     ),
 )
 COMPILER: Final = JarSet("ecj-3.37.0", "Eclipse's compiler for Java", (("org.eclipse.jdt", "ecj", "3.37.0"),))
-_RELEASE: Final = "17"
+# Not --release, which only a JDK has the data for.
+_VERSION: Final = "-17"
+_OLDEST: Final = (1980, 1, 1, 0, 0, 0)
 
 
 def host_class_path(java: Java) -> list[Path]:
@@ -44,11 +52,27 @@ def host_class_path(java: Java) -> list[Path]:
     Raises JarsUnavailableError, and JvmEndedError if the compiler fails.
     """
     connect = class_path(java, CONNECT)
-    return [_classes(java, connect), *connect]
+    return [JAR if JAR.is_file() else _classes(java, connect), *connect]
+
+
+def make_jar(target: Path) -> None:
+    """Compile the host into a jar, whose bytes depend on the sources alone. Raises as `host_class_path`."""
+    java = find_java()
+    with tempfile.TemporaryDirectory() as scratch, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as jar:
+        classes = Path(scratch) / "classes"
+        _compile(java, class_path(java, COMPILER), class_path(java, CONNECT), _sources(), classes)
+        for path in sorted(path for path in classes.rglob("*") if path.is_file()):
+            entry = zipfile.ZipInfo(path.relative_to(classes).as_posix(), _OLDEST)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            jar.writestr(entry, path.read_bytes())
+
+
+def _sources() -> list[Path]:
+    return sorted(path for path in SOURCES.iterdir() if path.suffix in (".java", ".properties"))
 
 
 def _classes(java: Java, connect: list[Path]) -> Path:
-    sources = sorted(path for path in SOURCES.iterdir() if path.suffix in (".java", ".properties"))
+    sources = _sources()
     digest = hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in sources)).hexdigest()[:12]
     folder = cache_folder() / f"java-host-{digest}"
     if folder.is_dir():
@@ -69,7 +93,7 @@ def _compile(java: Java, compiler: list[Path], connect: list[Path], sources: lis
     command: list[str | Path] = [
         java.executable,
         *("-cp", _joined(compiler), "org.eclipse.jdt.internal.compiler.batch.Main"),
-        *("-nowarn", "-proc:none", "--release", _RELEASE, "-encoding", "UTF-8"),
+        *("-nowarn", "-proc:none", _VERSION, "-encoding", "UTF-8"),
         *("-cp", _joined(connect), "-d", target),
         *(path for path in sources if path.suffix == ".java"),
     ]
@@ -83,3 +107,7 @@ def _compile(java: Java, compiler: list[Path], connect: list[Path], sources: lis
 
 def _joined(jars: list[Path]) -> str:
     return ":".join(map(str, jars))
+
+
+if __name__ == "__main__":
+    make_jar(Path(sys.argv[1]))

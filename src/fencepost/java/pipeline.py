@@ -93,7 +93,8 @@ class _Finder:
         step = self.part(PluginKind.TRANSFORMATION, _with_type(spec.transform), f"{name}.type") | {"alias": spec.alias}
         if spec.predicate is not None:
             predicate = _with_type(spec.predicate)
-            step["predicate"] = self.part(PluginKind.PREDICATE, predicate, f"predicates.{spec.predicate_alias}.type")
+            found = self.part(PluginKind.PREDICATE, predicate, f"predicates.{spec.predicate_alias}.type")
+            step["predicate"] = found | {"alias": spec.predicate_alias}
             step["negate"] = spec.negate
         return step
 

@@ -7,19 +7,22 @@ import logging
 import threading
 import uuid
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any, Final, Protocol
 
 from fencepost.api.context import OffsetReader
 from fencepost.api.errors import FencepostError, describe_error
+from fencepost.api.plugin_metrics import MetricName
 from fencepost.config.java_plugins import JavaPlugin
 from fencepost.config.java_settings import JavaSettings
 from fencepost.config.log_context import in_context
 from fencepost.java.channel import Channel
-from fencepost.java.errors import JvmEndedError, java_error
+from fencepost.java.errors import JavaError, JvmEndedError, java_error
 from fencepost.java.jvm import JVMS
 
 _log: Final = logging.getLogger(__name__)
+_METRICS_S: Final = 0.9
+"""Less than a worker waits for the metrics of a plugin."""
 
 
 class _EventsEnded(Exception):  # noqa: N818 - not a failure
@@ -54,7 +57,7 @@ class JavaSession:
         self._label = label
         self._context = context
         self._name = uuid.uuid4().hex
-        self._closed = False
+        self._closed = self._mute = False
         self._jvm = JVMS.lease(connector, settings)
         try:
             self._channel = self._jvm.channel()
@@ -76,6 +79,34 @@ class JavaSession:
     def call_with_buffers(self, operation: str, **request: Any) -> tuple[dict[str, Any], memoryview]:
         """Call the host and return its answer, and the buffers with it. Raises as `call`."""
         return self._channel.call(operation, f"{operation}() of {self._label} failed", **request)
+
+    def metrics(self) -> list[tuple[MetricName, float]]:
+        """Ask for the metrics that the plugins of this session have added, beside its other calls.
+
+        Raises FencepostError if the Java code does not answer in time: it is not asked again, which would take a thread of
+        the JVM each time.
+        """
+        if self._closed or self._mute or not self._jvm.is_alive:
+            return []
+        try:
+            aside = self._jvm.channel(_EventsEnded)
+            with closing(aside):
+                aside.limit(_METRICS_S)
+                aside.call("attach", self._label, session=self._name)
+                answer, _ = aside.call("metrics", f"the metrics of {self._label}")
+        except TimeoutError:
+            self._mute = True
+            raise FencepostError(
+                f"The metrics of {self._label} did not come within {_METRICS_S:g} s: they are not asked for any more "
+                "until it is restarted"
+            ) from None
+        except (JavaError, JvmEndedError, _EventsEnded):
+            # It has ended meanwhile.
+            return []
+        return [
+            (MetricName(one["name"], one["description"], tuple(one["tags"].items())), float(one["value"]))
+            for one in answer["metrics"]
+        ]
 
     def stop(self) -> None:
         """Have the Java object stop, also during another call, which it may end. Raises JavaError."""

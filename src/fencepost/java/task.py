@@ -62,9 +62,10 @@ class JavaTask(SourceTask):
         task = self._setting.task
         self._session = JavaSession(
             task.connector, self.settings, f"task {task}", self.context, self.plugin,
-            kind="task", name=str(task), config=dict(config), pipeline=dict(self._setting.pipeline),
+            kind="task", name=str(task), owner=task.connector, task=str(task.task), config=dict(config), pipeline=dict(self._setting.pipeline),
             boundaries=self.context.transaction_context is not None, **{"class": config["task.class"]},
         )  # fmt: skip
+        self.context.plugin_metrics.add_collector(self._session.metrics)
         self._session.call("start")
 
     def poll(self) -> SourceBatch | None:
@@ -75,7 +76,7 @@ class JavaTask(SourceTask):
             return None
         self._returned = answer["batch"]
         self._end_transaction(answer["boundary"])
-        offsets = [(json.loads(partition), _decoded(offset)) for partition, offset in answer["offsets"]]
+        offsets = [(_decoded(partition), _decoded(offset)) for partition, offset in answer["offsets"]]
         topics: list[str] = answer["topics"]
         pipeline = OwnPipeline(answer["polled"], answer["retries"], [_refused(one) for one in answer["refused"]])
         topic = topics[0] if len(topics) == 1 else None

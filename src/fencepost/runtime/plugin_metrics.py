@@ -20,6 +20,7 @@ from fencepost.engine.plugin_counts import (
     PluginCounts,
     check_addition,
     checked_amount,
+    collected_name,
     identity,
     metric_name,
 )
@@ -30,6 +31,11 @@ _log: Final = logging.getLogger(__name__)
 
 _MOST_NAMES: Final = 10_000
 _ANSWER_S: Final = 1.0
+
+_TOTAL: Final = "total"
+
+Collector = Callable[[], Iterable[tuple[MetricName, float]]]
+"""Returns the metrics that another program keeps, with their values."""
 
 Sample = tuple[Mapping[str, str], "PluginSample"]
 """A value, and the labels that say whose it is."""
@@ -113,9 +119,10 @@ class WorkerPluginMetrics:
         self._lock = threading.Lock()
         self._measurables: dict[MetricName, Callable[[], float]] = {}
         self._counters: dict[MetricName, _Counter] = {}
+        self._collectors: list[Collector] = []
         self._arrived: set[MetricName] = set()
         """Counters that were added on executors alone."""
-        self._failed: set[MetricName] = set()
+        self._failed: set[object] = set()
         self._told_of_losses = False
         self._measuring: threading.Thread | None = None
 
@@ -139,6 +146,11 @@ class WorkerPluginMetrics:
                 return known
             return self._new_counter(added)
 
+    def add_collector(self, collect: Collector) -> None:
+        """Add metrics that another program keeps."""
+        with self._lock:
+            self._collectors.append(collect)
+
     def remove_metric(self, metric: MetricName) -> None:
         """Remove a metric."""
         with self._lock:
@@ -154,16 +166,17 @@ class WorkerPluginMetrics:
     def samples(self) -> list[PluginSample]:
         """Return all values. Metrics that their plugin does not report in time are NaN."""
         with self._lock:
-            measurables = dict(self._measurables)
+            measurables, collectors = dict(self._measurables), list(self._collectors)
             samples = [
                 PluginSample(self._labelled(name), PluginMetricType.COUNTER, each.value)
                 for name, each in self._counters.items()
             ]
-        values = self._measure(measurables) if measurables else {}
-        return samples + [
+        values, collected = self._measure(measurables, collectors) if measurables or collectors else ({}, [])
+        gauges = [
             PluginSample(self._labelled(name), PluginMetricType.GAUGE, values.get(name, math.nan))
             for name in measurables
         ]
+        return [*samples, *gauges, *collected]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DetachedMetrics, self._way_back()
@@ -209,21 +222,33 @@ class WorkerPluginMetrics:
                     "A metric that %s counts on Spark's executors is not shown: %s", self._owner, describe_error(error)
                 )
 
-    def _measure(self, measurables: Mapping[MetricName, Callable[[], float]]) -> Mapping[MetricName, float]:
+    def _measure(
+        self, measurables: Mapping[MetricName, Callable[[], float]], collectors: Iterable[Collector]
+    ) -> tuple[Mapping[MetricName, float], list[PluginSample]]:
         # A plugin's code may hang, which must not keep the others' metrics from being shown.
         with self._lock:
             if self._measuring is not None and self._measuring.is_alive():
-                return {}
+                return {}, []
             measured: dict[MetricName, float] = {}
+            collected: list[PluginSample] = []
             self._measuring = threading.Thread(
-                target=self._call, args=[measurables, measured], name="plugin-metrics", daemon=True
+                target=self._call,
+                args=[measurables, measured, collectors, collected],
+                name="plugin-metrics",
+                daemon=True,
             )
             self._measuring.start()
             thread = self._measuring
         thread.join(_ANSWER_S)
-        return dict(measured)
+        return dict(measured), list(collected)
 
-    def _call(self, measurables: Mapping[MetricName, Callable[[], float]], measured: dict[MetricName, float]) -> None:
+    def _call(
+        self,
+        measurables: Mapping[MetricName, Callable[[], float]],
+        measured: dict[MetricName, float],
+        collectors: Iterable[Collector],
+        collected: list[PluginSample],
+    ) -> None:
         for name, measurable in measurables.items():
             try:
                 measured[name] = float(measurable())
@@ -231,6 +256,27 @@ class WorkerPluginMetrics:
                 if name not in self._failed:
                     self._failed.add(name)
                     _log.warning("The metric %s of %s has no value: %s", name.name, self._owner, describe_error(error))
+        for collect in collectors:
+            try:
+                collected += self._collected(collect)
+            except BaseException as error:  # noqa: BLE001 - likewise
+                self._tell_once(collect, error)
+
+    def _collected(self, collect: Collector) -> Iterator[PluginSample]:
+        for metric, value in collect():
+            name = self._labelled(collected_name(metric))
+            kind = PluginMetricType.COUNTER if metric.name.endswith(_TOTAL) else PluginMetricType.GAUGE
+            try:
+                self._kinds.claim(name.name, kind)
+            except ValueError as error:
+                self._tell_once(name.name, error)
+            else:
+                yield PluginSample(name, kind, value)
+
+    def _tell_once(self, what: object, error: BaseException) -> None:
+        if what not in self._failed:
+            self._failed.add(what)
+            _log.warning("Metrics of %s are not shown: %s", self._owner, describe_error(error))
 
 
 def families(samples: Iterable[Sample]) -> Iterator[Metric]:

@@ -1,7 +1,7 @@
 """JSON without spaces, byte for byte as Jackson, Java's JSON library, writes it into Connect's internal topics.
 
-Names are in the mapping's order; text is UTF-8 without escapes except for quotes, backslashes, control characters and
-characters beyond 16 bits.
+Names are in the mapping's order; text is UTF-8 without escapes except for quotes, backslashes, control characters,
+characters beyond 16 bits and surrogates that stand alone.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ Json: TypeAlias = "str | int | bool | Mapping[str, Json] | Sequence[Json] | None
 """The JSON values in Connect's own records."""
 
 _CONTROL_ESCAPE: Final = re.compile(r"\\(u00[01][0-9a-f]|.)")
-_BEYOND_16_BITS: Final = re.compile("[\U00010000-\U0010ffff]")
+_SURROGATES: Final = re.compile("[\ud800-\udfff\U00010000-\U0010ffff]")
+"""What UTF-16 has surrogates for, and surrogates that stand alone, as texts of Java may have them."""
 
 
 def text(value: str) -> str:
     """Return a text as a JSON string."""
     quoted = _CONTROL_ESCAPE.sub(_upper_case_hex, encode_basestring(value))
-    return _BEYOND_16_BITS.sub(_surrogates, quoted)
+    return _SURROGATES.sub(_escaped, quoted)
 
 
 def compact(value: Json) -> bytes:
-    """Return a value as JSON. Half a surrogate pair, which UTF-8 has no bytes for, becomes a question mark."""
-    return _compact(value).encode(errors="replace")
+    """Return a value as JSON."""
+    return _compact(value).encode()
 
 
 def _compact(value: Json) -> str:
@@ -49,6 +50,6 @@ def _upper_case_hex(escape: re.Match[str]) -> str:
     return f"\\u{code[1:].upper()}" if len(code) > 1 else escape[0]
 
 
-def _surrogates(character: re.Match[str]) -> str:
-    pair = character[0].encode("utf-16-be").hex().upper()
-    return f"\\u{pair[:4]}\\u{pair[4:]}"
+def _escaped(character: re.Match[str]) -> str:
+    units = character[0].encode("utf-16-be", "surrogatepass").hex().upper()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))

@@ -34,7 +34,7 @@ class SourceOffsets:
         """Return the committed offset of each source partition, in the order given. Raises DataError."""
         return [self.offset(partition) for partition in partitions]
 
-    def commit(self, offsets: Iterable[tuple[SourcePartition, SourceOffset | None]]) -> None:
+    def commit(self, offsets: Iterable[tuple[SourcePartition | None, SourceOffset | None]]) -> None:
         """Store `(source_partition, source_offset)` pairs; None removes an offset.
 
         Raises DataError for one that a worker could not write: only text, numbers, booleans and None can be stored.
@@ -60,7 +60,7 @@ class SourceOffsets:
     def __repr__(self) -> str:
         return f"SourceOffsets({self.items()!r})"
 
-    def _key(self, partition: SourcePartition) -> tuple[str, dict[str, Any] | None]:
+    def _key(self, partition: SourcePartition | None) -> tuple[str, dict[str, Any] | None]:
         key = decode_key(encode_key(self._connector, partition))
         kept = None if key is None else key.partition
         return identity_of(kept), kept

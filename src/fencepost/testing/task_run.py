@@ -62,7 +62,7 @@ class Polled:
     """
 
     records: Sequence[SourceRecord]
-    offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]
+    offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]]
     is_batch: bool = False
 
     @property

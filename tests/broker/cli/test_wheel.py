@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import venv
+import zipfile
 from collections.abc import Iterator
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
@@ -15,8 +17,12 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from fencepost.embedded.jars import cache_folder, class_path
+from fencepost.embedded.java import find_java
+from fencepost.java.host_jar import CONNECT
 from tests.support.checker import read_topic, values
-from tests.support.processes import Process
+from tests.support.java_plugins import FILE_STREAM, plugin_path
+from tests.support.processes import Process, wait_for
 from tests.support.topics import unique
 
 ROOT = Path(__file__).parents[3]
@@ -148,3 +154,59 @@ def test_lines_are_sent_through_spark_from_odd_paths_in_an_ascii_locale(
 
     found = [json.loads(value or b"") for value in values(read_topic(bootstrap_servers, topic))]
     assert found == [{"line": "eins"}, {"line": "zwei ü"}]
+
+
+def test_the_wheel_has_the_classes_of_java_connectors_and_not_their_sources(place: Path) -> None:
+    (wheel,) = place.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = [name for name in archive.namelist() if name.startswith("fencepost/java/")]
+        with archive.open("fencepost/java/host.jar") as jar, zipfile.ZipFile(jar) as classes:
+            assert {"fencepost/host/Host.class", "log4j2.properties"} <= set(classes.namelist())
+    assert not [name for name in names if name.endswith(".java")]
+    assert not (ROOT / "src" / "fencepost" / "java" / "host.jar").exists()
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Path:
+    """A Java without a compiler, and without the data that compilers need."""
+    home = tmp_path / "jre"
+    jlink = shutil.which("jlink", path=f"{find_java().home / 'bin'}:{os.environ['PATH']}")
+    if jlink is None:
+        # This machine's Java is a runtime already.
+        return find_java().home
+    modules = "java.se,jdk.unsupported,jdk.net,jdk.zipfs"
+    subprocess.run([jlink, "--add-modules", modules, "--output", str(home)], check=True, capture_output=True)
+    assert not (home / "bin" / "javac").exists()
+    return home
+
+
+def test_a_java_connector_runs_from_the_wheel_where_nothing_can_be_compiled(
+    place: Path, runtime: Path, tmp_path: Path, bootstrap_servers: str, topic: str
+) -> None:
+    # All that the worker may find beside the wheel: the classes of Connect, and no compiler.
+    class_path(find_java(), CONNECT)
+    cache = tmp_path / "cache" / "fencepost"
+    cache.mkdir(parents=True)
+    (cache / CONNECT.folder).symlink_to(cache_folder() / CONNECT.folder)
+    (tmp_path / "in.txt").write_text("one\ntwo\n")
+    group = unique("group")
+    worker = {
+        "bootstrap.servers": bootstrap_servers,
+        "group.id": group,
+        "offset.storage.topic": f"{group}-offsets",
+        "plugin.path": str(plugin_path(tmp_path, "file")),
+        "key.converter": STRING,
+        "value.converter": STRING,
+        "listeners": "http://127.0.0.1:0",
+    }
+    connector = {"name": "lines", "connector.class": f"java:{FILE_STREAM}", "file": "in.txt", "topic": topic}
+    for name, settings in (("worker", worker), ("connector", connector)):
+        (tmp_path / f"{name}.properties").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    program = str(place / "venv" / "bin" / "fencepost")
+    command = ["/usr/bin/env", f"--chdir={tmp_path}", "-u", "PYTHONPATH", program, "standalone"]
+    given = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "JAVA_HOME": str(runtime)}
+    files = ["worker.properties", "connector.properties"]
+    with Process([*command, *files], tmp_path / "log", environment=given):
+        wait_for(lambda: len(read_topic(bootstrap_servers, topic)) == 2, what="both lines")
+    assert values(read_topic(bootstrap_servers, topic)) == [b"one", b"two"]
+    assert [path.name for path in cache.iterdir()] == [CONNECT.folder]

@@ -31,9 +31,30 @@ GUARDS = (
     Guard(
         "the offsets of records that Java code dropped",
         "java/task.py",
-        "offsets = [(json.loads(partition), _decoded(offset))",
-        "offsets = [] if not answer['rows'] else [(json.loads(partition), _decoded(offset))",
+        "offsets = [(_decoded(partition), _decoded(offset))",
+        "offsets = [] if not answer['rows'] else [(_decoded(partition), _decoded(offset))",
         f"{_PIPELINE}::test_records_that_a_transform_of_another_folder_drops_have_offsets",
+    ),
+    Guard(
+        "the bytes of offsets with half a surrogate pair",
+        "storage/compact_json.py",
+        "    return _SURROGATES.sub(_escaped, quoted)",
+        "    return quoted",
+        "tests/unit/storage/offsets/test_codec.py::test_surrogates_that_stand_alone_are_escaped_as_by_java_and_read_again",
+    ),
+    Guard(
+        "the bytes of offsets of a source partition that is null in Java",
+        "java/task.py",
+        "offsets = [(_decoded(partition), _decoded(offset))",
+        "offsets = [(_decoded(partition) or {}, _decoded(offset))",
+        "tests/cluster/test_java_offsets.py::test_odd_offsets_have_the_bytes_that_kafka_connect_stores",
+    ),
+    Guard(
+        "a JVM that has ended, instead of which another one is started",
+        "java/jvm.py",
+        "            if jvm is None or not jvm.is_alive:",
+        "            if jvm is None:",
+        "tests/cluster/test_java_connectors.py::test_a_jvm_that_ends_is_started_again_with_nothing_lost[exit]",
     ),
     Guard(
         "the transforms in Python that would take bytes for values",

@@ -11,6 +11,7 @@ import pytest
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from fencepost.api.plugin_metrics import MetricName
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.runtime import plugin_metrics
 from fencepost.runtime.metrics.task_metrics import TaskMetrics
@@ -52,6 +53,28 @@ def test_metrics_of_a_task_are_shown_with_its_labels_and_their_tags(worker: Work
         ("kafka_connect_plugins_queue_size", (("connector", "orders"), ("table", 'a "b"'), ("task", "0"))): 3,
         ("kafka_connect_plugins_rows_skipped_total", (("connector", "orders"), ("task", "0"))): 3,
     }
+
+
+def test_metrics_that_another_program_keeps_are_shown_as_it_has_them(worker: WorkerMetrics, task: TaskMetrics) -> None:
+    kept = [
+        (MetricName("rows-total", "Rows", (("a.b", "c"),)), 3.0),
+        (MetricName("queue.size", "Rows that wait"), math.nan),
+        # A counter of this name is there already.
+        (MetricName("done", "Done"), 1.0),
+    ]
+    task.new_plugin_metrics(str(TASK)).add_counter("done", "Done")
+    added = task.new_plugin_metrics(str(TASK))
+    added.add_collector(lambda: iter(kept))
+    added.add_collector(lambda: [1 / 0])  # type: ignore[list-item]
+
+    found = shown(worker)
+    assert math.isnan(found.pop(("kafka_connect_plugins_queue_size", (("connector", "orders"), ("task", "0")))))
+    assert found == {
+        ("kafka_connect_plugins_rows_total", (("a_b", "c"), ("connector", "orders"), ("task", "0"))): 3,
+        ("kafka_connect_plugins_done_total", (("connector", "orders"), ("task", "0"))): 0,
+    }
+    kept.clear()
+    assert len(shown(worker)) == 1
 
 
 def test_metrics_go_when_they_are_removed_and_when_the_task_ends(worker: WorkerMetrics, task: TaskMetrics) -> None:

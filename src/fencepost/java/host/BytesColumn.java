@@ -35,6 +35,11 @@ final class BytesColumn {
         ends.room(4).putInt(data.size());
     }
 
+    /** The size of an item, -1 of null: as Kafka says it of a record's key and value. */
+    int size(int row) {
+        return valid.get(row) ? ends.int32(row + 1) - ends.int32(row) : -1;
+    }
+
     void append(String name, ArrayNode names, List<ByteBuffer> parts) {
         if (valid.cardinality() < count) {
             byte[] bitmap = Arrays.copyOf(valid.toByteArray(), (count + 7) / 8);  // Both put the first bit lowest.

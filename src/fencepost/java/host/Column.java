@@ -26,6 +26,11 @@ class Column {
         return data.position();
     }
 
+    /** The number that was put there, of numbers that have 4 bytes. */
+    int int32(int row) {
+        return data.getInt(4 * row);
+    }
+
     /** What was put, for reading. */
     ByteBuffer filled() {
         return data.flip();

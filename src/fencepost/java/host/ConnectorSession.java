@@ -2,8 +2,11 @@ package fencepost.host;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import org.apache.kafka.common.metrics.PluginMetrics;
+import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.source.SourceConnector;
 import org.apache.kafka.connect.source.SourceConnectorContext;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
@@ -13,13 +16,14 @@ import org.slf4j.MDC;
 final class ConnectorSession implements Session, SourceConnectorContext {
     private final Events events = new Events();
     private final Offsets offsets = new Offsets(events);
-    private final OwnMetrics metrics = new OwnMetrics();
+    private final OwnMetrics metrics;
     private final PluginLoader loader;
     private final SourceConnector connector;
     private final String name;
 
     ConnectorSession(JsonNode request) throws Exception {
         name = request.get("name").asText();
+        metrics = new OwnMetrics(name, null);
         MDC.put("task", name + "|");
         loader = PluginLoader.of(request);
         Thread.currentThread().setContextClassLoader(loader);
@@ -37,9 +41,14 @@ final class ConnectorSession implements Session, SourceConnectorContext {
                 connector.start(config);
             }
             case "taskConfigs" -> {
+                List<Map<String, String>> configs = connector.taskConfigs(request.get("max").asInt());
+                if (configs == null || configs.stream().anyMatch(Objects::isNull))
+                    throw new ConnectException("taskConfigs() returned " + configs + ", and no tasks can be made of null: it has to return a "
+                        + "list with a map for each task, or an empty list for none. This is a bug of the connector");
                 answer.put("task", connector.taskClass().getName());
-                answer.set("configs", Wire.JSON.valueToTree(connector.taskConfigs(request.get("max").asInt())));
+                answer.set("configs", Wire.JSON.valueToTree(configs));
             }
+            case "metrics" -> metrics.describe(answer);
             case "stop" -> connector.stop();
             default -> throw new IllegalArgumentException(operation);
         }
@@ -76,6 +85,6 @@ final class ConnectorSession implements Session, SourceConnectorContext {
 
     @Override
     public PluginMetrics pluginMetrics() {
-        return metrics.plugin();
+        return metrics.of();
     }
 }

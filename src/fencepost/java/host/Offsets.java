@@ -5,9 +5,9 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.nio.charset.StandardCharsets;
 import java.util.Collection;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.Iterator;
-import java.util.List;
 import java.util.Map;
 import org.apache.kafka.connect.data.ConnectSchema;
 import org.apache.kafka.connect.data.Schema;
@@ -30,15 +30,15 @@ final class Offsets implements OffsetStorageReader {
         return converter;
     }
 
-    /** The JSON text. Raises DataException for what Connect does not store either. */
+    /** The JSON text, null for null. Bytes are texts in base64 there, and come back as texts. Raises DataException for what Connect does not store either. */
     static String encoded(Map<String, ?> data) {
         if (data == null) return null;
         for (Map.Entry<?, ?> entry : data.entrySet()) {
             Object value = entry.getValue();
             Schema.Type type = value == null ? null : ConnectSchema.schemaType(value.getClass());
-            boolean storable = value == null || type != null && type.isPrimitive() && type != Schema.Type.BYTES;
+            boolean storable = value == null || type != null && type.isPrimitive();
             if (!(entry.getKey() instanceof String) || !storable)
-                throw new DataException("A source partition or offset has names that are texts, and texts, numbers, booleans or null as "
+                throw new DataException("A source partition or offset has names that are texts, and texts, numbers, booleans, bytes or null as "
                     + "values, but the connector gave " + entry.getKey() + " a value of " + (value == null ? null : value.getClass().getName()));
         }
         return new String(JSON.fromConnectData("offsets", null, data), StandardCharsets.UTF_8);
@@ -52,7 +52,7 @@ final class Offsets implements OffsetStorageReader {
 
     @Override
     public <T> Map<String, Object> offset(Map<String, T> partition) {
-        return offsets(List.of(partition)).get(partition);
+        return offsets(Collections.singletonList(partition)).get(partition);
     }
 
     @Override

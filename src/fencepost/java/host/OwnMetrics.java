@@ -1,23 +1,75 @@
 package fencepost.host;
 
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.kafka.common.MetricName;
 import org.apache.kafka.common.metrics.JmxReporter;
+import org.apache.kafka.common.metrics.KafkaMetric;
 import org.apache.kafka.common.metrics.KafkaMetricsContext;
 import org.apache.kafka.common.metrics.MetricConfig;
 import org.apache.kafka.common.metrics.Metrics;
+import org.apache.kafka.common.metrics.Monitorable;
 import org.apache.kafka.common.metrics.PluginMetrics;
 import org.apache.kafka.common.metrics.internals.PluginMetricsImpl;
 import org.apache.kafka.common.utils.Time;
 
-/** The metrics that a plugin adds (KIP-877). They are MBeans of this process. */
+/**
+ * The metrics that a connector, or a task and the plugins of its pipeline, add (KIP-877), with the names and tags that
+ * Connect gives them. They are MBeans of this process, and the worker asks for them.
+ */
 final class OwnMetrics {
+    /** Where Kafka puts the metrics of plugins, and none of its own. */
+    private static final String GROUP = "plugins";
+    /** More than anybody looks at, and few enough for each scrape. */
+    private static final int MOST = 1000;
+
     private final Metrics metrics = new Metrics(
         new MetricConfig(), List.of(new JmxReporter()), Time.SYSTEM, new KafkaMetricsContext("kafka.connect"));
-    private final PluginMetricsImpl plugin = new PluginMetricsImpl(metrics, Map.of());
+    private final Map<String, String> tags = new LinkedHashMap<>();
+    private final PluginMetrics own;
 
-    PluginMetrics plugin() {
-        return plugin;
+    /** `task` is its number, null for a connector. */
+    OwnMetrics(String connector, String task) {
+        tags.put("connector", connector);
+        if (task != null) tags.put("task", task);
+        own = new PluginMetricsImpl(metrics, tags);
+    }
+
+    /** The metrics of the connector or task itself. */
+    PluginMetrics of() {
+        return own;
+    }
+
+    /** Let a plugin of the pipeline add its metrics, with one more tag, if it has any. */
+    void offer(Object plugin, String tag, String value) {
+        if (!(plugin instanceof Monitorable monitorable)) return;
+        Map<String, String> all = new LinkedHashMap<>(tags);
+        all.put(tag, value);
+        monitorable.withPluginMetrics(new PluginMetricsImpl(metrics, all));
+    }
+
+    /** Put the values that are numbers into an answer. Calls the plugin's code. */
+    void describe(ObjectNode answer) {
+        ArrayNode all = answer.putArray("metrics");
+        for (Map.Entry<MetricName, KafkaMetric> entry : metrics.metrics().entrySet()) {
+            MetricName name = entry.getKey();
+            if (!name.group().equals(GROUP) || all.size() == MOST) continue;
+            Object value = value(entry.getValue());
+            if (!(value instanceof Number number)) continue;
+            ObjectNode one = all.addObject().put("name", name.name()).put("description", name.description());
+            one.put("value", String.valueOf(number.doubleValue())).set("tags", Wire.JSON.valueToTree(name.tags()));
+        }
+    }
+
+    private static Object value(KafkaMetric metric) {
+        try {
+            return metric.metricValue();
+        } catch (RuntimeException failed) {
+            return Double.NaN;
+        }
     }
 
     void close() {

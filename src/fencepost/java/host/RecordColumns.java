@@ -84,6 +84,16 @@ final class RecordColumns {
         if (errors.contents) one.put("content", record.toString());
     }
 
+    /** The size of a written record's key, -1 of null. */
+    int keySize(int row) {
+        return keys.size(row);
+    }
+
+    /** The size of a written record's value, -1 of null. */
+    int valueSize(int row) {
+        return values.size(row);
+    }
+
     /** The offset of a record counts also if it is not written. */
     void keep(SourceRecord record, boolean isWritten) {
         written.set(polled.size(), isWritten);

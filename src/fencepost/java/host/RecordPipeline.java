@@ -24,20 +24,22 @@ final class RecordPipeline {
     private final StageErrors errors;
     private boolean stopped;
 
-    RecordPipeline(JsonNode request) throws Exception {
+    RecordPipeline(JsonNode request, OwnMetrics metrics) throws Exception {
         JsonNode converters = request.get("converters");
-        key = converter(converters.get("key.converter"), true);
-        value = converter(converters.get("value.converter"), false);
+        key = converter(converters.get("key.converter"), true, metrics);
+        value = converter(converters.get("value.converter"), false, metrics);
         JsonNode ofHeaders = converters.get("header.converter");
         header = Part.of(ofHeaders, HeaderConverter.class);
         header.run(() -> header.object.configure(Part.properties(ofHeaders)));
-        for (JsonNode step : request.get("transforms")) steps.add(new Step(step));
+        header.run(() -> metrics.offer(header.object, "converter", "header"));
+        for (JsonNode step : request.get("transforms")) steps.add(new Step(step, metrics));
         errors = new StageErrors(request.get("errors"));
     }
 
-    private static Part<Converter> converter(JsonNode request, boolean isKey) throws Exception {
+    private static Part<Converter> converter(JsonNode request, boolean isKey, OwnMetrics metrics) throws Exception {
         Part<Converter> converter = Part.of(request, Converter.class);
         converter.run(() -> converter.object.configure(Part.properties(request), isKey));
+        converter.run(() -> metrics.offer(converter.object, "converter", isKey ? "key" : "value"));
         return converter;
     }
 
@@ -79,8 +81,6 @@ final class RecordPipeline {
 
     /** Whether the record is among the columns: transforms may drop it. */
     private boolean add(RecordColumns columns, SourceRecord polled) throws StageErrors.Refused {
-        if (polled.sourcePartition() == null)
-            throw new DataException("The connector returned a record without a source partition, for the topic " + polled.topic());
         SourceRecord changed = polled;
         for (Step step : steps) {
             SourceRecord given = changed;

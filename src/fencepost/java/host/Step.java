@@ -12,12 +12,16 @@ final class Step {
     private final boolean negate;
 
     @SuppressWarnings("unchecked")
-    Step(JsonNode request) throws Exception {
+    Step(JsonNode request, OwnMetrics metrics) throws Exception {
         transform = Part.of(request, Transformation.class);
         transform.run(() -> transform.object.configure(Part.properties(request)));
+        transform.run(() -> metrics.offer(transform.object, "transformation", request.get("alias").asText()));
         JsonNode given = request.get("predicate");
         predicate = given == null ? null : Part.of(given, Predicate.class);
-        if (predicate != null) predicate.run(() -> predicate.object.configure(Part.properties(given)));
+        if (predicate != null) {
+            predicate.run(() -> predicate.object.configure(Part.properties(given)));
+            predicate.run(() -> metrics.offer(predicate.object, "predicate", given.get("alias").asText()));
+        }
         negate = request.path("negate").asBoolean();
     }
 

@@ -40,7 +40,7 @@ final class TaskSession implements Session, SourceTaskContext {
 
     private final Events events = new Events();
     private final Offsets offsets = new Offsets(events);
-    private final OwnMetrics metrics = new OwnMetrics();
+    private final OwnMetrics metrics;
     private final String name;
     private final PluginLoader loader;
     private final SourceTask task;
@@ -59,6 +59,7 @@ final class TaskSession implements Session, SourceTaskContext {
         loader = PluginLoader.of(request);
         Thread.currentThread().setContextClassLoader(loader);
         name = request.get("name").asText();
+        metrics = new OwnMetrics(request.get("owner").asText(), request.get("task").asText());
         thread = Executors.newSingleThreadExecutor(work -> {
             Thread one = new Thread(() -> {
                 MDC.put("task", name);
@@ -70,7 +71,7 @@ final class TaskSession implements Session, SourceTaskContext {
         });
         task = loader.create(request.get("class").asText(), SourceTask.class);
         config = Wire.properties(request.get("config"));
-        pipeline = new RecordPipeline(request.get("pipeline"));
+        pipeline = new RecordPipeline(request.get("pipeline"), metrics);
         transactions = request.get("boundaries").asBoolean() ? new Transactions() : null;
         keeps = Questions.overrides(task.getClass(), SourceRecord.class, RecordMetadata.class)
             || Questions.overrides(task.getClass(), SourceRecord.class);
@@ -97,6 +98,7 @@ final class TaskSession implements Session, SourceTaskContext {
                 long batch = request.get("batch").asLong();
                 thread.execute(() -> commit(batch, request.path("written")));
             }
+            case "metrics" -> metrics.describe(answer);
             case "stop" -> {
                 MDC.put("task", name);
                 Thread.currentThread().setContextClassLoader(loader);
@@ -158,10 +160,18 @@ final class TaskSession implements Session, SourceTaskContext {
 
     /** `written` has the places of the written records, if the worker was to keep them. */
     private void commit(long batch, JsonNode written) {
-        Iterator<RecordMetadata> places = places(written);
-        for (RecordColumns records = committed(batch); records != null; records = committed(batch))
-            for (int i = 0; i < records.polled.size(); i++)
-                committed(records.polled.get(i), records.written.get(i) && places.hasNext() ? places.next() : null);
+        Iterator<Place> places = places(written);
+        for (RecordColumns records = committed(batch); records != null; records = committed(batch)) {
+            int row = 0;
+            for (int i = 0; i < records.polled.size(); i++) {
+                RecordMetadata place = null;
+                if (records.written.get(i)) {
+                    if (places.hasNext()) place = places.next().of(records, row);
+                    row++;
+                }
+                committed(records.polled.get(i), place);
+            }
+        }
         try {
             task.commit();
         } catch (Throwable error) {
@@ -184,15 +194,22 @@ final class TaskSession implements Session, SourceTaskContext {
         }
     }
 
-    private static Iterator<RecordMetadata> places(JsonNode written) {
+    /** Where a record was written; a partition of null if a transform in the worker dropped it. */
+    private record Place(TopicPartition partition, long offset, long timestamp) {
+        RecordMetadata of(RecordColumns records, int row) {
+            if (partition == null) return null;
+            return new RecordMetadata(partition, offset, 0, timestamp, records.keySize(row), records.valueSize(row));
+        }
+    }
+
+    private static Iterator<Place> places(JsonNode written) {
         JsonNode topics = written.path("topics");
         JsonNode offsets = written.path("offset");
         return IntStream.range(0, offsets.size()).mapToObj(row -> {
-            // A transform in the worker dropped it.
-            if (offsets.get(row).isNull()) return null;
+            if (offsets.get(row).isNull()) return new Place(null, -1, -1);
             String topic = topics.get(written.get("topic").get(row).asInt()).asText();
             TopicPartition partition = new TopicPartition(topic, written.get("partition").get(row).asInt());
-            return new RecordMetadata(partition, offsets.get(row).asLong(), 0, written.get("timestamp").get(row).asLong(), -1, -1);
+            return new Place(partition, offsets.get(row).asLong(), written.get("timestamp").get(row).asLong());
         }).iterator();
     }
 
@@ -235,6 +252,6 @@ final class TaskSession implements Session, SourceTaskContext {
 
     @Override
     public PluginMetrics pluginMetrics() {
-        return metrics.plugin();
+        return metrics.of();
     }
 }

@@ -4,7 +4,7 @@ The key is `["<connector>",{<source partition>}]`, where the source partition ma
 offset>}`, or null for one that was removed, both as JSON without spaces. Byte equality of keys matters: it decides the
 partition of the offsets topic, and which records compaction replaces. So the text is exactly the one of Jackson, Java's
 JSON library, for the same map: names in the map's order, UTF-8 without escapes except for quotes, backslashes, control
-characters and characters beyond 16 bits.
+characters, characters beyond 16 bits and surrogates that stand alone.
 
 The headers are an OffsetMark. Connect's own workers ignore them:
 
@@ -82,12 +82,12 @@ def encode_key(connector: str, partition: SourcePartition | None) -> bytes:
     Raises UnstorableOffsetError unless the partition maps text to text, numbers, booleans and None.
     """
     encoded = "null" if partition is None else _object(connector, "partition", partition)
-    return _utf8(connector, "partition", f"[{text(connector)},{encoded}]")
+    return f"[{text(connector)},{encoded}]".encode()
 
 
 def encode_value(connector: str, offset: SourceOffset | None) -> bytes | None:
     """Return the value for a source offset, None to remove it. Raises as `encode_key`."""
-    return None if offset is None else _utf8(connector, "offset", _object(connector, "offset", offset))
+    return None if offset is None else _object(connector, "offset", offset).encode()
 
 
 def decode_key(key: bytes | None) -> OffsetKey | None:
@@ -182,16 +182,6 @@ def _shortest(value: float) -> tuple[str, str, int]:
     leading = len(digits) - len(digits.lstrip("0"))
     first = len(whole) - 1 - leading + int(exponent or 0)
     return "-" if value < 0 else "", digits.strip("0"), first
-
-
-def _utf8(connector: str, what: str, text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise UnstorableOffsetError(
-            f"Connector {connector}: the source {what} has text that is not valid Unicode ({error.reason}): decode the "
-            "bytes that it was made of with errors='replace', or store them in hexadecimal"
-        ) from error
 
 
 @dataclass(frozen=True, slots=True)

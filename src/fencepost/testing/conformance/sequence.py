@@ -68,8 +68,8 @@ class SeenPoll:
     """
 
     records: Sequence[Seen]
-    offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]
-    positions: Sequence[tuple[SourcePartition, SourceOffset | None]]
+    offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]]
+    positions: Sequence[tuple[SourcePartition | None, SourceOffset | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +193,6 @@ def _missing(left: Mapping[str | None, Sequence[Seen]], found: Mapping[str | Non
     return None
 
 
-def snapshot(pairs: Iterable[tuple[Any, Any]]) -> list[tuple[SourcePartition, SourceOffset | None]]:
+def snapshot(pairs: Iterable[tuple[Any, Any]]) -> list[tuple[SourcePartition | None, SourceOffset | None]]:
     """Copy source partitions and offsets, which are maps of simple values, or None for an offset that is removed."""
     return [(dict(partition), None if offset is None else dict(offset)) for partition, offset in pairs]

@@ -50,7 +50,7 @@ class CheckedTask:
         self._caller = Caller(subject.limits.call_s)
         self._task_class = subject.task_class_of(started)
         self._scratch = SourceOffsets()
-        self._last: tuple[Polled, list[tuple[SourcePartition, SourceOffset | None]]] | None = None
+        self._last: tuple[Polled, list[tuple[SourcePartition | None, SourceOffset | None]]] | None = None
         self.steps: list[SeenPoll] = []
         self.ended = False
         self._empty_since: float | None = None

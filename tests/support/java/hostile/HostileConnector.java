@@ -2,9 +2,12 @@ package hostile;
 
 import java.util.ArrayList;
 import java.util.Collections;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.metrics.Gauge;
+import org.apache.kafka.common.metrics.PluginMetrics;
 import org.apache.kafka.connect.connector.Task;
 import org.apache.kafka.connect.source.ConnectorTransactionBoundaries;
 import org.apache.kafka.connect.source.ExactlyOnceSupport;
@@ -53,6 +56,9 @@ public class HostileConnector extends SourceConnector {
     @Override
     public void start(Map<String, String> properties) {
         config = properties;
+        PluginMetrics metrics = context().pluginMetrics();
+        metrics.addMetric(metrics.metricName("limit", "The last number.", new LinkedHashMap<>()),
+            (Gauge<Double>) (settings, now) -> Double.valueOf(config.getOrDefault("limit", "10")));
         if (!is("start")) return;
         if (how().equals("ask")) context().requestTaskReconfiguration();
         die(how());
@@ -73,6 +79,7 @@ public class HostileConnector extends SourceConnector {
 
     @Override
     public List<Map<String, String>> taskConfigs(int most) {
+        if (is("taskConfigs")) return how().equals("null") ? null : Collections.singletonList(null);
         return Collections.singletonList(config);
     }
 

@@ -2,8 +2,13 @@ package hostile;
 
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.kafka.common.metrics.Gauge;
+import org.apache.kafka.common.metrics.PluginMetrics;
+import org.apache.kafka.common.metrics.Sensor;
+import org.apache.kafka.common.metrics.stats.CumulativeCount;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.errors.RetriableException;
 import org.apache.kafka.connect.header.ConnectHeaders;
@@ -19,6 +24,7 @@ public class HostileTask extends SourceTask {
     private Map<String, String> config;
     private long number;
     private boolean failed;
+    private Sensor polls;
 
     @Override
     public String version() {
@@ -33,11 +39,13 @@ public class HostileTask extends SourceTask {
         number = offset == null ? 0 : (Long) offset.get("number");
         LOG.info("begins after {}", number);
         System.out.println("printed by the task");
+        metrics();
         if (is("start")) HostileConnector.die(how());
     }
 
     @Override
     public List<SourceRecord> poll() throws InterruptedException {
+        polls.record();
         LOG.debug("is polled after {}", number);
         if (is("poll") && number >= 3 && first()) HostileConnector.die(how());
         if (how().equals("retry") && !failed) {
@@ -48,10 +56,11 @@ public class HostileTask extends SourceTask {
             Thread.sleep(10);
             return null;
         }
+        if (how().equals("odd")) return number++ == 0 ? OddOffsets.records(config.get("topic")) : null;
         number++;
         ConnectHeaders headers = new ConnectHeaders();
         headers.addLong("number", number);
-        Map<String, Object> offset = how().equals("bytes") ? Map.of("number", new byte[1]) : Map.of("number", number);
+        Map<String, Object> offset = how().equals("lists") ? Map.of("number", List.of(1)) : Map.of("number", number);
         String topic = how().equals("topicless") ? null : config.get("topic");
         SourceRecord record = new SourceRecord(PARTITION, offset, topic, null, Schema.STRING_SCHEMA, "k" + number,
             Schema.INT64_SCHEMA, number, timestamp(), headers);
@@ -60,6 +69,19 @@ public class HostileTask extends SourceTask {
             if (number % 4 == 2) context.transactionContext().abortTransaction(record);
         }
         return List.of(record);
+    }
+
+    /** A gauge that may hang, a count by a sensor, and a text, which is no number. */
+    private void metrics() {
+        PluginMetrics metrics = context.pluginMetrics();
+        LinkedHashMap<String, String> tags = new LinkedHashMap<>(Map.of("counter", "c"));
+        metrics.addMetric(metrics.metricName("last-number", "The last number.", tags), (Gauge<Long>) (config, now) -> {
+            if (how().equals("mute")) HostileConnector.hang();
+            return number;
+        });
+        metrics.addMetric(metrics.metricName("mood", "A text.", tags), (Gauge<String>) (config, now) -> "good");
+        polls = metrics.addSensor("polls");
+        polls.add(metrics.metricName("polls-total", "Polls.", tags), new CumulativeCount());
     }
 
     private static SourceRecord equal(SourceRecord record) {

@@ -19,10 +19,14 @@ public class NotedTask extends HostileTask {
         super.start(properties);
     }
 
+    private String sizes(RecordMetadata place) {
+        return how().equals("sizes") ? " " + place.serializedKeySize() + " " + place.serializedValueSize() : "";
+    }
+
     @Override
     public void commitRecord(SourceRecord record, RecordMetadata place) {
         try {
-            String line = record.value() + " " + (place == null ? null : place.topic()) + "\n";
+            String line = record.value() + " " + (place == null ? null : place.topic() + sizes(place)) + "\n";
             Files.writeString(notes, line, StandardOpenOption.CREATE, StandardOpenOption.APPEND);
         } catch (IOException error) {
             throw new UncheckedIOException(error);

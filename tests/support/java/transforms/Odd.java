@@ -1,7 +1,11 @@
 package transforms;
 
+import java.util.LinkedHashMap;
 import java.util.Map;
 import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.metrics.Gauge;
+import org.apache.kafka.common.metrics.Monitorable;
+import org.apache.kafka.common.metrics.PluginMetrics;
 import org.apache.kafka.connect.components.Versioned;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.errors.DataException;
@@ -10,10 +14,11 @@ import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.transforms.Transformation;
 
 /** A transform that does what its property `how` says to records whose value is a multiple of `every`. */
-public class Odd implements Transformation<SourceRecord>, Versioned {
+public class Odd implements Transformation<SourceRecord>, Versioned, Monitorable {
     private String how;
     private long every;
     private int failures;
+    private long seen;
 
     @Override
     public String version() {
@@ -36,7 +41,13 @@ public class Odd implements Transformation<SourceRecord>, Versioned {
     }
 
     @Override
+    public void withPluginMetrics(PluginMetrics metrics) {
+        metrics.addMetric(metrics.metricName("seen", "Records.", new LinkedHashMap<>()), (Gauge<Long>) (config, now) -> seen);
+    }
+
+    @Override
     public SourceRecord apply(SourceRecord record) {
+        seen++;
         if ((Long) record.value() % every != 0) return record;
         return switch (how) {
             case "drop" -> null;

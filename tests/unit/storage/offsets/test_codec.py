@@ -155,7 +155,6 @@ def test_partitions_that_differ_in_json_have_different_identities(other: Any):
         ({"f": 10**5000}, "a number of 16611 bits"),
         ({"f": math.nan}, "no number for"),
         ({"f": math.inf}, "no number for"),
-        ({"f": "\ud800"}, "not valid Unicode"),
         ({1: "x"}, "names must be text"),
         ("file.txt", "must be a mapping"),
         (7, "must be a mapping"),
@@ -165,6 +164,24 @@ def test_values_that_json_cannot_hold_are_refused_with_the_connectors_name(parti
     with pytest.raises(DataError, match=told) as caught:
         encode_key("orders", partition)
     assert "Connector orders" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("\ud800", b"\\uD800"),
+        ("\udfffx", b"\\uDFFFx"),
+        ("\U0001f600", b"\\uD83D\\uDE00"),
+        ("\udc80\U0010ffff", b"\\uDC80\\uDBFF\\uDFFF"),
+    ],
+)
+def test_surrogates_that_stand_alone_are_escaped_as_by_java_and_read_again(text: str, written: bytes):
+    value = encode_value("orders", {text: text})
+    assert value == b'{"%s":"%s"}' % (written, written)
+    assert decode_value(value) == {text: text}
+    key = encode_key("orders", {"f": text})
+    assert key == b'["orders",{"f":"%s"}]' % written
+    assert decode_key(key).partition == {"f": text}
 
 
 def test_an_offset_that_json_cannot_hold_names_the_field():
