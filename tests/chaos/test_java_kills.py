@@ -1,6 +1,6 @@
 """A worker, or the JVM of a Java connector, that is killed again and again loses nothing and doubles nothing.
 
-`make chaos` kills 20 times at each step of a transaction.
+`make chaos` kills each 20 times at each of its steps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 
 from fencepost.failpoint import FailPoint, of_task
 from tests.support.checker import assert_exactly_once, read_offsets, read_topic, values
-from tests.support.java_plugins import FILE_STREAM, plugin_path
+from tests.support.java_plugins import FILE_STREAM, NOTED, ODD, plugin_path
 from tests.support.killed_worker import STRINGS, KilledWorker
 from tests.support.processes import Process, wait_for
 from tests.support.topics import Topics
@@ -83,6 +83,51 @@ def test_a_worker_killed_at_a_step_delivers_a_java_connector_exactly_once(point:
         with killed.running(of_task(point, killed.chance.randint(1, 5))) as process:
             assert process.wait() == -signal.SIGKILL, process.output
     killed.assert_exactly_once()
+
+
+@pytest.mark.parametrize("step", ["poll", "read", "transform", "commitRecord", "commit"])
+def test_a_jvm_that_ends_at_a_step_delivers_exactly_once(
+    step: str, bootstrap_servers: str, topics: Topics, tmp_path: Path
+):
+    topic, halts, count = topics.create(), tmp_path / "halts", 6 * KILLS
+    halts.mkdir()
+    for number in range(KILLS):
+        (halts / str(number)).touch()
+    worker = KilledWorker(
+        tmp_path,
+        bootstrap_servers,
+        {**STRINGS, "plugin.path": plugin_path(tmp_path), "listeners": "http://127.0.0.1:0"},
+    )
+    # A transform is between the poll and the converters.
+    place = {"halt": step} if step != "transform" else {"transforms.odd.halts": halts}
+    worker.configure(
+        "numbers",
+        {
+            "connector.class": NOTED,
+            "topic": topic,
+            "limit": count,
+            "notes": tmp_path / "notes",
+            "halts": halts,
+            "transforms": "odd",
+            "transforms.odd.type": ODD,
+            "transforms.odd.how": "drop",
+            "transforms.odd.every": count + 1,
+            "value.converter": "org.apache.kafka.connect.converters.LongConverter",
+            "exactly.once.support": "required",
+            "task.restart.backoff.ms": 10,
+            **place,
+        },
+    )
+    arguments, log_file = worker.command()
+    with Process.fencepost(*arguments, log_file=log_file):
+        wait_for(
+            lambda: len(read_topic(bootstrap_servers, topic)) >= count and not list(halts.iterdir()),
+            500,
+            what="all numbers, and all ends of the JVM",
+        )
+    found = [int.from_bytes(value or b"") for value in values(read_topic(bootstrap_servers, topic))]
+    assert found == list(range(1, count + 1))
+    assert read_offsets(bootstrap_servers, worker.offsets_topic, "numbers") == [({"counter": "c"}, {"number": count})]
 
 
 def test_a_jvm_killed_again_and_again_delivers_exactly_once(killed: KilledJava):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 
 import pytest
 
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.kafka.errors import (
-    BrokerUnavailableError,
     DeliveryTimeoutError,
     InvalidProducerEpochError,
     ProducerFencedError,
@@ -20,9 +19,8 @@ from fencepost.kafka.errors import (
 from fencepost.kafka.producer.sender import RecordWriter
 from fencepost.kafka.producer.transaction import TransactionState, TransactionVersion
 from fencepost.kafka.producer.transactional import TransactionalProducer
-from tests.support.checker import assert_exactly_once, read_topic, values
+from tests.support.checker import read_topic, values
 from tests.support.fault_proxy import Act, ApiKey, FaultProxy, Link
-from tests.support.processes import wait_for
 from tests.support.topics import Topics, unique
 from tests.support.writing import (
     numbered,
@@ -34,14 +32,14 @@ from tests.support.writing import (
 )
 
 # About 40 batches of 16 KiB, so that several are in flight when something happens to one of them.
-_VALUES = numbered(6_000)
-_BATCH_SIZE = 16_384
+VALUES = numbered(6_000)
+BATCH_SIZE = 16_384
 
 
 @pytest.fixture
 def producer(fault_proxy: FaultProxy) -> Iterator[TransactionalProducer]:
     """Reaches the broker through the proxy; gives an answer up after half a second."""
-    config = producer_config(fault_proxy.address, request_timeout_ms=500, batch_size=_BATCH_SIZE)
+    config = producer_config(fault_proxy.address, request_timeout_ms=500, batch_size=BATCH_SIZE)
     with open_producer(config, unique("task")) as producer:
         yield producer
 
@@ -53,11 +51,11 @@ def test_a_batch_whose_answer_is_lost_is_sent_again_and_written_once(
 ) -> None:
     producer.begin_transaction()
     trap = fault_proxy.on_response(ApiKey.PRODUCE, act, skip=skip)
-    write_in_transaction(producer, topic, _VALUES)
+    write_in_transaction(producer, topic, VALUES)
     producer.commit_transaction()
 
     assert trap.sprung
-    assert values(read_topic(broker.bootstrap_servers, topic)) == _VALUES
+    assert values(read_topic(broker.bootstrap_servers, topic)) == VALUES
 
 
 @pytest.mark.parametrize("skip", [0, 1])
@@ -68,12 +66,12 @@ def test_the_small_first_batch_and_the_large_ones_behind_it_keep_their_order(
     with open_producer(config, unique("task")) as producer:
         producer.begin_transaction()
         trap = fault_proxy.on_response(ApiKey.PRODUCE, Act.RESET, skip=skip)
-        first, second, *_ = write_in_transaction(producer, topic, _VALUES)
+        first, second, *_ = write_in_transaction(producer, topic, VALUES)
         producer.commit_transaction()
 
     assert trap.sprung
     assert first.size < second.size / 2
-    assert values(read_topic(broker.bootstrap_servers, topic)) == _VALUES
+    assert values(read_topic(broker.bootstrap_servers, topic)) == VALUES
 
 
 @pytest.mark.parametrize("skip", [0, 3])
@@ -84,11 +82,11 @@ def test_a_batch_that_does_not_arrive_is_sent_again_in_order(
     producer.begin_transaction()
     # A lost request leaves a gap: the broker refuses what was sent behind it.
     trap = fault_proxy.on_request(ApiKey.PRODUCE, act, skip=skip)
-    write_in_transaction(producer, topic, _VALUES)
+    write_in_transaction(producer, topic, VALUES)
     producer.commit_transaction()
 
     assert trap.sprung
-    assert values(read_topic(broker.bootstrap_servers, topic)) == _VALUES
+    assert values(read_topic(broker.bootstrap_servers, topic)) == VALUES
 
 
 def test_connections_that_break_repeatedly_lose_and_duplicate_nothing(
@@ -108,10 +106,10 @@ def test_a_cut_network_that_heals_in_time_is_survived(
     broker: EmbeddedBroker, topic: str, fault_proxy: FaultProxy, producer: TransactionalProducer
 ) -> None:
     producer.begin_transaction()
-    write_in_transaction(producer, topic, _VALUES[:1_000])
+    write_in_transaction(producer, topic, VALUES[:1_000])
     fault_proxy.refuse()
     writer = producer.writer()
-    writing = threading.Thread(target=write_values, args=(writer, topic, _VALUES[1_000:]))
+    writing = threading.Thread(target=write_values, args=(writer, topic, VALUES[1_000:]))
     writing.start()
     fault_proxy.heal()
     writing.join()
@@ -119,7 +117,7 @@ def test_a_cut_network_that_heals_in_time_is_survived(
     writer.close()
     producer.commit_transaction()
 
-    assert values(read_topic(broker.bootstrap_servers, topic)) == _VALUES
+    assert values(read_topic(broker.bootstrap_servers, topic)) == VALUES
 
 
 def test_a_batch_without_acknowledgement_times_out_and_its_transaction_is_aborted(
@@ -359,86 +357,6 @@ def test_a_writer_that_failed_leaves_no_connection_with_something_in_flight_behi
         producer.commit_transaction()
 
     assert values(read_topic(broker.bootstrap_servers, topic)) == [b"v"]
-
-
-def test_a_transaction_survives_a_restart_of_the_broker(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with EmbeddedBroker(tmp_path_factory.mktemp("restarted")) as broker:
-        topic = Topics(broker.bootstrap_servers).create()
-        with open_producer(producer_config(broker.bootstrap_servers), unique("task")) as producer:
-            producer.begin_transaction()
-            write_in_transaction(producer, topic, _VALUES[:3_000])
-            # Whoever polls the process may miss the moment between its end and its start.
-            broker.nodes[0].stop()
-            restarting = threading.Thread(target=broker.nodes[0].start)
-            restarting.start()
-            write_in_transaction(producer, topic, _VALUES[3_000:])
-            producer.commit_transaction()
-            restarting.join()
-
-        assert values(read_topic(broker.bootstrap_servers, topic)) == _VALUES
-
-
-def test_moving_leaders_and_coordinators_lose_and_duplicate_nothing(three_node_broker: EmbeddedBroker) -> None:
-    servers = three_node_broker.bootstrap_servers
-    # Every node leads one partition.
-    topic = Topics(servers).create(partitions=3, replication=3)
-    restarted = threading.Event()
-    written: list[bytes] = []
-
-    def kill_and_start(port: int) -> None:
-        (node,) = (node for node in three_node_broker.nodes if port in node.place.ports.values())
-        node.kill()
-        node.start()
-        restarted.set()
-
-    with open_producer(producer_config(servers, batch_size=_BATCH_SIZE), unique("task")) as producer:
-        address = producer._coordinator._address
-        assert address is not None
-        restarting = threading.Thread(target=kill_and_start, args=(address[1],))
-        restarting.start()
-        while not restarted.is_set():
-            producer.begin_transaction()
-            for partition in range(3):
-                batch = numbered(500, start=len(written))
-                write_in_transaction(producer, topic, batch, partition=partition)
-                written += batch
-            producer.commit_transaction()
-        assert producer._coordinator._address != address
-    restarting.join()
-
-    wait_for(lambda: len(read_topic(servers, topic)) >= len(written))
-    assert_exactly_once(values(read_topic(servers, topic)), written)
-
-
-def test_closing_a_producer_does_not_wait_for_a_broker_that_is_silent(topic: str, fault_proxy: FaultProxy) -> None:
-    # The request's own time-out is longer than this test may take.
-    producer = TransactionalProducer(producer_config(fault_proxy.address, request_timeout_ms=600_000), unique("task"))
-    producer.init_transactions()
-    producer.begin_transaction()
-    write_in_transaction(producer, topic, [b"open"])
-    fault_proxy.to_client = Link.DROP
-
-    producer.close()
-
-    assert producer.state is TransactionState.CLOSED
-
-
-def test_missing_brokers_are_reported_after_max_block(fault_proxy: FaultProxy) -> None:
-    fault_proxy.refuse()
-    producer = TransactionalProducer(producer_config(fault_proxy.address, max_block_ms=200), unique("task"))
-
-    with pytest.raises(BrokerUnavailableError, match=r"bootstrap\.servers"):
-        producer.init_transactions()
-    assert producer.state is TransactionState.FAILED
-    fault_proxy.heal()
-
-    def initialized() -> bool:
-        with suppress(BrokerUnavailableError):
-            producer.init_transactions()
-        return producer.state is TransactionState.READY
-
-    wait_for(initialized)
-    producer.close()
 
 
 @pytest.mark.parametrize("act", [Act.RESET, Act.DROP])

@@ -115,9 +115,9 @@ class EmbeddedPostgres(EmbeddedServer):
         """All output of the server, appended over restarts."""
         return self._folder / "postgres.log"
 
-    def conninfo(self, database: str = "postgres", user: str = SUPERUSER) -> str:
+    def conninfo(self, database: str = "postgres") -> str:
         """A connection string of libpq, for psycopg."""
-        return f"host={HOST} port={self.port} user={user} dbname={database}"
+        return f"host={HOST} port={self.port} user={SUPERUSER} dbname={database}"
 
     def jdbc_url(self, database: str = "postgres") -> str:
         """The address of a database in JDBC's form; the user is given apart from it."""

@@ -36,11 +36,10 @@ logger = logging.getLogger(__name__)
 class EmbeddedRegistry(EmbeddedServer):
     """A schema registry whose log is in `folder`. `port` None is a free one, `jars` belong to a version."""
 
-    def __init__(self, folder: Path, *, port: int | None = None, heap_mb: int = 256, jars: JarSet = REGISTRY) -> None:
+    def __init__(self, folder: Path, *, port: int | None = None, jars: JarSet = REGISTRY) -> None:
         self._jars = jars
         self._folder = folder.absolute()
         self._port = port
-        self._heap_mb = heap_mb
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -78,7 +77,7 @@ class EmbeddedRegistry(EmbeddedServer):
         self._process = launch(
             [
                 str(java.executable),
-                f"-Xmx{self._heap_mb}m",
+                "-Xmx256m",
                 *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
                 f"-Dquarkus.http.host={HOST}",
                 f"-Dquarkus.http.port={self._port}",

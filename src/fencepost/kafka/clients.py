@@ -52,12 +52,15 @@ class KafkaClients:
         """Return a producer that writes outside of transactions, for records whose duplicates are harmless."""
         return PlainProducer(config)
 
-    def topic_reader(self, config: ClientConfig, topic: str, *, only: int | None = None) -> TopicReader:
+    def topic_reader(
+        self, config: ClientConfig, topic: str, *, only: int | None = None, most_bytes: int | None = None
+    ) -> TopicReader:
         """Return a reader of a topic's committed records, up to the topic's end at the time of the read.
 
-        With `only` it reads one partition: open transactions in the others do not delay it.
+        With `only` it reads one partition: open transactions in the others do not delay it. With `most_bytes` the records
+        of one fetch take no more memory, and larger batches are skipped.
         """
-        return TopicReader(config, topic, only=only)
+        return TopicReader(config, topic, only=only, most_bytes=most_bytes)
 
     def last_record_reader(self, config: ClientConfig, topic: str, partition: int) -> LastRecordReader:
         """Return a reader of the last committed record of a key, without waiting for other writers' transactions."""

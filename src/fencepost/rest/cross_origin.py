@@ -46,7 +46,7 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class OwnAddresses:
-    """The addresses of a worker: `names` are host names and `origins` like host:port, in lower case.
+    """The addresses of a worker: `names` are host names and `origins` like http://host:port, in lower case.
 
     `loopback` are the loopback addresses that it listens on.
     """
@@ -103,21 +103,23 @@ def is_known_host(header: str, config: CrossOrigin, own: OwnAddresses) -> bool:
     return name == "localhost" or name in own.names or name in config.hosts or _is_loopback(name.strip("[]"))
 
 
-def is_own(origin: str, host: str, own: OwnAddresses) -> bool:
-    """Return whether an origin is the worker's own: the client's address for it (`host`), or its advertised address.
+def is_own(origin: str, url: str, own: OwnAddresses) -> bool:
+    """Return whether an origin is the worker's own: the client's URL of it (http://host), or one of its own addresses.
 
-    The scheme does not count, because a proxy may have ended TLS.
+    Behind a proxy that ends TLS the scheme of the page is another one: `Sec-Fetch-Site`, which browsers send to https,
+    shows that the page is the worker's, or its origin is allowed by its name.
     """
-    match = _ORIGIN.fullmatch(origin.lower())
-    if match is None:
-        return False
-    usual = _PORTS[match["scheme"]]
-    return _with_port(match["address"], usual) in {_with_port(host.lower(), usual), *own.origins}
+    given = _with_port(origin.lower())
+    return given is not None and given in {_with_port(url.lower()), *map(_with_port, own.origins)}
 
 
-def _with_port(address: str, usual: str) -> str:
-    match = _HOST.fullmatch(address)
-    return address if match is None else f"{match['name']}:{match['port'] or usual}"
+def _with_port(url: str) -> tuple[str, str, str] | None:
+    """Return the scheme, the name and the port of an origin, None if it is not one."""
+    match = _ORIGIN.fullmatch(url)
+    address = None if match is None else _HOST.fullmatch(match["address"])
+    if match is None or address is None:
+        return None
+    return match["scheme"], address["name"], address["port"] or _PORTS[match["scheme"]]
 
 
 def _is_loopback(name: str) -> bool:
@@ -147,7 +149,7 @@ def _check_origin(request: web.Request, origin: str, own: OwnAddresses) -> None:
     # Only browsers set it, whatever a proxy does to the header Host.
     if request.headers.getall(_FETCH_SITE, []) == [_OWN_SITE]:
         return
-    if not is_own(origin, request.headers.get(hdrs.HOST, ""), own):
+    if not is_own(origin, f"{request.scheme}://{request.headers.get(hdrs.HOST, '')}", own):
         raise _refused(f"a page of {_shown(origin)}")
 
 

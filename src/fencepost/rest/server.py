@@ -17,7 +17,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, cast
-from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -194,7 +193,7 @@ class RestServer:
         addresses = [each.socket.getsockname()[:2] for each in bound]
         return OwnAddresses(
             names=frozenset(host.lower() for host in hosts),
-            origins=frozenset(urlsplit(str(url)).netloc.lower() for url in [*named, self.advertised_url]),
+            origins=frozenset(str(url).lower() for url in [*named, self.advertised_url]),
             loopback=frozenset(address for address in addresses if ip_address(address[0]).is_loopback),
         )
 

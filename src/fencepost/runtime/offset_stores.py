@@ -78,6 +78,10 @@ class OffsetStores:
         origin = Origin(own.topic, None if here else self._cluster_id(config))
         return ConnectorOffsetStore(connector.name, own, self._shared(), origin=origin, open_former=open_former)
 
+    def is_beside(self, connector: ConnectorConfig) -> bool:
+        """Return whether a connector writes to the worker's cluster. Raises as `open`."""
+        return self._same_cluster(self._writing_config(connector), self._global_config)
+
     def pending_copies(self) -> int:
         """Return the number of offsets not yet copied to the worker's topic."""
         with self._lock:

@@ -42,6 +42,7 @@ from fencepost.runtime.connector.passwords import passwords
 from fencepost.runtime.connector.pipeline_builder import build_pipeline
 from fencepost.runtime.connector.plugin_versions import require_converter_versions, require_versions
 from fencepost.runtime.connector.source_connector import ConnectorListener, WorkerConnector
+from fencepost.runtime.connector.state_topics import state_topics
 from fencepost.runtime.connector.validation import Validation, connector_class, connector_defaults, validate
 from fencepost.runtime.connector.worker_converters import warn_of_unknown_converter_properties
 from fencepost.runtime.metrics.worker_metrics import WorkerMetrics
@@ -261,6 +262,7 @@ class Worker:
             topic_creator=self._topic_creator(connector),
             offsets_topic=self._offsets.topic(connector),
             wrote_to=wrote_to,
+            state_topics=state_topics(self.config) if self._offsets.is_beside(connector) else {},
         )
 
     def _require_transactions(self, connector: ConnectorConfig | None) -> None:

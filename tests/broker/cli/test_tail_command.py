@@ -301,3 +301,19 @@ def test_nothing_is_lost_or_doubled_between_reading_and_following(
         process.signal(signal.SIGTERM)
         process.wait()
     assert [json.loads(line)["value"] for line in process.output.splitlines()] == list(range(2_000))
+
+
+def test_a_record_that_grows_when_decompressed_is_named_and_the_others_are_shown(
+    tail: Tail, topic: str, bootstrap_servers: str
+) -> None:
+    size = 100 * 1024 * 1024
+    settings: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "compression.type": "zstd"}
+    producer = Producer({**settings, "message.max.bytes": 2 * size})
+    for value in (b"older", b"a" * size, b"newer"):
+        producer.produce(topic, value, partition=0)
+        assert producer.flush(_SECONDS) == 0
+    code, out, err = tail()
+    assert code == 0
+    assert [line.split()[-1] for line in out.splitlines()] == ["older", "newer"]
+    assert f"Offset 1 of {topic}-0 not shown: the batch takes more than 64 MiB once it is decompressed" in err
+    assert tail("--from", "1", "-o", "json")[1].count("newer") == 1

@@ -156,12 +156,13 @@ def test_a_connector_s_missing_offsets_topic_is_not_created(bootstrap_servers: s
         assert Topics(bootstrap_servers).partitions(own) is None
 
 
+@pytest.mark.usefixtures("brief_learning")
 def test_a_deleted_offsets_topic_is_not_created_again(bootstrap_servers: str, topic: str) -> None:
     group = unique("group")
     offsets = f"{group}-offsets"
     topics = Topics(bootstrap_servers)
-    with Admin(producer_config(bootstrap_servers).client) as admin:
-        admin.ensure_compacted_topic(offsets, partitions=1)
+    # One that this process had just created it would wait for, as brokers learn of it late.
+    topics.create(offsets, config={"cleanup.policy": "compact"})
     with TaskRunner(bootstrap_servers, CREATE_NONE, group=group) as runner:
         task, _ = runner.task(unique("connector"), topic)
         topics.delete(offsets)

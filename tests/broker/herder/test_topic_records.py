@@ -109,6 +109,48 @@ def test_only_topics_that_a_connector_writes_are_shown(
     assert "internal topic" in own.body["message"]
 
 
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_a_record_that_grows_when_decompressed_is_skipped_with_the_reason(
+    start: Start, bootstrap_servers: str, codec: str
+) -> None:
+    size = 64 * 1024 * 1024
+    topic = Topics(bootstrap_servers).create(config={"max.message.bytes": "10000000"})
+    with start(fencepost_files_allowed_paths="/") as worker:
+        _write_lines(worker, topic)
+        settings: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "compression.type": codec}
+        producer = Producer({**settings, "message.max.bytes": 2 * size})
+        before = _peak_kb(worker)
+        for value in (b"older", b"a" * size, b"newer"):
+            producer.produce(topic, value)
+            assert producer.flush(_SECONDS) == 0
+        _shown(worker, topic, 3)
+        answer = _records(worker, topic).body
+        grown = _peak_kb(worker) - before
+
+    assert [record["value"] for record in answer["records"]] == ['"newer"', '"older"', '"line"']
+    (skipped,) = answer["skipped"]
+    newer, older, _ = (record["offset"] for record in answer["records"])
+    assert (skipped["partition"], older < skipped["first_offset"] == skipped["last_offset"] < newer) == (0, True)
+    assert "more than 32 MiB once it is decompressed" in skipped["reason"]
+    assert answer["complete"]
+    assert grown < 3 * size / 1024, "the record was never in memory, where it took seven times its size"
+
+
+def _write_lines(worker: Standalone, topic: str) -> None:
+    """Let a connector write to the topic, which shows its records then."""
+    file = worker.folder / "others"
+    file.write_text("line\n")
+    config = {"connector.class": "FileStreamSource", "file": str(file), "topic": topic}
+    assert worker.request("POST", "/connectors", {"name": "other", "config": config}).status == 201
+    _shown(worker, topic)
+
+
+def _peak_kb(worker: Standalone) -> int:
+    """The most memory that the worker's process has had."""
+    status = Path(f"/proc/{worker.process.pid}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("VmHWM:")).split()[1])
+
+
 def test_passwords_in_records_are_hidden(start: Start, topic: str, tmp_path: Path) -> None:
     with start(fencepost_files_allowed_paths=str(tmp_path)) as worker:
         _shown(worker, topic)

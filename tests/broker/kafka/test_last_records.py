@@ -92,6 +92,16 @@ def test_a_limit_of_bytes_leaves_the_newest_records(read: Read, producer: Produc
     assert found.records[-1].value == bytes([49]) * 1_000
 
 
+def test_a_record_beyond_the_limit_is_left_out(read: Read, producer: Producer, topic: str) -> None:
+    _write(producer, topic, [b"older", b"x" * 30_000, b"newer"])
+    _write(producer, topic, [b"other"], partition=1)
+
+    found = read(3, held_bytes=20_000)
+
+    assert not found.complete
+    assert _values(found) == [b"older", b"newer", b"other"]
+
+
 def test_a_deadline_ends_the_search_early(read: Read, producer: Producer, topic: str) -> None:
     _write(producer, topic, [b"one"])
 

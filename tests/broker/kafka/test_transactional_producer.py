@@ -11,13 +11,10 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from fencepost.api.errors import ConfigError, IllegalStateError
-from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.api.errors import IllegalStateError
 from fencepost.kafka.errors import (
-    BrokerUnavailableError,
     InvalidProducerEpochError,
     ProducerFencedError,
-    TopicNotFoundError,
     TransactionAbortableError,
     TransactionExpiredError,
 )
@@ -259,21 +256,6 @@ def test_an_expired_transaction_says_how_to_prevent_it(servers: str, ending: str
     assert values(read_topic(servers, topic)) == [b"other", b"again"]
 
 
-def test_a_topic_that_was_deleted_is_named_under_transaction_version_1_as_well(tv1_broker: EmbeddedBroker) -> None:
-    """It is the coordinator that finds it missing, and would be asked for `delivery.timeout.ms`."""
-    servers = tv1_broker.bootstrap_servers
-    topic = Topics(servers).create()
-    with open_producer(producer_config(servers, delivery_timeout_ms=20_000), unique("gone")) as producer:
-        producer.begin_transaction()
-        write_in_transaction(producer, topic, [b"before"])
-        producer.commit_transaction()
-        Topics(servers).delete(topic)
-        producer.begin_transaction()
-        with pytest.raises(TopicNotFoundError, match=topic):
-            write_in_transaction(producer, topic, [b"after"])
-        producer.abort_transaction()
-
-
 def _begin_and_write(producer: TransactionalProducer, topic: str) -> None:
     producer.begin_transaction()
     _end(producer, topic, "write")
@@ -369,20 +351,6 @@ def test_the_last_producer_of_a_client_leaves_no_connection(servers: str) -> Non
             producer.commit_transaction()
     left = [address for client, address in POOL._idle if client.client_id == client_id]
     assert left == []
-
-
-def test_a_time_out_that_the_broker_does_not_allow_names_both_settings(broker: EmbeddedBroker) -> None:
-    config = producer_config(broker.bootstrap_servers, transaction_timeout_ms=2_000_000_000)
-
-    with pytest.raises(ConfigError, match=r"transaction\.timeout\.ms=2000000000 .* transaction\.max\.timeout\.ms"):
-        TransactionalProducer(config, unique("task")).init_transactions()
-
-
-def test_an_unreachable_broker_is_named() -> None:
-    config = producer_config("127.0.0.1:1", max_block_ms=300)
-
-    with pytest.raises(BrokerUnavailableError, match=r"bootstrap\.servers=127\.0\.0\.1:1"):
-        TransactionalProducer(config, unique("task")).init_transactions()
 
 
 def test_the_rest_of_an_abandoned_transaction_cannot_be_committed(

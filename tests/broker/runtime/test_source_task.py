@@ -213,6 +213,22 @@ def test_a_task_that_produces_to_its_own_offsets_topic_fails(runner: TaskRunner,
     assert read_topic(bootstrap_servers, runner.offsets_topic, isolation="read_uncommitted") == []
 
 
+@pytest.mark.parametrize("delivery", ["requested", "disabled"])
+@pytest.mark.parametrize("store", ["offset", "config"])
+def test_a_task_that_produces_to_a_topic_with_workers_state_fails(
+    bootstrap_servers: str, name: str, delivery: str, store: str
+):
+    configs = unique("configs")
+    # With an offsets topic of its own, the task's offsets are not in the worker's.
+    config = {"offsets.storage.topic": unique("own"), "exactly.once.support": delivery}
+    with TaskRunner(bootstrap_servers, {"config.storage.topic": configs}) as runner:
+        topic = configs if store == "config" else runner.offsets_topic
+        task, _ = runner.started(name, topic, config)
+        wait_for_state(task, State.FAILED)
+    assert f"Records for topic {topic} are refused, because the workers keep their" in str(task.error)
+    assert f"({store}.storage.topic)" in str(task.error)
+
+
 def test_each_record_is_reported_in_order_after_the_commit_and_then_the_commit(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import queue
-from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError, Future
-from typing import TypeVar
+from concurrent.futures import CancelledError
 
 import pyarrow as pa
 import pytest
@@ -13,10 +10,8 @@ from confluent_kafka import Producer
 
 from fencepost.api.errors import ConfigError, IllegalStateError
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.config.internal_topics import InternalTopic
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.kafka.clients import KafkaClients
-from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
+from fencepost.kafka.config.client_config import ProducerConfig
 from fencepost.kafka.consumer.read_to_end import TopicReadTimeoutError
 from fencepost.kafka.errors import ProducerFencedError
 from fencepost.kafka.producer.transactional import TransactionalProducer
@@ -24,97 +19,23 @@ from fencepost.kafka.records.columns import Records
 from fencepost.storage.configs.codec import LoggerLevelRecord, RestartRequest, SessionKey, TargetState
 from fencepost.storage.configs.state import (
     ClusterConfigState,
-    ConfigEvent,
     ConnectorConfigRemoval,
     ConnectorConfigUpdate,
     SessionKeyUpdate,
     TargetStateChange,
     TaskConfigUpdate,
 )
-from fencepost.storage.configs.topic import ConfigBackingStore
 from fencepost.storage.errors import ConfigTimestampError, ConfigTooLargeError, ConfigWriteError
-from tests.support.checker import Record, read_topic
+from tests.support.config_topic import SECONDS, Cluster, done
 from tests.support.fault_proxy import FaultProxy
-from tests.support.topics import Topics, unique
+from tests.support.topics import Topics
 from tests.support.wrong_clock import put_clock_ahead
 
-T = TypeVar("T")
-
-_SECONDS = 120
 _CONFIG = {"connector.class": "C", "tasks.max": "2", "topic": "t", "name": "c1"}
 
 
 def _task(number: int) -> dict[str, str]:
     return {"connector.class": "C", "task.class": "T", "name": "c1", "task.id": str(number)}
-
-
-def done(future: Future[T]) -> T:
-    return future.result(_SECONDS)
-
-
-class Worker:
-    """A store of a worker, with what it told its event loop of."""
-
-    def __init__(self, address: str, topic: str, group: str, *, transactional: bool = True) -> None:
-        self.config = ClientConfig(bootstrap_servers=(address,))
-        self.told: queue.Queue[Callable[[], None]] = queue.Queue()
-        self.events: list[tuple[ConfigEvent, ClusterConfigState]] = []
-        self.store = ConfigBackingStore(
-            InternalTopic(topic, 1, None, {"segment.ms": "123456", "cleanup.policy": "compact"}),
-            group,
-            clients=KafkaClients(),
-            transactional=transactional,
-            consumer=self.config,
-            producer=ProducerConfig(client=self.config, max_block_ms=20_000),
-            listener=lambda event, state: self.events.append((event, state)),
-            post=self.told.put,
-        )
-
-    def start(self) -> ClusterConfigState:
-        return done(self.store.start(self.config))
-
-    def lead(self) -> ConfigBackingStore:
-        self.start()
-        done(self.store.claim_write_privilege())
-        return self.store
-
-    def happened(self) -> list[ConfigEvent]:
-        """What the event loop is told of, up to now."""
-        while not self.told.empty():
-            self.told.get()()
-        return [event for event, _ in self.events]
-
-
-class Cluster:
-    """Workers of one group, with a config topic of their own."""
-
-    def __init__(self, bootstrap_servers: str) -> None:
-        self.bootstrap_servers = bootstrap_servers
-        self.topic = unique("configs")
-        self.group = unique("group")
-        self._workers: list[Worker] = []
-
-    def worker(self, *, transactional: bool = True, address: str | None = None) -> Worker:
-        worker = Worker(address or self.bootstrap_servers, self.topic, self.group, transactional=transactional)
-        self._workers.append(worker)
-        return worker
-
-    def records(self) -> list[Record]:
-        return read_topic(self.bootstrap_servers, self.topic)
-
-    def rows(self) -> list[tuple[bytes | None, bytes | None]]:
-        return [(record.key, record.value) for record in self.records()]
-
-    def close(self) -> None:
-        for worker in self._workers:
-            worker.store.close()
-
-
-@pytest.fixture
-def cluster(bootstrap_servers: str) -> Iterator[Cluster]:
-    cluster = Cluster(bootstrap_servers)
-    yield cluster
-    cluster.close()
 
 
 def test_the_topic_is_made_as_connect_makes_it(cluster: Cluster, topics: Topics):
@@ -354,7 +275,7 @@ def test_records_that_java_wrote_are_read_and_others_ignored(cluster: Cluster, c
         (b"tasks-count-a-1", b'{"tasks":3}'),
     ]:
         producer.produce(cluster.topic, value, key=key)
-    assert producer.flush(_SECONDS) == 0
+    assert producer.flush(SECONDS) == 0
     state = done(worker.store.read_to_end())
     assert state.connectors() == ["a-1"]
     assert state.task_configs("a-1") == [{"n": "0"}]
@@ -403,7 +324,7 @@ def test_waiters_are_notified_when_the_store_is_closed(cluster: Cluster):
     worker.store.close()
     # Cancelled if its thread had not come to it yet.
     with pytest.raises((IllegalStateError, CancelledError)):
-        waiting.result(_SECONDS)
+        waiting.result(SECONDS)
     with pytest.raises(IllegalStateError, match=cluster.topic):
         worker.store.put_target_state("c1", TargetState.PAUSED)
     zombie.close()

@@ -15,7 +15,7 @@ from fencepost.cli.verify.verify_report import print_report
 from tests.chaos.soak.run import Outcome, soak
 from tests.chaos.soak.schedule import Size, actions
 
-SIZE = Size(workers=3, brokers=3, connectors=5, session_s=6, postgres=True)
+SIZE = Size(workers=3, brokers=3, connectors=6, session_s=6, postgres=True)
 
 
 def main() -> int:

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.embedded.java import find_java
 from fencepost.embedded.ports import free_ports
 from fencepost.embedded.properties import CLIENT, BrokerListener
 from tests.conftest import FAST_EXPIRY
 from tests.hostile.workers import CONNECTORS
 from tests.support.fault_proxy import FaultProxy, Link
+from tests.support.java_plugins import plugin_path
 from tests.support.movable_clock import MovableClock
 from tests.support.processes import wait_for
 from tests.support.workers import Group, Worker
@@ -65,7 +67,7 @@ class Slot:
                 self._port,
                 # A program has its clock from its start on.
                 forked=False,
-                environment=self._clock.environment,
+                environment={**self._clock.environment, "JAVA_HOME": str(find_java().home)},
                 bootstrap_servers=",".join(proxy.address for proxy in self._proxies),
                 connect_protocol=self.protocol,
             )
@@ -276,7 +278,7 @@ def running_cluster(folder: Path, *, workers: int, brokers: int, session_s: floa
             # A request that is not answered is given up and sent again, rather sooner than later.
             request_timeout_ms="5000",
             socket_connection_setup_timeout_ms="1500",
-            plugin_path=str(CONNECTORS),
+            plugin_path=f"{CONNECTORS},{plugin_path(folder, 'file')}",
         )
         slots = [Slot(group, n, row, MovableClock(folder / f"clock-{n}")) for n, row in enumerate(proxies)]
         for slot in slots:

@@ -8,12 +8,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fencepost import SourceRecord, SourceTask
+from tests.support.java_plugins import FILE_STREAM
 from tests.support.sequence_source import SequenceConnector, SequenceTask, properties
 
 # Often enough to be in a transaction whenever something happens, and rarely enough to leave the machine to the workers.
 _POLL_MS = 60
 _COMMIT_EVERY = 3
 _SHARE_OF_ABORTED = 0.3
+_STRING = "org.apache.kafka.connect.storage.StringConverter"
+OF_LINES = ("lines", "java")
+"""The connectors that read the file of lines."""
 
 
 class NumberedTask(SequenceTask):
@@ -80,7 +84,7 @@ def configurations(lines: Path) -> dict[str, dict[str, str]]:
     return {
         "lines": {
             "name": "lines",
-            "connector.class": "FileStreamSource",
+            "connector.class": "fencepost:FileStreamSource",
             "topic": "lines",
             "file": str(lines),
             "exactly.once.support": "required",
@@ -92,6 +96,18 @@ def configurations(lines: Path) -> dict[str, dict[str, str]]:
         | {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "700"},
         "committing": _numbered("committing", CommittingConnector, tasks=2)
         | {"transaction.boundary": "connector", "offsets.storage.topic": "committing-offsets"},
+        # Kafka's own, from its jar, in a JVM of whichever worker has it.
+        "java": {
+            "name": "java",
+            "connector.class": f"java:{FILE_STREAM}",
+            "topic": "java",
+            "file": str(lines),
+            "exactly.once.support": "required",
+            "tasks.max": "1",
+            "task.restart.backoff.ms": "100",
+            "key.converter": _STRING,
+            "value.converter": _STRING,
+        },
     }
 
 

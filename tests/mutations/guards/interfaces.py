@@ -184,9 +184,16 @@ GUARDS = (
     Guard(
         "the refusal of requests from pages of other sites",
         "rest/cross_origin.py",
-        '    if not is_own(origin, request.headers.get(hdrs.HOST, ""), own):\n',
+        "    if not is_own(origin, f\"{request.scheme}://{request.headers.get(hdrs.HOST, '')}\", own):\n",
         "    if False:\n",
         "tests/unit/rest/test_cross_origin.py::test_a_page_of_another_site_restarts_and_deletes_nothing",
+    ),
+    Guard(
+        "the scheme of a worker's own origin",
+        "rest/cross_origin.py",
+        'return match["scheme"], address["name"]',
+        'return "http", address["name"]',
+        "tests/unit/rest/test_cross_origin.py::test_an_https_origin_is_not_a_workers_that_listens_with_http",
     ),
     Guard(
         "the refusal of what pages of other sites embed",

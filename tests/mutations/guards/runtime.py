@@ -13,6 +13,13 @@ GUARDS = (
         "tests/broker/engine/test_dead_letters.py::test_a_batch_of_dead_letters_alone_is_committed_with_its_offsets",
     ),
     Guard(
+        "the topics with the state of workers, which take no records",
+        "runtime/task/writes.py",
+        "refused = {**context.path.state_topics, **_refused",
+        "refused = {**_refused",
+        "tests/broker/runtime/test_source_task.py::test_a_task_that_produces_to_a_topic_with_workers_state_fails",
+    ),
+    Guard(
         "the offsets of dropped records that are committed at an interval",
         "runtime/task/writes.py",
         "waits = self._only_drops and not final and started < self._flush_at",

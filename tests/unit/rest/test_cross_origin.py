@@ -83,7 +83,7 @@ def test_a_link_of_another_site_leads_to_the_page(api: Api):
         {},
         {"Origin": "http://127.0.0.1:{port}"},
         {"Origin": "http://localhost:9999", "Host": "localhost:9999"},
-        {"Origin": "https://localhost", "Host": "localhost"},
+        {"Origin": "http://localhost", "Host": "localhost"},
         {"Origin": "http://worker.example", "Host": "worker.example:80"},
         {"Origin": "http://WORKER.example:8083"},
         {"Origin": "https://proxy.example", "Sec-Fetch-Site": "same-origin"},
@@ -222,23 +222,36 @@ def test_a_malformed_property_is_named(name: str, text: str):
 
 
 @pytest.mark.parametrize(
-    ("origin", "host", "own"),
+    ("origin", "url", "own"),
     [
-        ("http://a:80", "a", True),
-        ("https://a", "a:443", True),
-        ("https://a", "a", True),
-        ("http://a", "a:8083", False),
-        ("http://a:8083", "a:8084", False),
-        ("http://a.b", "a", False),
-        ("http://[::1]:8083", "[::1]:8083", True),
-        ("file://a", "a", False),
-        ("http://named:1", "a", True),
-        ("http://a@b", "a", False),
-        ("http://[::1", "[::1]", False),
+        ("http://a:80", "http://a", True),
+        ("https://a", "https://a:443", True),
+        ("https://a", "http://a", False),
+        ("https://a", "http://a:443", False),
+        ("http://a", "https://a:80", False),
+        ("http://a", "http://a:8083", False),
+        ("http://a:8083", "http://a:8084", False),
+        ("http://a.b", "http://a", False),
+        ("http://[::1]:8083", "http://[::1]:8083", True),
+        ("file://a", "http://a", False),
+        ("http://named:1", "http://a", True),
+        ("https://named:1", "http://a", False),
+        ("http://a@b", "http://a", False),
+        ("http://[::1", "http://[::1]", False),
+        ("http://a@b", "http://a@b", False),
     ],
 )
-def test_an_origin_is_compared_with_the_clients_address_of_the_worker(origin: str, host: str, own: bool):
-    assert is_own(origin, host, OwnAddresses(origins={"named:1"})) is own
+def test_an_origin_is_compared_with_the_clients_url_of_the_worker(origin: str, url: str, own: bool):
+    assert is_own(origin, url, OwnAddresses(origins={"http://named:1"})) is own
+
+
+@pytest.mark.parametrize("origin", ["https://127.0.0.1:{port}", "https://localhost:{port}"])
+def test_an_https_origin_is_not_a_workers_that_listens_with_http(api: Api, origin: str):
+    port = urlsplit(api.url).port
+    given = origin.format(port=port)
+    answer = api.get("/connectors", headers={"Origin": given, "Host": urlsplit(given).netloc})
+    assert answer.status == 403
+    assert "access.control.allow.origin" in answer.message
 
 
 def test_the_names_of_a_worker_are_known_hosts():

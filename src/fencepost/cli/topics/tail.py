@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,7 +31,7 @@ from fencepost.converters.decoded_json import to_json
 from fencepost.converters.record_decoding import CONVERTERS, Decoder, RecordDecoder, advice, decoder
 from fencepost.kafka.admin.open_transactions import OpenTransaction
 from fencepost.kafka.config.client_config import ClientConfig
-from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
+from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord, SkippedBatch
 from fencepost.kafka.consumer.last_records import last_records, records_between
 from fencepost.kafka.consumer.read_to_end import DEFAULT_TIMEOUT_MS, EARLIEST, LATEST, TopicReader
 from fencepost.kafka.errors import BrokerUnavailableError, KafkaError
@@ -45,6 +45,8 @@ _LOOK_SECONDS: Final = 5.0
 # While brokers are unavailable, this request must not keep the command from noticing.
 _LOOK_TIMEOUT_MS: Final = 2_000.0
 _SHOWN_ENDS: Final = 5
+_READ_MEGABYTES: Final = 64
+"""The memory for the records of one fetch: a compressed batch may hold any amount of data."""
 
 _EXAMPLES: Final = """\b
 Examples:
@@ -146,13 +148,16 @@ def tail(
 
 def _show(config: ClientConfig, topic: str, start: Start, show: _Printer, *, follow: bool) -> None:
     require_answer(config)
-    with TopicReader(config, topic) as reader, suppress(BrokenPipeError):
+    most_bytes = _READ_MEGABYTES * 1024 * 1024
+    with TopicReader(config, topic, most_bytes=most_bytes) as reader, suppress(BrokenPipeError):
         # Waits for the markers of transactions that have just been committed.
         open_transactions(config, topic)
         for record in _records(reader, start):
             show(record)
         sys.stdout.flush()
-        if not show.count:
+        skipped = set(reader.take_skipped())
+        _tell_skipped(topic, skipped)
+        if not (show.count or skipped):
             click.echo(_nothing(reader, start, follow=follow), err=True)
         hidden = _Hidden(config, reader)
         hidden.tell()
@@ -160,10 +165,22 @@ def _show(config: ClientConfig, topic: str, start: Start, show: _Printer, *, fol
             for record in _polled(reader):
                 show(record)
             sys.stdout.flush()
+            _tell_skipped(topic, reader.take_skipped())
             hidden.tell_sometimes()
         return
     # The reader of the pipe has enough, as `head` does. Python flushes again at its end.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _tell_skipped(topic: str, skipped: Iterable[SkippedBatch]) -> None:
+    """Print on stderr which records were not decoded."""
+    for partition, first, last in sorted(skipped):
+        offsets = f"Offset {first}" if first == last else f"Offsets {first} to {last}"
+        click.echo(
+            f"{offsets} of {topic}-{partition} not shown: the batch takes more than {_READ_MEGABYTES} MiB once it is "
+            "decompressed. A consumer with enough memory can read it",
+            err=True,
+        )
 
 
 def _records(reader: TopicReader, start: Start) -> Iterator[ConsumedRecord]:

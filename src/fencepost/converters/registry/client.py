@@ -13,7 +13,7 @@ import math
 import random
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -43,15 +43,12 @@ AVRO: Final = "AVRO"
 class RegistryClient:
     """One registry. Thread-safe: its connections are a pool. It caches nothing."""
 
-    def __init__(
-        self, settings: RegistrySettings, *, pause: Callable[[float], None] = time.sleep, patience_s: float = math.inf
-    ) -> None:
+    def __init__(self, settings: RegistrySettings, *, patience_s: float = math.inf) -> None:
         """Requests that begin more than `patience_s` seconds from now fail as if nobody answered."""
         self._settings = settings
         self._deadline = time.monotonic() + patience_s
         self._http = HttpClient(settings)
         self._tokens = TokenSource(settings, self._http) if settings.oauth is not None else None
-        self._pause = pause
         self._current = random.randrange(len(settings.urls)) if settings.randomize else 0  # noqa: S311 - a start
 
     @property
@@ -168,7 +165,7 @@ class RegistryClient:
             position = (self._current + number) % len(self._settings.urls)
             for attempt in range(attempts):
                 if attempt:
-                    self._pause(self._wait_s(attempt - 1))
+                    time.sleep(self._wait_s(attempt - 1))
                 if time.monotonic() > self._deadline:
                     break
                 try:

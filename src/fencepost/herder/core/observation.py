@@ -86,10 +86,21 @@ class ShownRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class SkippedRecords:
+    """Offsets of a partition whose records are not shown, and the reason, for people."""
+
+    partition: int
+    first_offset: int
+    last_offset: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class RecordsView:
     """The last records of a topic, the newest first, as `connector` converts them; `connectors` are all that write it.
 
-    `complete`: they are the last ones of all partitions, and no limit ended the search for them early.
+    `complete`: they are the last ones of all partitions besides those that were `skipped`, and no limit ended the search
+    for them early.
     """
 
     topic: str
@@ -97,6 +108,7 @@ class RecordsView:
     connectors: Sequence[str]
     records: Sequence[ShownRecord]
     complete: bool
+    skipped: Sequence[SkippedRecords] = ()
 
 
 class Observation(ABC):

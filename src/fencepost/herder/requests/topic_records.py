@@ -20,12 +20,12 @@ from fencepost.converters.record_decoding import RecordDecoder, decoder
 from fencepost.converters.record_reading import RoleReading, reading_by
 from fencepost.herder.core.active_topics import ActiveTopics
 from fencepost.herder.core.calls import Calls, outcome_of
-from fencepost.herder.core.observation import RecordsView, ShownRecord
+from fencepost.herder.core.observation import RecordsView, ShownRecord, SkippedRecords
 from fencepost.herder.errors import ForbiddenError, NotFoundError, ServiceUnavailableError
 from fencepost.herder.requests.connector_states import ConnectorStates
 from fencepost.herder.work.parts import HerderParts
 from fencepost.kafka.config.client_config import ClientConfig
-from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
+from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord, SkippedBatch
 from fencepost.kafka.consumer.last_records import LastRecords, ReadLimits, last_records
 from fencepost.kafka.consumer.read_to_end import EARLIEST, LATEST
 from fencepost.kafka.deadline import Deadline
@@ -37,6 +37,12 @@ _AT_ONCE: Final = 2
 _WAITING: Final = 8
 _READING_MS: Final = 10_000
 _HELD_BYTES: Final = 8 * 1024 * 1024
+_READ_MEGABYTES: Final = 32
+"""The memory for the records of one fetch: a compressed batch may hold any amount of data."""
+_TOO_LARGE: Final = (
+    f"The batch of these records takes more than {_READ_MEGABYTES} MiB once it is decompressed, which is more than the page "
+    "reads"
+)
 _FIRST_SPAN: Final = 4
 """Few: records may be large, and the span grows as long as they are not."""
 _SHOWN: Final = 8_192
@@ -80,10 +86,10 @@ class TopicRecords:
         reading = asyncio.ensure_future(self._calls.run(lambda: self._read(topic, count, chosen, config)))
         reading.add_done_callback(self._ended)
         try:
-            records, complete = await outcome_of(reading)
+            records, complete, skipped = await outcome_of(reading)
         except TopicNotFoundError as error:
             raise NotFoundError(str(error)) from error
-        return RecordsView(topic, chosen, writers, records, complete)
+        return RecordsView(topic, chosen, writers, records, complete, skipped)
 
     def _ended(self, _: object) -> None:
         self._reads -= 1
@@ -106,25 +112,28 @@ class TopicRecords:
 
     def _read(
         self, topic: str, count: int, connector: str, properties: Mapping[str, str]
-    ) -> tuple[list[ShownRecord], bool]:
+    ) -> tuple[list[ShownRecord], bool, list[SkippedRecords]]:
         worker = self._parts.worker_for(connector)
         config = worker.connector_config(properties)
-        found = self._last(reading_config(worker.config, config), topic, count)
+        found, skipped = self._last(reading_config(worker.config, config), topic, count)
         reading = _converters(worker.config, config)
         dead_letters = config.properties.get(DEAD_LETTER_TOPIC) == topic
         with reading_by(reading) as by:
             key = _Shown(_decoder(by.key, is_key=True, guess=dead_letters))
             value = _Shown(_decoder(by.value, is_key=False, guess=dead_letters))
             shown = [_shown(record, key, value) for record in reversed(found.records)]
-        return shown, found.complete
+        newest = sorted(skipped, key=lambda each: each.last_offset, reverse=True)[:count]
+        return shown, found.complete, [SkippedRecords(*each, _TOO_LARGE) for each in newest]
 
-    def _last(self, config: ClientConfig, topic: str, count: int) -> LastRecords:
+    def _last(self, config: ClientConfig, topic: str, count: int) -> tuple[LastRecords, set[SkippedBatch]]:
         deadline = Deadline.after(_READING_MS)
-        with self._parts.worker.clients.topic_reader(config, topic) as reader:
+        most_bytes = _READ_MEGABYTES * 1024 * 1024
+        with self._parts.worker.clients.topic_reader(config, topic, most_bytes=most_bytes) as reader:
             ends = reader.committed_offsets(LATEST, _READING_MS)
             first = reader.committed_offsets(EARLIEST, _READING_MS)
             limits = ReadLimits(_HELD_BYTES, deadline)
-            return last_records(reader, count, first, ends, poll=reader.poll, span=_FIRST_SPAN, limits=limits)
+            found = last_records(reader, count, first, ends, poll=reader.poll, span=_FIRST_SPAN, limits=limits)
+            return found, set(reader.take_skipped())
 
 
 def _converters(worker: WorkerConfig, config: ConnectorConfig) -> dict[str, str]:

@@ -26,8 +26,8 @@ from fencepost.kafka.admin.topic_creation import NewTopic, create_topics, listed
 from fencepost.kafka.admin.topic_deletion import delete_topics, topic_names
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.errors import AuthorizationError
+from fencepost.kafka.producer.coordinator_requests import TRANSACTION_REQUESTS
 from fencepost.kafka.producer.transaction import ProducerIdentity
-from fencepost.kafka.producer.transaction_coordinator import TRANSACTION_REQUESTS
 from fencepost.kafka.transport.broker_client import BrokerClient
 from fencepost.kafka.transport.connection import too_old
 from fencepost.kafka.transport.error_codes import Code, refused

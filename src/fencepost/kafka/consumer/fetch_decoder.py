@@ -6,24 +6,22 @@ checksums are ours, because its codecs each take a package of their own and its 
 
 from __future__ import annotations
 
-import gzip
-import struct
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-import cramjam
 from crc32c import crc32c
 from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.memory_records import MemoryRecords
 
 from fencepost.api.errors import DataError
+from fencepost.kafka.consumer.decompression import decompressed
 
 _HEADER_BYTES: Final = DefaultRecordBatch.HEADER_STRUCT.size
 _ATTRIBUTES_AT: Final = DefaultRecordBatch.ATTRIBUTES_OFFSET
-_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
-_XERIAL_HEADER_BYTES: Final = 16
-_LENGTH: Final = struct.Struct(">i")
+
+RECORD_BYTES: Final = 200
+"""The memory that a record takes beside its data, about."""
 
 NO_PRODUCER: Final = (-1, -1)
 """The producer identity of a record that was written without one."""
@@ -70,39 +68,89 @@ class AbortedTransaction(Protocol):
     first_offset: int
 
 
+class SkippedBatch(NamedTuple):
+    """The offsets of a batch that was not decoded: its records take more memory than one fetch may."""
+
+    partition: int
+    first_offset: int
+    last_offset: int
+
+
 class FetchedRecords(NamedTuple):
-    """The result of one fetch. `next_offset` is the offset to continue from; None if there was no complete batch."""
+    """The result of one fetch. `next_offset` is the offset to continue from; None if no batch was read."""
 
     records: list[ConsumedRecord]
     next_offset: int | None
     markers: Sequence[TransactionMarker] = ()
+    skipped: Sequence[SkippedBatch] = ()
+
+
+class DecodingBudget:
+    """The memory that the decoded records of one fetch may take, in bytes, for all its partitions together."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._left = most_bytes
+
+    def content(self, batch: Any) -> Any | None:
+        """Return a batch without its compression, None if it alone takes more than the whole budget."""
+        whole = _uncompressed(batch, self._most_bytes)
+        return None if whole is None or _memory(whole) > self._most_bytes else whole
+
+    def spend(self, batch: Any) -> bool:
+        """Take an uncompressed batch from what is left. False if it does not fit any more: the next fetch reads it."""
+        needed = _memory(batch)
+        fits = needed <= self._left
+        self._left = self._left - needed if fits else 0
+        return fits
 
 
 def read_fetched(
-    topic: str, partition: int, data: bytes | None, aborted: Sequence[AbortedTransaction] | None, *, from_offset: int
+    topic: str,
+    partition: int,
+    data: bytes | None,
+    aborted: Sequence[AbortedTransaction] | None,
+    *,
+    from_offset: int,
+    budget: DecodingBudget | None = None,
 ) -> FetchedRecords:
     """Return the records of `data` from `from_offset` on, without records of `aborted` transactions, and all markers.
 
     `data` is the `records` of a Fetch response: complete batches, the first of which may begin before `from_offset`,
-    and perhaps a part of one more. `aborted` is the response's list, which exists only for read_committed. Raises
-    DataError for a batch whose checksum is wrong.
+    and perhaps a part of one more. `aborted` is the response's list, which exists only for read_committed. A `budget`
+    ends the read before the batch that exceeds what is left of it; a batch that exceeds the whole budget is skipped.
+    Raises DataError for a batch whose checksum is wrong.
     """
     filtering = _AbortedProducers(aborted)
     records: list[ConsumedRecord] = []
     markers: list[TransactionMarker] = []
+    skipped: list[SkippedBatch] = []
     next_offset = None
     for batch in MemoryRecords(data or b""):
-        next_offset = batch.next_offset
         if isinstance(batch, DefaultRecordBatch):
             _check(batch, topic, partition)
             marker = transaction_marker(topic, partition, batch)
             if marker is not None and marker.offset >= from_offset:
                 markers.append(marker)
             if filtering.hides(batch, marker):
+                next_offset = batch.next_offset
                 continue
-        producer, transactional = _writer(batch)
-        records.extend(
-            ConsumedRecord(
+        content = _uncompressed(batch) if budget is None else budget.content(batch)
+        if content is None:
+            skipped.append(SkippedBatch(partition, max(from_offset, batch.base_offset), batch.next_offset - 1))
+        elif budget is None or budget.spend(content):
+            records += _records(topic, partition, content, from_offset)
+        else:
+            break
+        next_offset = batch.next_offset
+    return FetchedRecords(records, next_offset, markers, skipped)
+
+
+def _records(topic: str, partition: int, batch: Any, from_offset: int) -> Iterator[ConsumedRecord]:
+    producer, transactional = _writer(batch)
+    for record in batch:
+        if record.offset >= from_offset:
+            yield ConsumedRecord(
                 topic,
                 partition,
                 record.offset,
@@ -113,10 +161,6 @@ def read_fetched(
                 producer,
                 transactional,
             )
-            for record in _uncompressed(batch)
-            if record.offset >= from_offset
-        )
-    return FetchedRecords(records, next_offset, markers)
 
 
 def transaction_marker(topic: str, partition: int, batch: Any) -> TransactionMarker | None:
@@ -160,39 +204,23 @@ def _check(batch: Any, topic: str, partition: int) -> None:
         )
 
 
-def _uncompressed(batch: Any) -> Iterator[Any]:
-    """The batch's records; the batch of a codec is replaced by the same one without it."""
-    codec = batch.compression_type if isinstance(batch, DefaultRecordBatch) else DefaultRecordBatch.CODEC_NONE
-    if codec == DefaultRecordBatch.CODEC_NONE:
-        return iter(batch)
+def _uncompressed(batch: Any, most_bytes: int | None = None) -> Any | None:
+    """Return the same batch without compression, None if its records have more than `most_bytes`."""
+    if not isinstance(batch, DefaultRecordBatch):
+        # kafka-python decompresses batches of the formats before Kafka 0.11, without a limit.
+        return None if most_bytes is not None and batch.compression_type else batch
+    if batch.compression_type == DefaultRecordBatch.CODEC_NONE:
+        return batch
     buffer = batch._buffer  # noqa: SLF001 - no public way to the bytes
+    content = decompressed(batch.compression_type, bytes(buffer[_HEADER_BYTES:]), most_bytes)
+    if content is None:
+        return None
     header = bytearray(buffer[:_HEADER_BYTES])
     header[_ATTRIBUTES_AT + 1] &= ~DefaultRecordBatch.CODEC_MASK & 0xFF
-    return iter(DefaultRecordBatch(header + _decompress(codec, bytes(buffer[_HEADER_BYTES:]))))
+    return DefaultRecordBatch(header + content)
 
 
-def _decompress(codec: int, data: bytes) -> bytes:
-    match codec:
-        case DefaultRecordBatch.CODEC_GZIP:
-            return gzip.decompress(data)
-        case DefaultRecordBatch.CODEC_SNAPPY:
-            return _decompress_snappy(data)
-        case DefaultRecordBatch.CODEC_LZ4:
-            return bytes(cramjam.lz4.decompress(data))
-        case DefaultRecordBatch.CODEC_ZSTD:
-            return bytes(cramjam.zstd.decompress(data))
-    raise DataError(f"A record batch is compressed with codec {codec}, which is unknown: upgrade fencepost")
-
-
-def _decompress_snappy(data: bytes) -> bytes:
-    """Java's clients write xerial's framing (a header, then blocks with their lengths), others one raw block."""
-    if not data.startswith(_XERIAL_MAGIC):
-        return bytes(cramjam.snappy.decompress_raw(data))
-    blocks = []
-    position = _XERIAL_HEADER_BYTES
-    while position < len(data):
-        (length,) = _LENGTH.unpack_from(data, position)
-        position += _LENGTH.size
-        blocks.append(bytes(cramjam.snappy.decompress_raw(data[position : position + length])))
-        position += length
-    return b"".join(blocks)
+def _memory(batch: Any) -> int:
+    """The bytes that the records of an uncompressed batch take in memory, about."""
+    count = batch.records_count if isinstance(batch, DefaultRecordBatch) else 1
+    return len(batch._buffer) + count * RECORD_BYTES  # noqa: SLF001 - no public way to the bytes

@@ -12,13 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
+from fencepost.kafka.consumer.fetch_decoder import RECORD_BYTES, ConsumedRecord
 from fencepost.kafka.consumer.read_to_end import TopicReader
 from fencepost.kafka.deadline import Deadline
 
 _WIDER: Final = 4
-# What a record takes in memory beside its data.
-_RECORD_BYTES: Final = 200
 
 Poll = Callable[[], list[ConsumedRecord]]
 """Returns the next records of the reader, as TopicReader.poll does."""
@@ -26,7 +24,7 @@ Poll = Callable[[], list[ConsumedRecord]]
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """Where a search for the last records ends early: `held_bytes` is how much of records is kept at once."""
+    """Where a search for the last records ends early: `held_bytes` is how much of records is kept, of the newest ones."""
 
     held_bytes: int
     deadline: Deadline
@@ -75,43 +73,52 @@ def last_records(
     known: list[ConsumedRecord] = []
     while True:
         starts = {partition: max(first[partition], end - span) for partition, end in ends.items()}
-        found = _Found(ends, count)
-        give_up = found.gives_up(limits)
-        for record in records_between(reader, starts, ends, poll, give_up):
+        found = _Found(ends, count, limits)
+        for record in records_between(reader, starts, ends, poll, found.is_late):
             found.add(record)
-            if give_up():
+            if found.is_late():
                 break
-        if give_up():
+        if found.is_late():
             # A shorter span that was read whole has the last records; this one may lack them.
             return LastRecords(known or found.last(), complete=False)
         known = found.last()
+        if found.lacks:
+            return LastRecords(known, complete=False)
         if all(found.count(partition) == count or starts[partition] == first[partition] for partition in ends):
             return LastRecords(known, complete=True)
         span *= _WIDER
 
 
 class _Found:
-    """The last records of each partition, and their size."""
+    """The last records of each partition; of too many bytes, the newest ones."""
 
-    def __init__(self, partitions: Iterable[int], count: int) -> None:
+    def __init__(self, partitions: Iterable[int], count: int, limits: ReadLimits | None) -> None:
         self._kept: dict[int, deque[ConsumedRecord]] = {partition: deque() for partition in partitions}
         self._count = count
+        self._limits = limits
         self._held = 0
+        self.lacks = False
+        """Whether records were left out because of their size."""
 
     def add(self, record: ConsumedRecord) -> None:
         kept = self._kept[record.partition]
+        if self._limits is not None and _size(record) > self._limits.held_bytes:
+            self.lacks = True
+            return
         kept.append(record)
         self._held += _size(record)
         if len(kept) > self._count:
             self._held -= _size(kept.popleft())
+        while self._limits is not None and self._held > self._limits.held_bytes:
+            oldest = min(filter(None, self._kept.values()), key=lambda each: each[0].timestamp)
+            self._held -= _size(oldest.popleft())
+            self.lacks = True
 
     def count(self, partition: int) -> int:
         return len(self._kept[partition])
 
-    def gives_up(self, limits: ReadLimits | None) -> Callable[[], bool]:
-        if limits is None:
-            return lambda: False
-        return lambda: self._held > limits.held_bytes or limits.deadline.passed
+    def is_late(self) -> bool:
+        return self._limits is not None and self._limits.deadline.passed
 
     def last(self) -> list[ConsumedRecord]:
         together = sorted(
@@ -123,4 +130,4 @@ class _Found:
 
 def _size(record: ConsumedRecord) -> int:
     headers = sum(len(name) + len(value or b"") for name, value in record.headers)
-    return _RECORD_BYTES + len(record.key or b"") + len(record.value or b"") + headers
+    return RECORD_BYTES + len(record.key or b"") + len(record.value or b"") + headers

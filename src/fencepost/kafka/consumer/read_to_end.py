@@ -24,7 +24,13 @@ from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from fencepost.api.errors import FencepostError, RetriableError
 from fencepost.kafka.admin.open_transactions import find_open_transactions
 from fencepost.kafka.config.client_config import ClientConfig
-from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord, FetchedRecords, read_fetched
+from fencepost.kafka.consumer.fetch_decoder import (
+    ConsumedRecord,
+    DecodingBudget,
+    FetchedRecords,
+    SkippedBatch,
+    read_fetched,
+)
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import AuthorizationError, BrokerUnavailableError, KafkaError
 from fencepost.kafka.transport.broker_client import TRANSIENT, BrokerClient, PassingError, remaining_ms
@@ -81,9 +87,16 @@ class TopicReader:
     One thread at a time may read; `close` may be called from any thread.
     """
 
-    def __init__(self, config: ClientConfig, topic: str, *, only: int | None = None) -> None:
+    def __init__(
+        self, config: ClientConfig, topic: str, *, only: int | None = None, most_bytes: int | None = None
+    ) -> None:
+        """With `most_bytes`, the records of one fetch take no more memory, and larger batches are skipped."""
         self.topic = topic
         self._only = only
+        self._most_bytes = most_bytes
+        self._skipped: list[SkippedBatch] = []
+        # Partitions whose data did not fit into the last fetch's memory: they come first in the next one.
+        self._waiting: set[int] = set()
         self._isolation = READ_COMMITTED
         self._client = BrokerClient(config)
         self._positions: dict[int, int] = {}
@@ -108,6 +121,11 @@ class TopicReader:
     def topic_id(self) -> UUID | None:
         """The id of the topic that `positions` belong to; None before the first read, and from brokers before 2.8."""
         return self._topic_id
+
+    def take_skipped(self) -> list[SkippedBatch]:
+        """Return the batches skipped since the last call; one that was read again comes again."""
+        skipped, self._skipped = self._skipped, []
+        return skipped
 
     def look_afresh(self) -> None:
         """Look the partitions up again at the next read. Thread-safe."""
@@ -280,6 +298,8 @@ class TopicReader:
     ) -> dict[int, tuple[FetchedRecords, int]]:
         taken = {}
         nothing_at_all = not any(row.records for row in rows)
+        budget = None if self._most_bytes is None else DecodingBudget(self._most_bytes)
+        rows, self._waiting = sorted(rows, key=lambda row: row.partition_index not in self._waiting), set()
         for row in rows:
             partition = row.partition_index
             if row.error_code == Code.OFFSET_OUT_OF_RANGE:
@@ -287,12 +307,22 @@ class TopicReader:
                 continue
             self._raise_for(row.error_code, "READ")
             position = self._positions[partition]
-            fetched = read_fetched(self.topic, partition, row.records, row.aborted_transactions, from_offset=position)
+            fetched = read_fetched(
+                self.topic,
+                partition,
+                row.records,
+                row.aborted_transactions,
+                from_offset=position,
+                budget=budget,
+            )
+            self._skipped += fetched.skipped
             stable = row.last_stable_offset if self._isolation == READ_COMMITTED else row.high_watermark
             end = ends.get(partition, max(position, stable))
             next_offset = self._go_on_at(fetched, stable, end, nothing_at_all)
             if next_offset is not None:
                 taken[partition] = (fetched, next_offset)
+            elif row.records:
+                self._waiting.add(partition)
         return taken
 
     @staticmethod

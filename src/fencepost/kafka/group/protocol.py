@@ -19,6 +19,11 @@ workers add fields that Connect does not have, each after the marker `FNCP`:
     Assignment       [STRING url, STRING exactly.once.source.support], of all members, empty for unknown
                      then after `FNCT` Topics of the leader | [STRING url, Topics], of members that have others
                      then after `FNCF` [STRING url, Files], of all members, if they differ
+                     from 1,024 bytes on, `FNCZ` and BYTES are in their place: all of them from `FNCP` on, as zlib
+                     (RFC 1950)
+
+The coordinator keeps all assignments in one record, and each of them lists all members: without zlib the record grows
+with the square of the group. Small groups do without, so that earlier versions of fencepost read the list.
 
 Connect's workers read version 0 as version 1 that may end early. So in version 0 the marker also follows the fields of
 version 1, which are empty: no allocation, no revocations, no delay.
@@ -27,6 +32,7 @@ version 1, which are empty: no allocation, no revocations, no delay.
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
@@ -41,6 +47,13 @@ PROTOCOL_TYPE: Final = "connect"
 _MARK: Final = b"FNCP"
 _TOPICS_MARK: Final = b"FNCT"
 _FILES_MARK: Final = b"FNCF"
+_DEFLATED_MARK: Final = b"FNCZ"
+_WORTH_DEFLATING: Final = 1_024
+"""From this number of bytes on, the fields about the members of a group are compressed."""
+
+_MOST_INFLATED: Final = 1 << 24
+"""The most bytes that these fields may have: anybody with the right to join a group can send an assignment."""
+
 _NO_ALLOCATION: Final = b"\xff\xff\xff\xff"
 _NO_CHANGE: Final = bytes(8)
 """An empty array of revocations, and no delay."""
@@ -247,17 +260,32 @@ def encode_assignment(assignment: Assignment, protocol: ConnectProtocol) -> byte
     if protocol is not ConnectProtocol.EAGER:
         encoded += _work(assignment.revoked_connectors, assignment.revoked_tasks) + _int32(assignment.delay_ms)
     if assignment.supports:
-        pairs = (_string(url) + _string(support) for url, support in assignment.supports)
         encoded += _NO_CHANGE if protocol is ConnectProtocol.EAGER else b""
-        encoded += _MARK + _int32(len(assignment.supports)) + b"".join(pairs)
-        if any(assignment.leader_topics):
-            others = (_string(url) + _topics(topics) for url, topics in assignment.other_topics)
-            encoded += _TOPICS_MARK + _topics(assignment.leader_topics)
-            encoded += _int32(len(assignment.other_topics)) + b"".join(others)
-        if assignment.files:
-            members = (_string(url) + _files(files) for url, files in assignment.files)
-            encoded += _FILES_MARK + _int32(len(assignment.files)) + b"".join(members)
+        encoded += _of_members(assignment.supports, assignment.leader_topics, assignment.other_topics, assignment.files)
     return encoded
+
+
+# All assignments of a round have the same.
+@lru_cache(maxsize=1)
+def _of_members(
+    supports: tuple[tuple[str, str], ...],
+    leader_topics: WorkerTopics,
+    other_topics: tuple[tuple[str, WorkerTopics], ...],
+    files: tuple[tuple[str, WorkerFiles], ...],
+) -> bytes:
+    """The fields of an assignment that Connect does not have, compressed if that is worth it."""
+    pairs = (_string(url) + _string(support) for url, support in supports)
+    encoded = _MARK + _int32(len(supports)) + b"".join(pairs)
+    if any(leader_topics):
+        others = (_string(url) + _topics(topics) for url, topics in other_topics)
+        encoded += _TOPICS_MARK + _topics(leader_topics) + _int32(len(other_topics)) + b"".join(others)
+    if files:
+        members = (_string(url) + _files(of_member) for url, of_member in files)
+        encoded += _FILES_MARK + _int32(len(files)) + b"".join(members)
+    if len(encoded) < _WORTH_DEFLATING:
+        return encoded
+    deflated = zlib.compress(encoded, zlib.Z_BEST_COMPRESSION)
+    return _DEFLATED_MARK + _int32(len(deflated)) + deflated
 
 
 def decode_assignment(data: bytes) -> Assignment:
@@ -268,7 +296,10 @@ def decode_assignment(data: bytes) -> Assignment:
     connectors, tasks = reader.work()
     revoked_connectors, revoked_tasks = reader.work() if version > 0 else ((), ())
     delay_ms = reader.int32() if version > 0 else 0
-    supports = reader.pairs() if reader.marked(_MARK if version > 0 else _NO_CHANGE + _MARK) else ()
+    before = b"" if version > 0 else _NO_CHANGE
+    if reader.marked(before + _DEFLATED_MARK):
+        before, reader = b"", reader.inflated()
+    supports = reader.pairs() if reader.marked(before + _MARK) else ()
     tells_topics = bool(supports) and reader.marked(_TOPICS_MARK)
     return Assignment(
         error=error,
@@ -381,6 +412,19 @@ class _Reader:
         found = self._data.startswith(mark, self._at)
         self._at += len(mark) if found else 0
         return found
+
+    def inflated(self) -> _Reader:
+        """A reader of the bytes that follow compressed."""
+        inflater = zlib.decompressobj()
+        try:
+            data = inflater.decompress(self._take(self.int32()), _MOST_INFLATED)
+        except zlib.error as error:
+            raise GroupProtocolError(self._what, f"its list of members cannot be decompressed ({error})") from error
+        if not inflater.eof:
+            raise GroupProtocolError(
+                self._what, f"its list of members is cut off, or has more than {_MOST_INFLATED:,} bytes"
+            )
+        return _Reader(data, self._what)
 
     def pairs(self) -> tuple[tuple[str, str], ...]:
         return tuple((self.string(), self.string()) for _ in range(self._count()))

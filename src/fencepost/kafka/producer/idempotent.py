@@ -14,6 +14,7 @@ from fencepost.api.errors import IllegalStateError
 from fencepost.kafka.config.client_config import ProducerConfig
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import AuthorizationError
+from fencepost.kafka.producer.coordinator_requests import INIT_PRODUCER_ID, init_producer_id_request
 from fencepost.kafka.producer.partition_queue import Ack, sequence_after
 from fencepost.kafka.producer.sender import RecordWriter
 from fencepost.kafka.producer.transaction import (
@@ -22,7 +23,6 @@ from fencepost.kafka.producer.transaction import (
     Transaction,
     TransactionVersion,
 )
-from fencepost.kafka.producer.transaction_coordinator import INIT_PRODUCER_ID, init_producer_id_request
 from fencepost.kafka.transport.cluster import Cluster
 from fencepost.kafka.transport.error_codes import Code, refused
 from fencepost.kafka.transport.pool import POOL

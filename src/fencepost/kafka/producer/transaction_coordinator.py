@@ -15,9 +15,7 @@ from typing import Any, Final, Self
 
 from kafka.protocol.admin import DescribeTransactionsRequest
 from kafka.protocol.producer import (
-    AddPartitionsToTxnRequest,
     EndTxnRequest,
-    InitProducerIdRequest,
     ProduceRequest,
 )
 
@@ -39,8 +37,22 @@ from fencepost.kafka.errors import (
     UnsupportedBrokerError,
 )
 from fencepost.kafka.producer.coordinator_lookup import find_coordinator
+from fencepost.kafka.producer.coordinator_requests import (
+    ADD_PARTITIONS_V1,
+    END_TXN_V1,
+    END_TXN_V2,
+    INIT_PRODUCER_ID,
+    PRODUCE_V2,
+    RAISES_EPOCH,
+    add_partitions_request,
+    concurrent_while_completing,
+    end_request,
+    init_producer_id_request,
+    shown_state,
+    top_level,
+    worst_of_partitions,
+)
 from fencepost.kafka.producer.transaction import (
-    BEING_COMPLETED,
     CoordinatorView,
     ProducerIdentity,
     TopicPartition,
@@ -51,19 +63,6 @@ from fencepost.kafka.transport.cluster import Cluster
 from fencepost.kafka.transport.connection import Address, Connection
 from fencepost.kafka.transport.error_codes import COORDINATOR_MOVED, EPOCH_IS_DEAD, PASSING, Code, code_name, refused
 from fencepost.kafka.transport.interruption import Interruption
-
-# The last versions for transaction version 1; later ones mean transaction version 2, or are for brokers only.
-_ADD_PARTITIONS_V1: Final = 3
-_END_TXN_V1: Final = 4
-_END_TXN_V2: Final = 5
-_PRODUCE_V2: Final = 12
-INIT_PRODUCER_ID: Final = 5
-"""The last version without two-phase commit (KIP-939)."""
-RAISES_EPOCH: Final = 3
-"""The first version in which a producer says which epoch it has (KIP-360)."""
-
-TRANSACTION_REQUESTS: Final = {InitProducerIdRequest: RAISES_EPOCH, AddPartitionsToTxnRequest: 0, EndTxnRequest: 0}
-"""The requests that a cluster must know for exactly once, and in which version at least."""
 
 _EXPLAINING_MS: Final = 1_000
 """How long to ask for the state of a transaction that does not end."""
@@ -126,7 +125,7 @@ class TransactionCoordinator:
         epoch for a request whose answer was lost.
         """
         request = init_producer_id_request(self._transactional_id, current, timeout_ms=timeout_ms)
-        answer = self._call(request, deadline, at_most=INIT_PRODUCER_ID, at_least=at_least, code_of=_top_level)
+        answer = self._call(request, deadline, at_most=INIT_PRODUCER_ID, at_least=at_least, code_of=top_level)
         if answer.error_code in EPOCH_IS_DEAD and self._answer_lost and current != ProducerIdentity():
             self._raise_if_forgotten(current, deadline)
         if answer.error_code == Code.INVALID_TRANSACTION_TIMEOUT:
@@ -148,16 +147,10 @@ class TransactionCoordinator:
         by_topic: dict[str, list[int]] = defaultdict(list)
         for topic, partition in partitions:
             by_topic[topic].append(partition)
-        topic_class = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self._transactional_id,
-            v3_and_below_producer_id=identity.producer_id,
-            v3_and_below_producer_epoch=identity.epoch,
-            v3_and_below_topics=[topic_class(name=name, partitions=numbers) for name, numbers in by_topic.items()],
-        )
+        request = add_partitions_request(self._transactional_id, identity, by_topic)
 
         def code_of(answer: Any) -> int:
-            code = _worst_of_partitions(answer)
+            code = worst_of_partitions(answer)
             if code == Code.UNKNOWN_TOPIC_OR_PARTITION:
                 # The coordinator may learn of a new topic later than other brokers; a deleted topic is unknown
                 # everywhere.
@@ -167,12 +160,12 @@ class TransactionCoordinator:
             return code
 
         passing = PASSING | {Code.UNKNOWN_TOPIC_OR_PARTITION}
-        answer = self._call(request, deadline, at_most=_ADD_PARTITIONS_V1, code_of=code_of, passing=passing)
+        answer = self._call(request, deadline, at_most=ADD_PARTITIONS_V1, code_of=code_of, passing=passing)
         for topic in answer.results_by_topic_v3_and_below:
             for result in topic.results_by_partition:
                 if result.partition_error_code == Code.TOPIC_AUTHORIZATION_FAILED:
                     raise AuthorizationError(f"topic {topic.name}", "WRITE")
-        self._raise_for(_worst_of_partitions(answer), "AddPartitionsToTxn")
+        self._raise_for(worst_of_partitions(answer), "AddPartitionsToTxn")
 
     def end_transaction(
         self, identity: ProducerIdentity, version: TransactionVersion, *, committed: bool, deadline: Deadline
@@ -182,9 +175,9 @@ class TransactionCoordinator:
         Sending it again after a lost answer is safe: if the transaction already ended in the same way, the answer is the
         same.
         """
-        request = self._end_request(identity, committed=committed)
-        at_most = _END_TXN_V2 if version is TransactionVersion.V2 else _END_TXN_V1
-        answer = self._call(request, deadline, at_most=at_most, code_of=_top_level, sent=_reach_after_end_txn_sent)
+        request = end_request(self._transactional_id, identity, committed=committed)
+        at_most = END_TXN_V2 if version is TransactionVersion.V2 else END_TXN_V1
+        answer = self._call(request, deadline, at_most=at_most, code_of=top_level, sent=_reach_after_end_txn_sent)
         self._raise_for(answer.error_code, "EndTxn")
         if version is TransactionVersion.V1:
             return identity
@@ -196,8 +189,8 @@ class TransactionCoordinator:
         It is an abort, which is refused for an outdated epoch in every state, ends a transaction that a stray writer may
         have opened, and changes nothing else.
         """
-        request = self._end_request(identity, committed=False)
-        code = _top_level(self._call(request, deadline, at_most=_END_TXN_V1, code_of=_top_level))
+        request = end_request(self._transactional_id, identity, committed=False)
+        code = top_level(self._call(request, deadline, at_most=END_TXN_V1, code_of=top_level))
         if code != Code.INVALID_TXN_STATE:
             self._raise_for(code, "EndTxn")
 
@@ -224,7 +217,7 @@ class TransactionCoordinator:
 
         Raises TransactionalIdExpiredError.
         """
-        self._describe(deadline, _concurrent_while_completing)
+        self._describe(deadline, concurrent_while_completing)
 
     def close(self) -> None:
         """Return the connection to the pool."""
@@ -246,14 +239,6 @@ class TransactionCoordinator:
         (state,) = answer.transaction_states
         self._raise_for(state.error_code, "DescribeTransactions")
         return CoordinatorView(ProducerIdentity(state.producer_id, state.producer_epoch), state.transaction_state)
-
-    def _end_request(self, identity: ProducerIdentity, *, committed: bool) -> EndTxnRequest:
-        return EndTxnRequest(
-            transactional_id=self._transactional_id,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.epoch,
-            committed=committed,
-        )
 
     def _call(
         self,
@@ -309,7 +294,7 @@ class TransactionCoordinator:
             connection = self._connect(Deadline.after(_EXPLAINING_MS))
             asked = DescribeTransactionsRequest(transactional_ids=[self._transactional_id])
             (row,) = connection.call(asked, deadline=Deadline.after(_EXPLAINING_MS)).transaction_states
-            state = _shown_state(row) if row.error_code == Code.NONE else None
+            state = shown_state(row) if row.error_code == Code.NONE else None
         host, port = self._address or ("(unknown)", 0)
         return ConcurrentTransactionsError(
             self._transactional_id, request, waited_ms=waited_ms, coordinator=f"{host}:{port}", state=state
@@ -338,7 +323,7 @@ class TransactionCoordinator:
             raise UnsupportedBrokerError("not connected")
         understood = all(
             connection.versions.get(request.API_KEY, (0, -1))[1] >= version
-            for request, version in ((ProduceRequest, _PRODUCE_V2), (EndTxnRequest, _END_TXN_V2))
+            for request, version in ((ProduceRequest, PRODUCE_V2), (EndTxnRequest, END_TXN_V2))
         )
         finalized = connection.features.get("transaction.version", 0) >= TransactionVersion.V2
         return TransactionVersion.V2 if finalized and understood else TransactionVersion.V1
@@ -364,43 +349,5 @@ class TransactionCoordinator:
         return refused(f"{request} of {self._transactional_id}", code)
 
 
-def init_producer_id_request(
-    transactional_id: str | None, current: ProducerIdentity, *, timeout_ms: int
-) -> InitProducerIdRequest:
-    """Return the request for a producer id, of a transactional id or (None) for writes outside of transactions."""
-    return InitProducerIdRequest(
-        transactional_id=transactional_id,
-        transaction_timeout_ms=timeout_ms,
-        producer_id=current.producer_id,
-        producer_epoch=current.epoch,
-    )
-
-
 def _reach_after_end_txn_sent() -> None:
     failpoint.reach(FailPoint.AFTER_END_TXN_SENT)
-
-
-def _top_level(answer: Any) -> int:
-    return int(answer.error_code)
-
-
-def _concurrent_while_completing(answer: Any) -> int:
-    (state,) = answer.transaction_states
-    return int(Code.CONCURRENT_TRANSACTIONS if state.transaction_state in BEING_COMPLETED else state.error_code)
-
-
-def _shown_state(row: Any) -> str:
-    partitions = ", ".join(f"{topic.topic}-{number}" for topic in row.topics for number in topic.partitions)
-    of = f" with {partitions}" if partitions else ""
-    return f"{row.transaction_state} (producer id {row.producer_id}, epoch {row.producer_epoch}){of}"
-
-
-def _worst_of_partitions(answer: Any) -> int:
-    """The error code that decides about the whole request: all partitions are added or none is."""
-    codes = {
-        result.partition_error_code
-        for topic in answer.results_by_topic_v3_and_below
-        for result in topic.results_by_partition
-    }
-    decisive = codes - {Code.NONE, Code.OPERATION_NOT_ATTEMPTED}
-    return int(min(decisive, default=Code.NONE))

@@ -1,4 +1,4 @@
-"""Columns of records into Kafka record batches, without Python per record.
+"""Columns of records into Kafka record batches, without Python per record unless they are few.
 
 The layout, from "Record Batch" and "Record" at https://kafka.apache.org/documentation/#messageformat (magic 2):
 
@@ -16,7 +16,7 @@ says that timestamps are the records' own (CREATE_TIME). Codecs compress the rec
 How (layout.py): runs of small fields become pieces of at most 12 bytes (varints.py); keys, values and headers are
 pieces that point into the columns' own buffers. All pieces of a batch, in order, are one Arrow array of binary views,
 and a single cast of it to plain binary lays the bytes out one after the other. If all records have one length, the
-pieces need no views: they are copied to their places.
+pieces need no views: they are copied to their places. Few records are encoded one by one (few_records.py).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from fencepost.api.errors import IllegalStateError
 from fencepost.kafka.errors import KafkaError
-from fencepost.kafka.records import varints
+from fencepost.kafka.records import few_records, varints
 from fencepost.kafka.records.columns import Records
 from fencepost.kafka.records.compression import Compression, compress
 from fencepost.kafka.records.layout import Columns
@@ -81,7 +81,11 @@ def encode(
     if not len(records):
         raise IllegalStateError("A record batch has at least one record")
     timestamps = _timestamps(records, now_ms)
-    body = Columns.of(records).concatenated(varints.signed_varints(timestamps - timestamps[0]))
+    deltas = timestamps - timestamps[0]
+    if few_records.are_few(records):
+        body = few_records.concatenated(records, deltas.tolist())
+    else:
+        body = Columns.of(records).concatenated(varints.signed_varints(deltas))
     attributes = _TRANSACTIONAL if transactional else 0
     if compression is not Compression.NONE:
         compressed = compress(body, compression, compression_level)
@@ -140,10 +144,10 @@ def surely_fits(records: Records, limit: int) -> bool:
 
     A record has its length (at most 4 bytes), attributes (1), deltas of its offset (3) and, unless all have the same
     time, of its timestamp (10, else 1), the lengths of key and value (4 each; a missing key takes 1) and its header
-    count (1). These widths hold for batches below 128 MiB and a million records. A column's own size counts at least 4
-    bytes a record for its offsets, which are not sent.
+    count (1, or 4 with headers, each of which has two lengths of at most 5). These widths hold for batches below 128 MiB and
+    a million records. A column's own size counts at least 4 bytes a record for its offsets, which are not sent.
     """
-    if records.headers is not None or limit >= 1 << 27 or len(records) >= 1 << 20:
+    if limit >= 1 << 27 or len(records) >= 1 << 20:
         return False
     fixed = 4 + 1 + 3 + (1 if records.timestamp is None else 10) + 4 + 1
     columns = records.value.nbytes - 4 * len(records)
@@ -152,6 +156,9 @@ def surely_fits(records: Records, limit: int) -> bool:
     else:
         fixed += 4
         columns += records.key.nbytes - 4 * len(records)
+    if records.headers is not None:
+        fixed += 3
+        columns += records.headers.nbytes + 10 * len(records.headers.flatten())
     return bool(BATCH_OVERHEAD + columns + fixed * len(records) <= limit)
 
 

@@ -71,6 +71,8 @@ function Records({ name }) {
       <button disabled=${asking} onClick=${() => look(wanted)}>${asking ? "Reading ..." : "Read again"}</button></p>
     ${found === null ? null : html`
       ${found.complete ? null : html`<p class="doc">The records are large or many: these are the last ones that were read within the limits.</p>`}
+      ${found.skipped.map((each) => html`<p class="doc" key=${`${each.partition}@${each.first_offset}`}>Not shown: ${each.partition}@${
+        each.first_offset}${each.last_offset > each.first_offset ? ` to ${each.last_offset}` : ""}. ${each.reason}.</p>`)}
       ${shown.length ? html`<table class="records"><${Head} titles=${["record", "time", "key", "value"]} firstNumber=${4} />
         <tbody>${shown.map((record) => html`<${Record} key=${`${record.partition}@${record.offset}`} record=${record} />`)}</tbody></table>`
         : html`<p>${found.records.length ? "No record matches." : "There are no records that read_committed consumers see."}</p>`}`}</section>`;

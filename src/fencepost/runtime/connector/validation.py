@@ -30,6 +30,7 @@ from fencepost.config.worker_config import WorkerConfig
 from fencepost.runtime.connector.client_properties import override_errors
 from fencepost.runtime.connector.passwords import passwords
 from fencepost.runtime.connector.pipeline_builder import pipeline_errors
+from fencepost.runtime.connector.state_topics import dead_letter_topic_errors
 from fencepost.runtime.connector.validation_sections import Section, sections_of, undefined
 
 _log: Final = logging.getLogger(__name__)
@@ -194,6 +195,6 @@ def _findings(
     if not any(value.errors for value in values):
         checked_config = ConnectorConfig.from_properties(config)
         known = None if accepted else partial(connector.known_schemas, config)
-        more = *pipeline_errors(worker, checked_config, known_schemas=known), *override_errors(worker, checked_config)
-        values = merge([*values, *more])
+        more = [*pipeline_errors(worker, checked_config, known_schemas=known), *override_errors(worker, checked_config)]
+        values = merge([*values, *more, *dead_letter_topic_errors(worker, checked_config)])
     return {value.name: value for value in values}

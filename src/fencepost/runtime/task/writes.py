@@ -21,8 +21,8 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -66,6 +66,8 @@ class WritePath:
     offsets_topic: str
     wrote_to: Callable[[Collection[str]], None]
     """Called on the task's thread with the topics of settled records."""
+    state_topics: Mapping[str, RefusedTopic] = field(default_factory=dict)
+    """The topics of the same cluster that workers keep their state in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,8 @@ class TaskWrites(ABC):
         self._path = context.path
         self._offsets = context.offsets
         self._metrics = context.metrics
-        self._gate = TopicGate(context.path.topic_creator, _refused(context.task, refused_topic))
+        refused = {**context.path.state_topics, **_refused(context.task, refused_topic)}
+        self._gate = TopicGate(context.path.topic_creator, refused)
 
     @property
     @abstractmethod

@@ -35,6 +35,7 @@ public class HostileConnector extends SourceConnector {
             case "leak" -> {
                 while (true) LEAK.add(new byte[1 << 20]);
             }
+            case "halt" -> Runtime.getRuntime().halt(137);
             case "throw" -> throw new IllegalStateException("the source is gone");
             default -> { }
         }

@@ -19,6 +19,11 @@ public class NotedTask extends HostileTask {
         super.start(properties);
     }
 
+    @Override
+    public void commit() {
+        halt("commit");
+    }
+
     private String sizes(RecordMetadata place) {
         return how().equals("sizes") ? " " + place.serializedKeySize() + " " + place.serializedValueSize() : "";
     }
@@ -31,6 +36,7 @@ public class NotedTask extends HostileTask {
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }
+        halt("commitRecord");
         if (!is("commitRecord")) return;
         if (how().equals("error")) throw new StackOverflowError("too deep");
         throw new IllegalStateException("not noted");

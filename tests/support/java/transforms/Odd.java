@@ -1,5 +1,6 @@
 package transforms;
 
+import java.io.File;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import org.apache.kafka.common.config.ConfigDef;
@@ -19,6 +20,7 @@ public class Odd implements Transformation<SourceRecord>, Versioned, Monitorable
     private long every;
     private int failures;
     private long seen;
+    private String halts;
 
     @Override
     public String version() {
@@ -30,6 +32,7 @@ public class Odd implements Transformation<SourceRecord>, Versioned, Monitorable
         return new ConfigDef()
             .define("how", ConfigDef.Type.STRING, ConfigDef.Importance.HIGH, "What happens.")
             .define("every", ConfigDef.Type.LONG, 2, ConfigDef.Range.atLeast(1), ConfigDef.Importance.LOW, "To which records.")
+            .define("halts", ConfigDef.Type.STRING, "", ConfigDef.Importance.LOW, "A folder with a file for each end of the JVM.")
             .define("pin", ConfigDef.Type.PASSWORD, "", ConfigDef.Importance.LOW, "A secret.");
     }
 
@@ -38,6 +41,7 @@ public class Odd implements Transformation<SourceRecord>, Versioned, Monitorable
         Map<String, Object> values = config().parse(properties);
         how = (String) values.get("how");
         every = (Long) values.get("every");
+        halts = (String) values.get("halts");
     }
 
     @Override
@@ -47,7 +51,11 @@ public class Odd implements Transformation<SourceRecord>, Versioned, Monitorable
 
     @Override
     public SourceRecord apply(SourceRecord record) {
-        seen++;
+        // As HostileTask.halt.
+        if (++seen % 3 == 0 && !halts.isEmpty()) {
+            File[] left = new File(halts).listFiles();
+            if (left.length > 0 && left[0].delete()) Runtime.getRuntime().halt(137);
+        }
         if ((Long) record.value() % every != 0) return record;
         return switch (how) {
             case "drop" -> null;

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from fencepost.api.errors import DataError
-from fencepost.kafka.consumer.fetch_decoder import FetchedRecords, read_fetched
+from fencepost.kafka.consumer.fetch_decoder import DecodingBudget, FetchedRecords, SkippedBatch, read_fetched
+from fencepost.kafka.records.compression import Compression, compress
 
 _CONTROL = 0x20
 _ABORT, _COMMIT = 0, 1
@@ -43,6 +44,16 @@ class _Log:
         records = [(self.offset + index, value) for index, value in enumerate(values)]
         self._append(producer_id, [(None, value) for value in values], transactional=transactional)
         (self._open.setdefault(producer_id, []) if transactional else self.visible).extend(records)
+
+    def write_compressed(self, values: list[bytes], compression: Compression) -> None:
+        """Write a batch as a producer of that `compression.type` does."""
+        self.write(1, values, transactional=False)
+        plain = self.batches.pop()
+        header, content = bytearray(plain[:61]), bytes(compress(memoryview(plain[61:]), compression))
+        struct.pack_into(">i", header, 8, len(header) + len(content) - 12)
+        header[22] |= compression.code
+        struct.pack_into(">I", header, 17, crc32c(bytes(header[21:]) + content))
+        self.batches.append(bytes(header) + content)
 
     def end(self, producer_id: int, *, commit: bool) -> None:
         records = self._open.pop(producer_id, None)
@@ -150,7 +161,7 @@ def test_a_truncated_batch_is_left_for_the_next_fetch():
 
 @pytest.mark.parametrize("data", [None, b""])
 def test_nothing_fetched_has_no_next_offset(data: bytes | None):
-    assert read_fetched("t", 0, data, None, from_offset=5) == FetchedRecords([], None, [])
+    assert read_fetched("t", 0, data, None, from_offset=5) == FetchedRecords([], None, [], [])
 
 
 def test_a_corrupt_batch_is_named():
@@ -159,3 +170,47 @@ def test_a_corrupt_batch_is_named():
     damaged = log.data[:-1] + b"?"
     with pytest.raises(DataError, match=r"offset 0 of t-0 is corrupt"):
         _seen(log, damaged)
+
+
+_KB = 1_024
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_a_batch_beyond_the_budget_is_skipped_and_the_others_are_read(compression: Compression):
+    log = _Log()
+    log.write(1, [b"before"], transactional=False)
+    log.write_compressed([b"small", b"a" * 100 * _KB], compression)
+    log.write(1, [b"after"], transactional=False)
+    fetched = read_fetched("t", 0, log.data, [], from_offset=0, budget=DecodingBudget(50 * _KB))
+    assert [record.value for record in fetched.records] == [b"before", b"after"]
+    assert (fetched.skipped, fetched.next_offset) == ([SkippedBatch(0, 1, 2)], 4)
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_batches_that_exceed_the_budget_together_come_one_after_the_other(compression: Compression):
+    log = _Log()
+    for number in range(10):
+        log.write_compressed([bytes([number]) * 20 * _KB], compression)
+    seen, position = [], 0
+    while position < 10:
+        part = read_fetched(
+            "t", 0, b"".join(log.batches[position:]), [], from_offset=position, budget=DecodingBudget(50 * _KB)
+        )
+        assert len(part.records) == 2
+        seen += [record.value[0] for record in part.records if record.value]
+        position = part.next_offset or 0
+    assert seen == list(range(10))
+
+
+def test_records_count_as_well_as_their_bytes():
+    log = _Log()
+    log.write(1, [b""] * 1_000, transactional=False)
+    fetched = read_fetched("t", 0, log.data, [], from_offset=0, budget=DecodingBudget(50 * _KB))
+    assert (fetched.records, fetched.skipped) == ([], [SkippedBatch(0, 0, 999)])
+
+
+def test_a_spent_budget_leaves_a_partition_where_it_is():
+    log, budget = _Log(), DecodingBudget(50 * _KB)
+    log.write_compressed([b"a" * 40 * _KB], Compression.ZSTD)
+    assert len(read_fetched("t", 0, log.data, [], from_offset=0, budget=budget).records) == 1
+    assert read_fetched("t", 1, log.data, [], from_offset=0, budget=budget) == FetchedRecords([], None, [], [])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from dataclasses import replace
 
 import pytest
@@ -193,6 +195,44 @@ def test_topics_follow_the_settings_where_older_versions_stop_reading(protocol: 
     assert encoded.startswith(encode_assignment(told, protocol) + named + b"\x00\x00\x00\x02\x00\x09http://x/")
     decoded = decode_assignment(encoded)
     assert (decoded.supports, decoded.leader_topics, decoded.other_topics) == (told.supports, topics, others)
+
+
+def of_group(workers: int) -> Assignment:
+    """An assignment in a group whose workers are pods of Kubernetes."""
+    urls = [f"http://fencepost-{number:03}.fencepost.data.svc:8083/" for number in range(workers)]
+    topics = WorkerTopics(offset="fencepost-offsets", config="fencepost-configs", status="fencepost-statuses")
+    return replace(ASSIGNMENT, supports=tuple((url, "enabled") for url in urls), leader_topics=topics)
+
+
+@pytest.mark.parametrize("protocol", ConnectProtocol)
+def test_the_list_of_a_large_groups_members_is_compressed(protocol: ConnectProtocol):
+    told = replace(of_group(300), files=((URL, WorkerFiles("/home", ("/data",))),))
+    encoded = encode_assignment(told, protocol)
+    plain = encode_assignment(ASSIGNMENT, protocol)
+    assert encoded.startswith(plain + (bytes(8) if protocol is ConnectProtocol.EAGER else b"") + b"FNCZ")
+    # 56 bytes for each member before.
+    assert len(encoded) - len(plain) < 8 * 300
+    decoded = decode_assignment(encoded)
+    assert (decoded.supports, decoded.leader_topics) == (told.supports, told.leader_topics)
+    assert decoded.files == told.files
+
+
+def test_the_list_of_a_small_groups_members_is_readable_for_earlier_versions():
+    encoded = encode_assignment(of_group(10), ConnectProtocol.SESSIONED)
+    assert b"FNCZ" not in encoded
+    assert b"FNCP" + struct.pack(">i", 10) in encoded
+
+
+def test_a_list_of_members_that_does_not_decompress_is_refused():
+    plain = encode_assignment(ASSIGNMENT, ConnectProtocol.SESSIONED)
+    whole = zlib.compress(b"FNCP" + bytes(2_000))
+    bomb = zlib.compress(bytes(200_000_000))
+    for deflated, reason in ((b"no zlib", "cannot be decompressed"), (whole[:-5], "cut off"), (bomb, "more than")):
+        encoded = plain + b"FNCZ" + struct.pack(">i", len(deflated)) + deflated
+        with pytest.raises(GroupProtocolError, match=reason):
+            decode_assignment(encoded)
+    with pytest.raises(GroupProtocolError, match="do not follow"):
+        decode_assignment(plain + b"FNCZ" + struct.pack(">i", len(whole)) + whole[:-1])
 
 
 @pytest.mark.parametrize("protocol", ConnectProtocol)

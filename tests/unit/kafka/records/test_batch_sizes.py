@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.kafka.records.columns import Records
+from fencepost.kafka.records.columns import HEADERS, Records
 from fencepost.kafka.records.compression import Compression
 from fencepost.kafka.records.record_batch import encode, surely_fits
 
@@ -26,9 +26,12 @@ def size_of(records: Records) -> int:
     return sum(len(part) for part in parts)
 
 
+_HEADERS = st.none() | st.lists(st.fixed_dictionaries({"key": st.text(max_size=5), "value": _TEXTS}), max_size=3)
+
+
 @st.composite
 def slices(draw: st.DrawFn) -> Records:
-    """Records with and without keys and timestamps, cut out of longer columns."""
+    """Records with and without keys, timestamps and headers, cut out of longer columns."""
     kind = draw(st.sampled_from([pa.binary(), pa.large_binary()]))
     count = draw(st.integers(1, 40))
     start = draw(st.integers(0, count - 1))
@@ -41,6 +44,7 @@ def slices(draw: st.DrawFn) -> Records:
         value=column(_TEXTS, kind),
         key=column(_TEXTS, kind) if draw(st.booleans()) else None,
         timestamp=column(times, pa.int64()) if draw(st.booleans()) else None,
+        headers=column(_HEADERS, HEADERS) if draw(st.booleans()) else None,
     ).slice(start, count - start)
 
 
@@ -57,7 +61,8 @@ def test_equal_values_fill_a_batch_to_the_brim() -> None:
     assert size_of(records) > 0.9 * 1_048_576
 
 
-def test_record_sizes_with_headers_are_unknown() -> None:
-    headers = pa.array([[]], pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
-
-    assert not surely_fits(Records(pa.array([b"v"], pa.binary()), headers=headers), 1_000)
+def test_headers_are_predicted_with_their_lengths() -> None:
+    headers = pa.array([[{"key": "name", "value": b"x" * 100}] * 3], HEADERS)
+    records = Records(pa.array([b"v"], pa.binary()), headers=headers)
+    assert surely_fits(records, 500)
+    assert not surely_fits(records, size_of(records) - 1)

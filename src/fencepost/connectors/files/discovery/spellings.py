@@ -63,7 +63,9 @@ def with_present_names(
 
 
 def _directories(names: Iterable[str]) -> dict[str, None]:
-    return dict.fromkeys(os.path.split(name)[0] for name in names if not is_object(name))
+    # Few beginnings of many names: the rest costs most, and is done once for each.
+    beginnings = dict.fromkeys(name[: name.rfind("/") + 1] for name in names)
+    return dict.fromkeys(os.path.split(beginning)[0] for beginning in beginnings if not is_object(beginning))
 
 
 def _may_differ(patterns: Sequence[str]) -> bool:
