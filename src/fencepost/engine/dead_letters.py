@@ -121,12 +121,21 @@ def letter_records(letters: Sequence[DeadLetter], task: str) -> Records:
 
 
 def contents_of(rows: pa.RecordBatch | pa.Table) -> Sequence[object]:
-    """Return rows as dicts of their columns, with the values of `plain_value`."""
+    """Return rows as dicts of their columns, with the values of `plain_value`. Maps are dicts, as in polled records."""
     try:
-        found: Sequence[object] = rows.to_pylist()
-    except (ValueError, OverflowError):
-        columns = [[plain_value(value) for value in column] for column in rows.columns]
+        found: Sequence[object] = rows.to_pylist(maps_as_pydicts="lossy")
+    except (TypeError, ValueError, OverflowError):
+        columns = [[_content(value) for value in column] for column in rows.columns]
         found = [dict(zip(rows.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
+    return found
+
+
+def _content(value: pa.Scalar) -> object:
+    """A value with its maps as dicts, or as `plain_value` if it has a key that no dict can have, or a time beyond Python's."""
+    try:
+        found: object = value.as_py(maps_as_pydicts="lossy")
+    except (TypeError, ValueError, OverflowError):
+        found = plain_value(value)
     return found
 
 
