@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tests.hostile.trials import Case, Promise, delivers, lets_go, restarts, says, settles
+from tests.hostile.trials import Case, Promise, delivers, lets_go, restarts, says, settles, stores
 from tests.hostile.workers import JSON
 
 _JSON = {
@@ -129,7 +129,8 @@ def record_fields() -> dict[str, Case]:
         **{how: says("offset") for how in (*offsets, *unfit, "offset too deep", "offset huge")},
         # Legal with Java, or left to the connector's own properties.
         **dict.fromkeys(("topic None", "topic empty", "offset None", "timestamp -1", "timestamp a date"), settles),
-        **dict.fromkeys(("offset NaN", "offset surrogate", "partition None", "partition of numbers"), settles),
+        **dict.fromkeys(("offset NaN", "partition None", "partition of numbers"), settles),
+        "offset surrogate": stores("\ud800"),
         **{how: says("partition") for how in ("partition a str", "partition of an object", "partition huge")},
         **dict.fromkeys(("value an object", "value cyclic", "value a lock", "value of the schema"), settles),
         "value surrogate": settles,

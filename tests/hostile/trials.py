@@ -107,6 +107,20 @@ def settles(trial: Trial) -> None:
         assert trial.told, "FAILED without a reason"
 
 
+def stores(seq: object) -> Promise:
+    """The connector runs, and its offset is stored as it is."""
+
+    def promise(trial: Trial) -> None:
+        wait_for(
+            lambda: any(at["offset"].get("seq") == seq for at in trial.site.worker.offsets(trial.name)),
+            lambda: f"stores {seq!r}: {trial.states} {trial.told[-600:]}",
+            _SECONDS,
+        )
+        assert "FAILED" not in trial.states, trial.told[-600:]
+
+    return promise
+
+
 def lets_go(trial: Trial) -> None:
     """Nothing but that it can be deleted, which holds for all."""
     assert trial.answer.status in (201, 400), trial.answer

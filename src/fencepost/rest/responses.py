@@ -64,8 +64,8 @@ def status_of(error: FencepostError) -> int:
 
 def json_response(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
     """Return a response with a JSON body."""
-    # A path can contain half of a surrogate pair, and an error repeats it.
-    return web.Response(body=_text(body).encode("utf-8", "replace"), status=status, headers=headers, content_type=JSON)
+    # Offsets and paths can contain half of a surrogate pair, which is in JSON as an escape.
+    return web.Response(body=_text(body).encode("utf-8", "backslashreplace"), status=status, headers=headers, content_type=JSON)
 
 
 def json_list(name: str, items: Sequence[T], shown: Callable[[T], Json]) -> web.Response:
@@ -75,7 +75,7 @@ def json_list(name: str, items: Sequence[T], shown: Callable[[T], Json]) -> web.
         yield f'{{"{name}":['.encode()
         for start in range(0, len(items), _LIST_PART):
             encoded = ",".join(_text(shown(item)) for item in items[start : start + _LIST_PART])
-            yield f"{',' if start else ''}{encoded}".encode("utf-8", "replace")
+            yield f"{',' if start else ''}{encoded}".encode("utf-8", "backslashreplace")
             await asyncio.sleep(0)
         yield b"]}"
 

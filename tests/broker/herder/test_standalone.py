@@ -79,6 +79,10 @@ def test_a_source_that_stays_away_ends_a_run_to_the_end(config: WorkerConfig, to
     assert_exactly_once(seqs(values(read_topic(config.bootstrap_servers, topic)), name), range(1, after + 1))
 
 
+class CountedConnector(SequenceConnector):
+    """A connector whose creations can be counted apart from those of others."""
+
+
 @pytest.mark.parametrize("raised", [SystemExit(3), KeyError("url")], ids=repr)
 def test_a_connector_that_cannot_be_created_does_not_affect_others(
     config: WorkerConfig, topic: str, monkeypatch: pytest.MonkeyPatch, raised: BaseException
@@ -86,19 +90,18 @@ def test_a_connector_that_cannot_be_created_does_not_affect_others(
     broken, sound = unique("broken"), unique("sound")
     made: list[str] = []
 
-    def make(_connector: SequenceConnector) -> None:
-        # The first ones are made to check the configurations, and for the sound connector's tasks.
+    def make(_connector: CountedConnector) -> None:
+        # The first ones are made to check the configuration.
         made.append("connector")
-        if len(made) == breaks_at:
+        if breaks_from is not None and len(made) > breaks_from:
             raise raised
 
-    breaks_at = 0
-    connectors = [properties(broken, topic), properties(sound, topic, {"limit": 300})]
-    monkeypatch.setattr(SequenceConnector, "__init__", make)
-    worker = Worker(config)
-    for connector in connectors:
-        worker.checked(connector)
-    breaks_at = 2 * len(made) + 1
+    breaks_from: int | None = None
+    counted = {"connector.class": f"{CountedConnector.__module__}.{CountedConnector.__name__}"}
+    connectors = [properties(broken, topic, counted), properties(sound, topic, {"limit": 300})]
+    monkeypatch.setattr(CountedConnector, "__init__", make)
+    Worker(config).checked(connectors[0])
+    breaks_from = 2 * len(made)
     several = StandaloneWorker(config, *connectors, once=True)
     with pytest.raises(ConnectorsFailed, match=f"^Connector {broken} failed: .*{type(raised).__name__}"):
         several.run()

@@ -8,7 +8,7 @@ from io import FileIO
 from typing import Final
 
 from fencepost.api.allowed_paths import AllowedPaths
-from fencepost.api.errors import DataError
+from fencepost.api.errors import DataError, RetriableError
 from fencepost.connectors.files.content.codecs.compression import ContentStream, Form, TruncatedError
 from fencepost.connectors.files.content.line_numbers import line_number
 from fencepost.connectors.files.content.ranges import FileRange, count_lines, open_file, unreadable
@@ -37,6 +37,10 @@ def line_at(part: FileRange, position: int, allowed: AllowedPaths) -> int:
     return part.line_at(position) if isinstance(part, HeldRange) else line_number(part.path, position, allowed)
 
 
+class FileMovedError(DataError, RetriableError):
+    """A path got another file before a range of the old one was read. A restart may find the old one under a new name."""
+
+
 class _HeldFile(io.BytesIO):
     def __init__(self, held: HeldRange) -> None:
         super().__init__(held.data)
@@ -49,7 +53,7 @@ class _HeldFile(io.BytesIO):
 def open_range(part: FileRange, allowed: AllowedPaths) -> FileIO | io.BytesIO:
     """Open the source of a range's bytes, with positions of the file.
 
-    Raises DataError as `open_file`, and if the path now has another file.
+    Raises DataError as `open_file`, and FileMovedError if the path now has another file.
     """
     if isinstance(part, HeldRange):
         return _HeldFile(part)
@@ -61,7 +65,7 @@ def open_range(part: FileRange, allowed: AllowedPaths) -> FileIO | io.BytesIO:
         file.close()
         raise unreadable(part.path, error) from error
     file.close()
-    raise DataError(
+    raise FileMovedError(
         f"The path {part.path} got another file before bytes {part.start} to {part.end} of the former one were read: it was "
         "renamed or replaced. If it has a new name that the pattern fits, the task goes on with that; otherwise bring it back"
     )

@@ -19,6 +19,7 @@ from fencepost.connectors.files.discovery import watch as file_watch
 from fencepost.connectors.files.discovery.find import Discovery
 from fencepost.connectors.files.discovery.watch import FileWatch
 from fencepost.connectors.files.task import FileSourceTask
+from fencepost.runtime.restart_policy import is_worth_a_restart
 from tests.unit.connectors.files.renaming import Reader, lines, rotate, text
 from tests.unit.connectors.support import read, start
 
@@ -175,8 +176,9 @@ def test_a_batch_of_a_name_that_gets_another_file_before_it_is_read_fails(tmp_pa
     batch = reader.tasks[0].poll()
     assert isinstance(batch, SourceBatch)
     rotate(tmp_path, text(3, 4, 5))
-    with pytest.raises(DataError, match="got another file before bytes 0 to 14 of the former one were read"):
+    with pytest.raises(DataError, match="got another file before bytes 0 to 14 of the former one were read") as caught:
         read(batch)
+    assert is_worth_a_restart(caught.value)
 
 
 def test_each_rotation_of_the_same_names_changes_the_configuration(tmp_path: Path) -> None:
