@@ -65,7 +65,9 @@ def status_of(error: FencepostError) -> int:
 def json_response(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
     """Return a response with a JSON body."""
     # Offsets and paths can contain half of a surrogate pair, which is in JSON as an escape.
-    return web.Response(body=_text(body).encode("utf-8", "backslashreplace"), status=status, headers=headers, content_type=JSON)
+    return web.Response(
+        body=_text(body).encode("utf-8", "backslashreplace"), status=status, headers=headers, content_type=JSON
+    )
 
 
 def json_list(name: str, items: Sequence[T], shown: Callable[[T], Json]) -> web.Response:

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
+from fencepost.herder.entities import ConnectorOffset
 from fencepost.storage.configs.codec import TargetState
 from tests.support.model_herder import ModelHerder
 from tests.support.rest import Api
@@ -245,6 +246,18 @@ def test_offsets_of_a_stopped_connector_can_be_altered_and_reset(api: Api, confi
     assert api.get("/connectors/c/offsets").body == wanted
     assert "reset successfully" in api.delete("/connectors/c/offsets").body["message"]
     assert api.get("/connectors/c/offsets").body == {"offsets": []}
+
+
+@pytest.mark.parametrize("query", ["", "?limit=5"])
+def test_half_a_surrogate_pair_in_an_offset_is_shown_as_it_is(
+    api: Api, herder: ModelHerder, config: Config, query: str
+):
+    api.post("/connectors", {"name": "c", "config": config})
+    half = ConnectorOffset({"filename": config["file"]}, {"position": "\ud800"})
+    herder.set_offset("c", half)
+    assert api.get(f"/connectors/c/offsets{query}").body["offsets"] == [
+        {"partition": half.partition, "offset": half.offset}
+    ]
 
 
 def test_many_offsets_are_sent_in_parts_and_shown_in_pages(api: Api, config: Config):
