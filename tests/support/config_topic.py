@@ -55,7 +55,7 @@ class Worker:
         return self.store
 
     def happened(self) -> list[ConfigEvent]:
-        """What the event loop is told of, up to now."""
+        """The messages for the event loop so far."""
         while not self.told.empty():
             self.told.get()()
         return [event for event, _ in self.events]

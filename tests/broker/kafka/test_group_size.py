@@ -105,7 +105,7 @@ def answered(members: set[Member]) -> list[tuple[Member, Any]]:
 
 
 def generation_of_all(members: Sequence[Member]) -> tuple[int, Member, dict[str, WorkerMetadata]]:
-    """Let all members join: the number of their generation, its leader, and what that one is told."""
+    """Let all members join. Return the generation's number, its leader, and the members that the leader sees."""
     joining, asking = list(members), set[Member]()
     while True:
         for member in joining:
