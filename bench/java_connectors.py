@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -212,7 +212,13 @@ class Bench:
             def seen() -> int:
                 return sum(consumer.get_watermark_offsets(place, timeout=60)[1] for place in places)
 
-            wait_for(lambda: topic in consumer.list_topics(timeout=60).topics and seen() > 0)
+            def started_to_write() -> bool:
+                # A partition that was created just now has no leader yet.
+                with contextlib.suppress(KafkaException):
+                    return topic in consumer.list_topics(timeout=60).topics and seen() > 0
+                return False
+
+            wait_for(started_to_write)
             first, started, cpu = seen(), time.perf_counter(), worker.cpu_seconds()
             # Markers of transactions have offsets as well; the last record has none after it that moves.
             wait_for(lambda: seen() >= self.count)
@@ -276,7 +282,7 @@ class Bench:
             database.execute("create table items (id bigint primary key, name text, price numeric(10,2))")
             database.execute(f"create publication {slot} for table items".encode())
             database.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", [slot])
-            rows = "insert into items select n, 'item number ' || n, n / 100.0 from generate_series(%s, %s) n"
+            rows = "insert into items select n, 'item number ' || n, n / 100.0 from generate_series(%s::bigint, %s::bigint) n"
             for first in range(0, self.count, 1_000):
                 database.execute(rows, [first, first + 999])
             yield (
