@@ -8,6 +8,9 @@ Both workers run all the time, on one broker; each round runs a connector on one
 round is thrown away. Rates are taken from the first records that a reader at read_committed could see to the last. CPU is
 that of the worker and of all its processes in the same time, without the broker's and the database's.
 
+Kafka Connect runs all connectors in one JVM, which is warm after the first round. So does fencepost here, with
+fencepost.java.isolation=worker. With --isolation connector, its default, each round pays for a cold JVM.
+
 Run: .venv/bin/python bench/java_connectors.py file --batch 2000 --records 1000000 --rounds 5
 """
 
@@ -120,6 +123,7 @@ class Bench:
 
     def __init__(self, folder: Path, what: str, arguments: argparse.Namespace, stack: contextlib.ExitStack) -> None:
         self.folder, self.what, self.count, self.batch = folder, what, arguments.records, arguments.batch
+        self.isolation = arguments.isolation
         self.servers = stack.enter_context(EmbeddedBroker(folder / "broker")).bootstrap_servers
         self.admin = AdminClient({"bootstrap.servers": self.servers})
         self.numbers = itertools.count()
@@ -147,6 +151,7 @@ class Bench:
             "producer.batch.size": "500000",
             "producer.buffer.memory": "67108864",
             "fencepost.java.heap": HEAP,
+            "fencepost.java.isolation": self.isolation,
             "fencepost.files.allowed.paths": "/",
             **{f"{kind}.storage.topic": f"{name}-{kind}s" for kind in ("config", "offset")},
             "status.storage.topic": f"{name}-status",
@@ -330,6 +335,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--records", type=int, default=500_000)
     parser.add_argument("--batch", type=int, default=2_000)
+    parser.add_argument("--isolation", choices=("worker", "connector"), default="worker")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="fencepost-bench-") as folder, contextlib.ExitStack() as stack:
         bench = Bench(Path(folder), arguments.what, arguments, stack)
