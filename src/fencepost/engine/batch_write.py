@@ -16,6 +16,8 @@ from fencepost.engine.function_steps import is_function
 from fencepost.engine.grouping import RecordGroup
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.refused_records import Stage
+from fencepost.engine.spark.arrow_plans import ArrowPlans
+from fencepost.engine.spark.job_write import Changed
 from fencepost.engine.spark.jobs import Cancelled, Jobs, check_cancelled
 from fencepost.engine.spark.transform import GroupPlans, transform_group
 from fencepost.kafka.producer.record_producer import RecordProducer
@@ -31,6 +33,7 @@ class BatchWrite:
     session: Callable[[], SparkSession]
     jobs: Jobs
     plans: GroupPlans
+    arrow_plans: ArrowPlans[Changed]
     producer: RecordProducer
     task: str
     cancelled: Cancelled

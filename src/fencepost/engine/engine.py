@@ -7,6 +7,7 @@
     reader, no transforms             executors: read -> converters -> Kafka, one stage
     columns                           worker: Kafka
     reader, transforms, small         worker: read -> Catalyst in the driver -> converters -> Kafka
+    reader, transforms for Arrow      executors: read -> Arrow -> converters -> Kafka, one stage
     reader or DataFrame               executors: (read ->) Catalyst -> converters -> Kafka
 
 Transforms that are functions of Python run between a reader and the converters, as if they were part of the reader.
@@ -44,6 +45,8 @@ from fencepost.engine.preparation import has_decisions, prepare_columns
 from fencepost.engine.refused_records import log_refused
 from fencepost.engine.routing import Ownership, PartitionCounts, PolledMetadata, Router
 from fencepost.engine.source_write import SourceWrite, transform_rows
+from fencepost.engine.spark.arrow_plans import ArrowPlans
+from fencepost.engine.spark.job_write import Changed
 from fencepost.engine.spark.jobs import Cancelled, Jobs, check_cancelled, wait_unless_cancelled
 from fencepost.engine.spark.session import LazySession
 from fencepost.engine.spark.transform import GroupPlans
@@ -106,6 +109,7 @@ class SparkEngine:
         """Brings what plugins count on executors."""
         self._jobs = Jobs()
         self._plans = GroupPlans()
+        self._arrow_plans: ArrowPlans[Changed] = ArrowPlans()
         self._batches = itertools.count()
         self._lock = threading.Lock()
         self._written_without_spark = 0
@@ -205,6 +209,7 @@ class SparkEngine:
             session=self.session,
             jobs=self._jobs,
             plans=self._plans,
+            arrow_plans=self._arrow_plans,
             producer=producer,
             task=task,
             cancelled=cancelled,

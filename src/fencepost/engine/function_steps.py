@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -64,23 +64,60 @@ def _functions(chain: Sequence[Step]) -> list[FunctionRows]:
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionSource:
-    """Rows of a SourceBatch as functions make them, in the stage that writes them: they never leave Python.
+class ChangedRows:
+    """Rows of a SourceBatch that transforms change in the stage that writes them: they never leave Python.
 
-    `given` has the types of the rows before. A row that names no topic is for `topic`. `names` are the transforms, for messages.
+    `change` makes other rows of rows. `names` are the transforms, for messages, and `topic` is for rows that name none.
     """
 
     source: StageSource
-    functions: Sequence[FunctionRows]
-    given: ColumnTypes
+    change: Callable[[pa.RecordBatch], pa.RecordBatch]
     names: str
     topic: str | None
 
+    def batches(self, given: Iterator[pa.RecordBatch], errors: ErrorHandler) -> Iterator[pa.RecordBatch]:
+        """Yield the rows; those that a transform refuses are skipped if `errors` tolerates them."""
+        for batch in self.source.batches(given, errors):
+            yield from self._changed(batch, errors)
+
+    def read(self, runs: Sequence[int], errors: ErrorHandler, *, ahead: bool = True) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of splits that the worker reads itself."""
+        assert isinstance(self.source, SplitRows)  # noqa: S101 - only readers have runs
+        for batch in self.source.read(runs, errors, ahead=ahead):
+            yield from self._changed(batch, errors)
+
+    def _changed(self, batch: pa.RecordBatch, errors: ErrorHandler) -> Iterator[pa.RecordBatch]:
+        def attempt(start: int, stop: int) -> pa.RecordBatch:
+            return self.change(batch.slice(start, stop - start))
+
+        def contents(start: int, stop: int) -> Sequence[object]:
+            return contents_of(pa.Table.from_batches([batch.slice(start, stop - start)]))
+
+        rows = StageRows(Stage.TRANSFORMATION, self.names, self.topic, batch.num_rows, contents=contents)
+        passed, _ = errors.apply(rows, attempt)
+        yield from (part.result for part in passed)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionChain:
+    """Functions as one change of a reader's rows. `given` has the types of the rows before."""
+
+    functions: Sequence[FunctionRows]
+    given: ColumnTypes
+    topic: str | None
+
     @classmethod
-    def of(cls, source: StageSource, pipeline: Pipeline, given: ColumnTypes) -> FunctionSource:
-        """Return the rows of a source for a pipeline whose transforms are all functions."""
-        functions = _functions(pipeline.transforms)
-        return cls(source, functions, given, pipeline.transform_names, pipeline.default_topic)
+    def of(cls, pipeline: Pipeline, given: ColumnTypes) -> FunctionChain:
+        """Return the chain of a pipeline whose transforms are all functions."""
+        return cls(_functions(pipeline.transforms), given, pipeline.default_topic)
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows that the functions make."""
+        if self._whole:
+            batch = completed(batch, self.topic)
+        for rows in self.functions:
+            batch = rows.applied(batch)
+        return batch.select([name for name in batch.schema.names if name in COLUMNS and self._has(name)])
 
     @property
     def types(self) -> ColumnTypes:
@@ -102,41 +139,12 @@ class FunctionSource:
             )
         return types
 
-    def batches(self, given: Iterator[pa.RecordBatch], errors: ErrorHandler) -> Iterator[pa.RecordBatch]:
-        """Yield the rows; those that a function refuses are skipped if `errors` tolerates them."""
-        kept = {name for name in COLUMNS if self._has(name)}
-        for batch in self.source.batches(given, errors):
-            yield from self._made(batch, kept, errors)
-
-    def read(self, runs: Sequence[int], errors: ErrorHandler, *, ahead: bool = True) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of splits that the worker reads itself."""
-        kept = {name for name in COLUMNS if self._has(name)}
-        assert isinstance(self.source, SplitRows)  # noqa: S101 - only readers have runs
-        for batch in self.source.read(runs, errors, ahead=ahead):
-            yield from self._made(batch, kept, errors)
-
     @property
     def _whole(self) -> bool:
         return any(rows.plugin.on != "value" for rows in self.functions)
 
     def _has(self, name: str) -> bool:
         return name == "value" or bool(getattr(self.types, "has_headers" if name == "headers" else f"has_{name}"))
-
-    def _made(self, batch: pa.RecordBatch, kept: set[str], errors: ErrorHandler) -> Iterator[pa.RecordBatch]:
-        def attempt(start: int, stop: int) -> pa.RecordBatch:
-            part = batch.slice(start, stop - start)
-            if self._whole:
-                part = completed(part, self.topic)
-            for rows in self.functions:
-                part = rows.applied(part)
-            return part.select([name for name in part.schema.names if name in kept])
-
-        def contents(start: int, stop: int) -> Sequence[object]:
-            return contents_of(pa.Table.from_batches([batch.slice(start, stop - start)]))
-
-        rows = StageRows(Stage.TRANSFORMATION, self.names, self.topic, batch.num_rows, contents=contents)
-        passed, _ = errors.apply(rows, attempt)
-        yield from (part.result for part in passed)
 
 
 def _made_header(kind: t.DataType) -> t.DataType | None:

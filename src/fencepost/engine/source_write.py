@@ -23,7 +23,7 @@ from fencepost.engine.preparation import has_decisions, prepare_columns, prepare
 from fencepost.engine.reports import new_mark
 from fencepost.engine.routing import Ownership
 from fencepost.engine.spark.frame_preparation import prepare_batch
-from fencepost.engine.spark.job_write import SparkWrite, write_batch, written_rows
+from fencepost.engine.spark.job_write import SparkWrite, changed_by_functions, write_batch, written_rows
 from fencepost.engine.write_spec import WriteSpec
 from fencepost.engine.write_stage import GivenRows, SplitRows, StageSource, WriteStage, reader_types
 from fencepost.kafka.producer.partition_queue import Ack
@@ -106,7 +106,10 @@ class SourceWrite:
 
     def _read_by_worker(self, reader: ArrowReader, spec: WriteSpec, *, ahead: bool) -> list[Ack]:
         pipeline = self.write.pipeline
-        rows, types = written_rows(SplitRows.of(reader, self.batch.splits, pipeline), pipeline)
+        read = SplitRows.of(reader, self.batch.splits, pipeline)
+        changed = changed_by_functions(read, pipeline)
+        rows = written_rows(read, changed, pipeline)
+        types = reader_types(reader) if changed is None else changed.types
         return self._by_worker(rows, types, rows.read([0], self.write.errors, ahead=ahead), spec)
 
     def _by_worker(
@@ -127,6 +130,7 @@ class SourceWrite:
                 errors=self.write.errors,
                 running=partial(self.write.running, session, mark),
                 mark=mark,
+                plans=self.write.arrow_plans,
             )
             return write_batch(write, self.batch)
 

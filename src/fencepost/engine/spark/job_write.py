@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 
@@ -16,11 +17,13 @@ from fencepost.engine.column_types import ColumnTypes, column_types
 from fencepost.engine.conversion import require_topic
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import AllRowsRefusedError, RetriableJobError, SparkDataError
-from fencepost.engine.function_steps import FunctionSource, is_function
+from fencepost.engine.function_steps import ChangedRows, FunctionChain, is_function
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.refused_records import Stage
 from fencepost.engine.reports import read_reports
 from fencepost.engine.routing import agreed, writer_count
+from fencepost.engine.spark.arrow_plans import ArrowPlans, arrow_plan
+from fencepost.engine.spark.known_plans import settings_hash
 from fencepost.engine.spark.tolerant_transform import passing_rows
 from fencepost.engine.spark.transform import check_user_types, read_frame, transform_frame
 from fencepost.engine.write_spec import WriteSpec
@@ -34,19 +37,29 @@ from fencepost.engine.write_stage import (
     StageSource,
     WriteStage,
     WriteTargeted,
+    reader_schema,
     reader_types,
 )
 from fencepost.kafka.errors import KafkaError, PartitionGoneError, TransactionAbortableError
 from fencepost.kafka.producer.sender import Ack, RecordWriter
+from fencepost.transforms.chain import all_planned_by_schema
 
 _POSITION: Final = "__fencepost_position"
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What transforms make of a reader's rows without Spark: a change of rows, which is pickled, and the types of its result."""
+
+    change: Callable[[pa.RecordBatch], pa.RecordBatch]
+    types: ColumnTypes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkWrite:
     """One batch's jobs: each runs in a context from `running`, and recognizes its failures by `mark`.
 
-    `metadata` knows the numbers of the topics' partitions.
+    `metadata` knows the numbers of the topics' partitions, `plans` what Arrow evaluates.
     """
 
     session: SparkSession
@@ -55,14 +68,16 @@ class SparkWrite:
     errors: ErrorHandler
     running: Callable[[], AbstractContextManager[None]]
     mark: str
+    plans: ArrowPlans[Changed] = field(default_factory=ArrowPlans)
 
-    def splits(self, rows: SplitRows) -> list[Ack]:
-        """Read, convert and write splits, in one stage if no row chooses its topic partition; functions run within it."""
-        count, types = len(rows.splits), written_rows(rows, self.spec.pipeline)[1]
+    def splits(self, rows: SplitRows, changed: Changed | None) -> list[Ack]:
+        """Read, change, convert and write splits, in one stage if no row chooses its topic partition."""
+        count = len(rows.splits)
+        types = reader_types(rows.reader) if changed is None else changed.types
         writers = self._writers(types, splits=count)
         fused = writers == 1 or not types.targeted
         runs = writers if fused else min(self._parallelism, count)
-        source, types = written_rows(replace(rows, runs=runs), self.spec.pipeline)
+        source = written_rows(replace(rows, runs=runs), changed, self.spec.pipeline)
         if fused:
             return self._write_runs(source, runs, types, writers)
         return self._shuffle(self.session.range(0, runs, numPartitions=runs), source, types, writers)
@@ -138,13 +153,19 @@ class SparkWrite:
         return [ack for report in found for ack in report.acks]
 
 
-def written_rows(rows: SplitRows, pipeline: Pipeline) -> tuple[SplitRows | FunctionSource, ColumnTypes]:
-    """Return the rows of splits, after the pipeline's functions if it has any, and their types."""
-    types = reader_types(rows.reader)
+def changed_by_functions(rows: SplitRows, pipeline: Pipeline) -> Changed | None:
+    """Return what a pipeline of functions makes of splits, None for a pipeline without transforms."""
     if not pipeline.transforms:
-        return rows, types
-    source = FunctionSource.of(rows, pipeline, types)
-    return source, source.types
+        return None
+    chain = FunctionChain.of(pipeline, reader_types(rows.reader))
+    return Changed(chain, chain.types)
+
+
+def written_rows(rows: SplitRows, changed: Changed | None, pipeline: Pipeline) -> SplitRows | ChangedRows:
+    """Return the rows of splits as they are written."""
+    if changed is None:
+        return rows
+    return ChangedRows(rows, changed.change, pipeline.transform_names, pipeline.default_topic)
 
 
 def coalesces_in_order(frame: DataFrame, count: int) -> bool:
@@ -172,8 +193,10 @@ def write_batch(write: SparkWrite, batch: SourceBatch) -> list[Ack]:
         rows = replace(SplitRows.of(batch.reader, batch.splits, write.spec.pipeline), runs=max(1, len(batch.splits)))
     if rows is not None and all(is_function(step) for step in write.spec.pipeline.transforms):
         with write.running():
-            return write.splits(rows) if rows.splits else []
+            return write.splits(rows, changed_by_functions(rows, write.spec.pipeline)) if rows.splits else []
     with write.running():
+        if rows is not None and rows.splits and (changed := _changed_by_arrow(write, rows)) is not None:
+            return write.splits(rows, changed)
         if rows is not None and rows.tolerant:
             write.refuse(rows)
         frame = batch.dataframe if rows is None else read_frame(write.session, rows, write.spec.pipeline, write.mark)
@@ -183,6 +206,29 @@ def write_batch(write: SparkWrite, batch: SourceBatch) -> list[Ack]:
         if not write.spec.pipeline.transforms:
             return write.frame(frame, column_types(frame.schema, where=write.spec.pipeline.given))
     return _write_transformed(write, frame)
+
+
+def _changed_by_arrow(write: SparkWrite, rows: SplitRows) -> Changed | None:
+    """Return what transforms make of a reader's rows if Arrow can evaluate them exactly as Spark does, else None.
+
+    None as well if the transforms refuse the columns: the write by Spark says so.
+    """
+    session, pipeline = write.session, write.spec.pipeline
+
+    def make() -> Changed | None:
+        frame = read_frame(session, rows, pipeline, write.mark)
+        try:
+            transformed, types = transform_frame(frame, pipeline)
+        except (AllRowsRefusedError, RetriableJobError):
+            return None
+        plan = arrow_plan(frame, transformed)
+        return None if plan is None else Changed(plan, types)
+
+    if not all_planned_by_schema(pipeline.transforms):
+        return make()
+    schema = reader_schema(rows.reader)
+    key = (session, settings_hash(session), tuple(pipeline.transforms), pipeline.default_topic, schema)
+    return write.plans.found(key, make)
 
 
 def _write_transformed(write: SparkWrite, frame: DataFrame) -> list[Ack]:

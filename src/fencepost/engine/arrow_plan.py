@@ -1,0 +1,85 @@
+"""A chain of transforms as Arrow evaluates it, in the stage that reads and writes the rows: they never leave Python.
+
+    reader's rows ──> completed types ──> filters and projections, as Catalyst's optimizer left them ──> rows to convert
+
+Made by `fencepost.engine.spark.arrow_plans`, from expressions that Arrow evaluates exactly as Spark does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_type
+
+from fencepost.api.errors import DataError
+from fencepost.engine.arrow_expressions import ArrowExpression, Rows
+from fencepost.engine.batch_columns import as_declared
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of rows that a reader gives: its name, its number in the plan, and its declared type."""
+
+    name: str
+    number: int
+    kind: t.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Keeps the rows for which a condition is true."""
+
+    condition: ArrowExpression
+
+    def applied(self, rows: Rows) -> Rows:
+        """Return the rows that are kept."""
+        return rows.filter(self.condition.value(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """Makes columns, by their numbers."""
+
+    columns: Sequence[tuple[int, ArrowExpression]]
+
+    def applied(self, rows: Rows) -> Rows:
+        """Return the rows with these columns."""
+        return Rows(rows.count, {number: rows.filled(made.value(rows)) for number, made in self.columns})
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowPlan:
+    """Filters and projections from a reader's columns to the `result`. Pickled to executors."""
+
+    given: Sequence[Column]
+    steps: Sequence[Filter | Projection]
+    result: Sequence[Column]
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows that are kept, with the columns of the result.
+
+        Raises DataError for columns of other types than the reader declares.
+        """
+        declared = as_declared(batch, {column.name: column.kind for column in self.given})
+        rows = Rows(batch.num_rows, {column.number: _given(declared, column) for column in self.given})
+        for step in self.steps:
+            rows = step.applied(rows)
+        made = pa.RecordBatch.from_pydict({column.name: rows.column((column.number,)) for column in self.result})
+        return as_declared(made, {column.name: column.kind for column in self.result})
+
+
+def _given(batch: pa.RecordBatch, column: Column) -> pa.Array:
+    array = batch[column.name]
+    wanted = to_arrow_type(column.kind, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
+    if array.type == wanted:
+        return array
+    try:
+        return array.cast(wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise DataError(
+            f"A reader gives the column {column.name} as {array.type}, which does not fit {column.kind.simpleString()} "
+            f"in its schema: {error}"
+        ) from error

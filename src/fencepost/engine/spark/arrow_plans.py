@@ -1,0 +1,158 @@
+"""Finds the chains of transforms that Arrow evaluates exactly as Spark does, and keeps what was found for later batches.
+
+Spark analyses and optimizes a chain as ever, so types, casts, names and errors are Spark's. If what is left is filters and
+projections of expressions that `arrow_expressions` lists, executors evaluate them where they read the rows: moving rows from
+Arrow to the JVM and back takes longer than all the rest. Anything else stays with Spark, the whole chain.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any, Final, Generic, TypeVar
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as t
+
+from fencepost.engine.arrow_expressions import (
+    ArrowExpression,
+    cast_of,
+    column_of,
+    expression_of,
+    field_of,
+    literal_of,
+    upper_of,
+)
+from fencepost.engine.arrow_plan import ArrowPlan, Column, Filter, Projection
+from fencepost.engine.spark.known_plans import settings_hash
+from fencepost.engine.spark.upper_case import upper_exceptions
+
+_log: Final = logging.getLogger(__name__)
+
+_CAPACITY: Final = 64
+P = TypeVar("P")
+
+
+class ArrowPlans(Generic[P]):
+    """Keeps the most recently used plans by keys, and for which chains there is none. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._plans: dict[Hashable, P | None] = {}
+
+    def found(self, key: Hashable, make: Callable[[], P | None]) -> P | None:
+        """Return the plan of a key; `make` is called if it is new. Raises the errors of `make`."""
+        with self._lock:
+            known = key in self._plans
+            plan = self._plans.pop(key, None)
+        if not known:
+            plan = make()
+        with self._lock:
+            self._plans[key] = plan
+            if len(self._plans) > _CAPACITY:
+                del self._plans[next(iter(self._plans))]
+        return plan
+
+
+def arrow_plan(read: DataFrame, transformed: DataFrame) -> ArrowPlan | None:
+    """Return what transforms make of a reader's rows as a plan for Arrow, None if Spark has to do it. Raises nothing."""
+    try:
+        return _plan(read, transformed)
+    except _NotInArrowError:
+        return None
+    except Exception:  # noqa: BLE001 - whatever Spark's internals are in another version
+        _log.debug("The plan of a chain of transforms cannot be read", exc_info=True)
+        return None
+
+
+class _NotInArrowError(Exception):
+    """Spark has to evaluate the chain."""
+
+
+def _plan(read: DataFrame, transformed: DataFrame) -> ArrowPlan:
+    plan = transformed._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 - pyspark shows no plan
+    source = read._jdf.queryExecution().analyzed()  # noqa: SLF001 - likewise
+    result = _columns(plan, transformed.schema)
+    nodes: list[Any] = []
+    while plan.nodeName() in ("Project", "Filter"):
+        nodes.insert(0, plan)
+        plan = plan.child()
+    given = _columns(source, read.schema)
+    # A transform may read rows of its own: numbers of columns are never used again.
+    if plan.nodeName() != source.nodeName() or [column.number for column in given] != _numbers(plan):
+        raise _NotInArrowError
+    steps: list[Filter | Projection] = []
+    kinds = {column.number: column.kind for column in given}
+    for node in nodes:
+        if node.nodeName() == "Filter":
+            steps.append(Filter(_expression(node.condition(), transformed.sparkSession)))
+        else:
+            made = [_expression(java, transformed.sparkSession) for java in _items(node.projectList())]
+            columns = list(zip(_numbers(node), made, strict=True))
+            steps.append(Projection(columns))
+            kinds = {number: expression.kind for number, expression in columns}
+    if any(_bare(kinds[column.number]) != _bare(column.kind) for column in result):
+        raise _NotInArrowError
+    return ArrowPlan(given, steps, result)
+
+
+def _columns(plan: Any, schema: t.StructType) -> list[Column]:
+    return [Column(field.name, number, field.dataType) for field, number in zip(schema, _numbers(plan), strict=True)]
+
+
+def _numbers(plan: Any) -> list[int]:
+    return [attribute.exprId().id() for attribute in _items(plan.output())]
+
+
+def _bare(kind: t.DataType) -> t.DataType:
+    """A type without what may be null in it, and without metadata."""
+    if isinstance(kind, t.StructType):
+        return t.StructType([t.StructField(field.name, _bare(field.dataType)) for field in kind.fields])
+    if isinstance(kind, t.ArrayType):
+        return t.ArrayType(_bare(kind.elementType))
+    if isinstance(kind, t.MapType):
+        return t.MapType(_bare(kind.keyType), _bare(kind.valueType))
+    return kind
+
+
+def _items(sequence: Any) -> Iterator[Any]:
+    iterator = sequence.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
+
+
+def _expression(java: Any, session: SparkSession) -> ArrowExpression:
+    """Read an expression from Catalyst's JSON, which lists a tree's nodes before their children, in one call."""
+    return _read(iter(json.loads(java.toJSON())), session)
+
+
+def _read(nodes: Iterator[Mapping[str, Any]], session: SparkSession) -> ArrowExpression:
+    node = next(nodes)
+    name = node["class"].rpartition(".")[2]
+    children = [_read(nodes, session) for _ in range(node["num-children"])]
+    found: ArrowExpression | None
+    match name:
+        case "Alias":
+            (found,) = children
+        case "AttributeReference":
+            found = column_of(node["exprId"]["id"], _kind(node["dataType"]))
+        case "GetStructField":
+            found = field_of(children[0], node["ordinal"])
+        case "Literal":
+            found = literal_of(node["value"], _kind(node["dataType"]))
+        case "Cast":
+            found = cast_of(children[0], _kind(node["dataType"]))
+        case "Upper":
+            found = upper_of(children[0], upper_exceptions(session, settings_hash(session)))
+        case _:
+            found = expression_of(name, children)
+    if found is None:
+        raise _NotInArrowError
+    return found
+
+
+def _kind(written: Any) -> t.DataType:
+    field = {"name": "kind", "type": written, "nullable": True, "metadata": {}}
+    return t.StructType.fromJson({"type": "struct", "fields": [field]})["kind"].dataType
