@@ -54,7 +54,7 @@ class ArrowExpression:
         if self.path:
             return rows.column(self.path)
         if self.name == "Literal":
-            return pa.scalar(self.literal, _arrow(self.kind))
+            return pa.scalar(self.literal, arrow_type(self.kind))
         if self.name == "CreateNamedStruct":
             arrays = [rows.filled(child.value(rows)) for child in self.children[1::2]]
             return pa.StructArray.from_arrays(arrays, [child.literal for child in self.children[::2]])
@@ -160,8 +160,20 @@ _LITERALS: Final[Sequence[tuple[Any, Callable[[str], Any]]]] = (
 )
 
 
-def _arrow(kind: t.DataType) -> pa.DataType:
+def arrow_type(kind: t.DataType) -> pa.DataType:
+    """Return the type of the arrays with values of a type of Spark."""
     return to_arrow_type(kind, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
+
+
+def bare(kind: t.DataType) -> t.DataType:
+    """Return a type without metadata, in which everything may be null, as the types of expressions are."""
+    if isinstance(kind, t.StructType):
+        return t.StructType([t.StructField(field.name, bare(field.dataType)) for field in kind.fields])
+    if isinstance(kind, t.ArrayType):
+        return t.ArrayType(bare(kind.elementType))
+    if isinstance(kind, t.MapType):
+        return t.MapType(bare(kind.keyType), bare(kind.valueType))
+    return kind
 
 
 def _same(children: Sequence[ArrowExpression], *kinds: type[t.DataType]) -> bool:
@@ -181,7 +193,7 @@ def _own(*kinds: type[t.DataType]) -> Callable[[Sequence[ArrowExpression]], t.Da
 
 _ORDERED: Final = (*_WHOLE, *_FRACTIONS, *_TIMES, t.StringType, t.DecimalType)
 _COMPARED: Final = (*_ORDERED, t.BooleanType)
-_CHOSEN: Final = (*_COMPARED, t.BinaryType)
+_CHOSEN: Final = (*_COMPARED, t.BinaryType, t.StructType)
 
 
 def _is_fraction(expression: ArrowExpression) -> bool:
@@ -304,13 +316,13 @@ _TABLE: Final[Mapping[str, _Rule]] = {
     "In": _Rule(_in_kind, _in),
     "If": _Rule(_case_kind, _case),
     "CaseWhen": _Rule(_case_kind, _case),
-    "Coalesce": _Rule(_own(*_CHOSEN), lambda _, values: reduce(pc.coalesce, values)),
+    "Coalesce": _Rule(_own(*_COMPARED, t.BinaryType), lambda _, values: reduce(pc.coalesce, values)),
     "Add": _Rule(_own(*_FRACTIONS), lambda _, values: pc.add(*values)),
     "Subtract": _Rule(_own(*_FRACTIONS), lambda _, values: pc.subtract(*values)),
     "Multiply": _Rule(_own(*_FRACTIONS), lambda _, values: pc.multiply(*values)),
     "Divide": _Rule(lambda children: _divisor(children, t.DoubleType), lambda _, values: pc.divide(*values)),
     "Remainder": _Rule(lambda children: _divisor(children, *_WHOLE), _remainder),
-    "Cast": _Rule(lambda _: None, lambda cast, values: pc.cast(*values, _arrow(cast.kind), safe=False)),
+    "Cast": _Rule(lambda _: None, lambda cast, values: pc.cast(*values, arrow_type(cast.kind), safe=False)),
     "Upper": _Rule(lambda _: None, _upper),
     "Concat": _Rule(_own(t.StringType), _join),
     "StartsWith": _Rule(_pattern_kind, _search(pc.starts_with)),

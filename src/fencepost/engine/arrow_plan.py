@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_type
 
 from fencepost.api.errors import DataError
-from fencepost.engine.arrow_expressions import ArrowExpression, Rows
+from fencepost.engine.arrow_expressions import ArrowExpression, Rows, arrow_type
 from fencepost.engine.batch_columns import as_declared
 
 
@@ -73,7 +72,7 @@ class ArrowPlan:
 
 def _given(batch: pa.RecordBatch, column: Column) -> pa.Array:
     array = batch[column.name]
-    wanted = to_arrow_type(column.kind, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
+    wanted = arrow_type(column.kind)
     if array.type == wanted:
         return array
     try:

@@ -11,13 +11,17 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final, Generic, TypeVar
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
 from fencepost.engine.arrow_expressions import (
     ArrowExpression,
+    arrow_type,
+    bare,
     cast_of,
     column_of,
     expression_of,
@@ -79,7 +83,7 @@ def _plan(read: DataFrame, transformed: DataFrame) -> ArrowPlan:
     while plan.nodeName() in ("Project", "Filter"):
         nodes.insert(0, plan)
         plan = plan.child()
-    given = _columns(source, read.schema)
+    given = [replace(column, kind=bare(column.kind)) for column in _columns(source, read.schema)]
     # A transform may read rows of its own: numbers of columns are never used again.
     if plan.nodeName() != source.nodeName() or [column.number for column in given] != _numbers(plan):
         raise _NotInArrowError
@@ -93,9 +97,12 @@ def _plan(read: DataFrame, transformed: DataFrame) -> ArrowPlan:
             columns = list(zip(_numbers(node), made, strict=True))
             steps.append(Projection(columns))
             kinds = {number: expression.kind for number, expression in columns}
-    if any(_bare(kinds[column.number]) != _bare(column.kind) for column in result):
+    if any(kinds[column.number] != bare(column.kind) for column in result):
         raise _NotInArrowError
-    return ArrowPlan(given, steps, result)
+    found = ArrowPlan(given, steps, result)
+    # Without rows, too, Arrow says what it does not have.
+    found(pa.RecordBatch.from_pydict({column.name: pa.array([], arrow_type(column.kind)) for column in given}))
+    return found
 
 
 def _columns(plan: Any, schema: t.StructType) -> list[Column]:
@@ -104,17 +111,6 @@ def _columns(plan: Any, schema: t.StructType) -> list[Column]:
 
 def _numbers(plan: Any) -> list[int]:
     return [attribute.exprId().id() for attribute in _items(plan.output())]
-
-
-def _bare(kind: t.DataType) -> t.DataType:
-    """A type without what may be null in it, and without metadata."""
-    if isinstance(kind, t.StructType):
-        return t.StructType([t.StructField(field.name, _bare(field.dataType)) for field in kind.fields])
-    if isinstance(kind, t.ArrayType):
-        return t.ArrayType(_bare(kind.elementType))
-    if isinstance(kind, t.MapType):
-        return t.MapType(_bare(kind.keyType), _bare(kind.valueType))
-    return kind
 
 
 def _items(sequence: Any) -> Iterator[Any]:
@@ -154,5 +150,6 @@ def _read(nodes: Iterator[Mapping[str, Any]], session: SparkSession) -> ArrowExp
 
 
 def _kind(written: Any) -> t.DataType:
+    """A type of an expression, from Catalyst's JSON."""
     field = {"name": "kind", "type": written, "nullable": True, "metadata": {}}
-    return t.StructType.fromJson({"type": "struct", "fields": [field]})["kind"].dataType
+    return bare(t.StructType.fromJson({"type": "struct", "fields": [field]})["kind"].dataType)

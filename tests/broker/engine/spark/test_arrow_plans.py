@@ -1,0 +1,332 @@
+"""Transforms that Arrow evaluates where rows are read: the same values as Spark's, or Spark does it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from fencepost.api.ddl import parse_columns
+from fencepost.api.errors import DataError
+from fencepost.api.plugin import Transformation
+from fencepost.api.record import SourceBatch
+from fencepost.engine.arrow_plan import ArrowPlan
+from fencepost.engine.batch_columns import as_declared
+from fencepost.engine.engine import SparkEngine
+from fencepost.engine.spark.arrow_plans import ArrowPlans, arrow_plan
+from fencepost.engine.spark.arrow_rows import frame_from_arrow
+from fencepost.engine.spark.known_plans import settings_hash
+from fencepost.engine.spark.local_rows import local_rows
+from fencepost.engine.spark.transform import read_frame, transform_frame
+from fencepost.engine.spark.upper_case import upper_exceptions
+from fencepost.engine.write_stage import SplitRows
+from fencepost.transforms.chain import Step
+from fencepost.transforms.fields import InsertField
+from fencepost.transforms.filter import Filter
+from fencepost.transforms.sql import Sql, SqlPredicate
+from tests.support.checker import read_topic, values
+from tests.support.engine import SKIP, json_converter, pipeline, producer, write
+from tests.support.topics import Topics
+
+SCHEMA = (
+    "value STRUCT<b: TINYINT, i: INT, n: BIGINT, f: FLOAT, d: DOUBLE, e: DOUBLE, s: STRING, u: STRING, ok: BOOLEAN, no: BOOLEAN, "
+    "m: DECIMAL(12, 2), day: DATE, at: TIMESTAMP, raw: BINARY, inner: STRUCT<x: BIGINT, y: STRING>>, key STRING"
+)
+ARROW = to_arrow_schema(parse_columns(SCHEMA), timezone="UTC")  # type: ignore[arg-type]
+
+
+class Reader:
+    """Reads the rows that it was given."""
+
+    schema = SCHEMA
+
+    def __init__(self, rows: Sequence[dict[str, Any]] = ()) -> None:
+        self._rows = rows
+
+    def read(self, split: int) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pylist(self._rows[split::2], schema=ARROW)
+
+
+def sql(**properties: str) -> Step:
+    return step(Sql(), **properties)
+
+
+def step(transform: Transformation, **properties: str) -> Step:
+    transform.configure(properties)
+    return Step(transform)
+
+
+def planned(session: SparkSession, *steps: Step) -> ArrowPlan | None:
+    steps_of = pipeline("t", value=json_converter(), transforms=steps)
+    read = read_frame(session, SplitRows(Reader(), [0]), steps_of, "mark")
+    return arrow_plan(read, transform_frame(read, steps_of)[0])
+
+
+def by_spark(session: SparkSession, rows: pa.RecordBatch, *steps: Step) -> pa.Table:
+    given = as_declared(rows, {field.name: field.dataType for field in parse_columns(SCHEMA)})
+    frame, _ = transform_frame(
+        frame_from_arrow(session, given, parse_columns(SCHEMA)),  # type: ignore[arg-type]
+        pipeline("t", value=json_converter(), transforms=steps),
+    )
+    table = local_rows(frame)
+    return frame.toArrow() if table is None else table
+
+
+def compared(session: SparkSession, rows: Sequence[dict[str, Any]], *steps: Step) -> list[dict[str, Any]]:
+    """What both make of rows, which must be the same, with the same types."""
+    plan = planned(session, *steps)
+    assert plan is not None, "Arrow evaluates all of it"
+    batch = pa.RecordBatch.from_pylist(rows, schema=ARROW)
+    made, expected = plan(batch), by_spark(session, batch, *steps)
+    # Texts, as NaN is equal to nothing, and 0.0 to -0.0.
+    expected = expected.select(made.schema.names)
+    assert repr(made.to_pylist()) == repr(expected.to_pylist())
+    assert made.schema.types == expected.schema.types
+    return made.to_pylist()
+
+
+_EDGES = [0, 1, -1, 2, 3, 10, 127, -128]
+_LONGS = st.sampled_from([*_EDGES, 2**31 - 1, -(2**31), 2**53 + 1, 2**63 - 1, -(2**63)]) | st.integers(
+    -(2**63), 2**63 - 1
+)
+_INTS = st.sampled_from([*_EDGES, 2**31 - 1, -(2**31)])
+_DOUBLES = (
+    st.sampled_from(
+        [0.0, -0.0, 1.5, float("nan"), float("inf"), float("-inf"), sys.float_info.max, sys.float_info.min, 5e-324, 0.1]
+    )
+    | st.floats()
+)
+_TEXTS = st.sampled_from(
+    ["", "a", "A", "ab", "\0", "stra\u00dfe", "\u0149", "\U0001f600", "\U00010428", "\u0264", "\uffff", "\u0130", "\U00010d70", "\ufffd"]
+) | st.text(st.characters(exclude_categories=["Cs"]), max_size=6)  # fmt: skip
+_MAYBE = st.none()
+_VALUES = st.fixed_dictionaries(
+    {
+        "b": _MAYBE | st.integers(-128, 127),
+        "i": _MAYBE | _INTS,
+        "n": _MAYBE | _LONGS,
+        "f": _MAYBE | st.floats(width=32),
+        "d": _MAYBE | _DOUBLES,
+        "e": _MAYBE | _DOUBLES,
+        "s": _MAYBE | _TEXTS,
+        "u": _MAYBE | _TEXTS,
+        "ok": _MAYBE | st.booleans(),
+        "no": _MAYBE | st.booleans(),
+        "m": _MAYBE | st.decimals(Decimal(-(10**9)), Decimal(10**9), places=2),
+        "day": _MAYBE | st.dates(),
+        "at": _MAYBE | st.datetimes(timezones=st.just(None)).map(lambda at: at.replace(tzinfo=None)),
+        "raw": _MAYBE | st.binary(max_size=4),
+        "inner": _MAYBE | st.fixed_dictionaries({"x": _MAYBE | _LONGS, "y": _MAYBE | _TEXTS}),
+    }
+)
+_ROWS = st.lists(st.fixed_dictionaries({"value": _MAYBE | _VALUES, "key": _MAYBE | _TEXTS}), max_size=20)
+
+
+def _one_of(draw: st.DrawFn, *texts: str) -> str:
+    return draw(st.sampled_from(texts))
+
+
+@st.composite
+def conditions(draw: st.DrawFn, depth: int = 2) -> str:
+    """A condition of expressions that Arrow evaluates."""
+    comparison = draw(st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "<=>"]))
+    column = draw(st.sampled_from(["b", "i", "n", "f", "d", "s", "ok", "m", "day", "at", "raw", "inner", "inner.x"]))
+    simple = [
+        f"value.{column} IS NULL", f"value.{column} IS NOT NULL", "value.ok", f"isnan(value.{_one_of(draw, 'f', 'd')})",
+        f"value.n IN (1, -1, {2**63 - 1})", "value.s IN ('', 'a', '\U0001f600')", f"{draw(whole())} {comparison} {draw(whole())}",
+        f"{draw(fractions(0))} {comparison} {draw(fractions(0))}", f"{draw(texts(0))} {comparison} {draw(texts(0))}",
+        f"value.day {comparison} value.day", f"value.m {comparison} 1.25BD", f"value.f {comparison} value.f",
+        f"value.at {comparison} value.at", f"value.s LIKE '{_one_of(draw, 'a%', '%a', '%a%')}'", "value.ok <=> value.no",
+        "value.ok = value.no", "value IS NULL", f"value.d {comparison} CAST('{_one_of(draw, 'NaN', '-0.0', 'Infinity')}' AS DOUBLE)",
+    ]  # fmt: skip
+    if depth == 0:
+        return f"({draw(st.sampled_from(simple))})"
+    first, second = draw(conditions(depth - 1)), draw(conditions(depth - 1))
+    return draw(st.sampled_from([f"({first} AND {second})", f"({first} OR {second})", f"(NOT {first})", first, second]))
+
+
+def whole() -> st.SearchStrategy[str]:
+    return st.sampled_from(
+        ["value.n", "value.n % 10", "value.n % -7", "CAST(value.i AS BIGINT)", "CAST(value.b % 3Y AS BIGINT)", "value.inner.x", "5", f"{2**63 - 1}"]
+    )  # fmt: skip
+
+
+@st.composite
+def fractions(draw: st.DrawFn, depth: int = 2) -> str:
+    """A number of DOUBLE."""
+    leaf = draw(
+        st.sampled_from(["value.d", "value.e", "CAST(value.n AS DOUBLE)", "1.19D", "-0.0D", "1E300D"])
+    )  # fmt: skip
+    if depth == 0:
+        return leaf
+    first, second = draw(fractions(depth - 1)), draw(fractions(depth - 1))
+    operator = draw(st.sampled_from(["+", "-", "*"]))
+    return draw(
+        st.sampled_from([leaf, f"({first} {operator} {second})", f"({first} / 3.5D)", f"coalesce({first}, {second})"])
+    )
+
+
+@st.composite
+def texts(draw: st.DrawFn, depth: int = 1) -> str:
+    """A text."""
+    leaf = draw(
+        st.sampled_from(
+            ["value.s", "value.u", "value.inner.y", "key", "'x'", "CAST(value.n AS STRING)", "CAST(value.b AS STRING)", "CAST(value.ok AS STRING)"]
+        )
+    )  # fmt: skip
+    if depth == 0:
+        return leaf
+    first, second = draw(texts(depth - 1)), draw(texts(depth - 1))
+    condition = draw(conditions(0))
+    return draw(
+        st.sampled_from(
+            [
+                f"upper({first})", f"concat({first}, {second}, '\U0001f600')", f"if({condition}, {first}, {second})",
+                f"CASE WHEN {condition} THEN {first} WHEN value.no THEN {second} END", f"coalesce({first}, {second}, '')",
+            ]
+        )
+    )  # fmt: skip
+
+
+@given(rows=_ROWS, where=conditions(), made=st.tuples(conditions(), fractions(), texts(), texts()))
+@settings(max_examples=15, deadline=None)
+def test_arrow_and_spark_agree_on_all_rows(
+    engine: SparkEngine, rows: list[dict[str, Any]], where: str, made: tuple[str, str, str, str]
+):
+    condition, number, text, key = made
+    value = f"struct({condition} AS c, {number} AS n, {text} AS t, if({condition}, value.inner, struct(value.n % 3 AS x, key AS y)) AS inner, CAST(value.f AS DOUBLE) AS f, value.m, value.at, value.raw, 'a' AS l)"
+    compared(engine.session(), rows, sql(where=where, value=value, key=key))
+
+
+def test_nan_zero_and_null_are_compared_as_in_spark(engine: SparkEngine):
+    numbers = [None, 0.0, -0.0, 1.0, float("nan"), float("inf"), float("-inf")]
+    rows = [{"value": {"d": one, "e": other}} for one in numbers for other in numbers]
+    comparisons = ", ".join(f"value.d {op} value.e AS `{op}`" for op in ("=", "<", "<=", ">", ">=", "<=>"))
+    found = compared(engine.session(), rows, sql(value=f"struct(value.d, value.e, {comparisons})"))
+    same = [row["value"]["="] for row in found if row["value"]["d"] == 0 and row["value"]["e"] == 0]
+    assert same == [True] * 4
+    nan = [row["value"] for row in found if str(row["value"]["d"]) == str(row["value"]["e"]) == "nan"]
+    assert [(row["="], row["<"], row[">="]) for row in nan] == [(True, False, True)]
+
+
+def test_each_character_becomes_the_same_upper_case(engine: SparkEngine):
+    characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
+    texts_of = ["x".join(characters[start : start + 1_000]) for start in range(0, len(characters), 1_000)]
+    compared(engine.session(), [{"value": {"s": text}} for text in texts_of], sql(value="struct(upper(value.s) AS s)"))
+    exceptions = upper_exceptions(engine.session(), settings_hash(engine.session()))
+    assert len(exceptions) < 1_000
+
+
+def test_steps_of_a_chain_are_one_plan(engine: SparkEngine):
+    named = SqlPredicate()
+    named.configure({"condition": "value.s = 'b'"})
+    dropping = Filter()
+    dropping.configure({})
+    rows = [{"value": {"n": n, "s": s}, "key": "k"} for n, s in enumerate(["a", "b", "c", None])]
+    chain = [
+        sql(value="struct(value.n, value.s)"),
+        Step(dropping, named),
+        step(InsertField(), **{"static.field": "source", "static.value": "shop"}),
+        sql(where="value.n <> 2", key="concat(key, value.source)"),
+    ]
+    found = compared(engine.session(), rows, *chain)
+    assert [(row["key"], row["value"]) for row in found] == [
+        ("kshop", {"n": 0, "s": "a", "source": "shop"}),
+        ("kshop", {"n": 3, "s": None, "source": "shop"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "value.n + 1", "value.n % value.i", "value.n % 0", "CAST(value.d AS STRING)", "CAST(value.s AS INT)", "lower(value.s)",
+        "CAST(value.n AS INT)", "value.s LIKE 'a_b'", "sha2(value.raw, 256)",
+        "CAST(value.at AS DATE)", "if(value.ok, value.inner, NULL)", "-value.n", "value.d / value.e",
+        "CAST(X'FF' AS STRING)", "value.at < TIMESTAMP'2024-01-01 00:00:00'", "substring(value.s, 2)", "value.f = FLOAT('0.1')",
+        "value.n IN (1, NULL)", "array(value.n)", "value.raw = value.raw",
+    ],
+)  # fmt: skip
+def test_what_may_differ_stays_with_spark(engine: SparkEngine, expression: str):
+    assert planned(engine.session(), sql(value=f"struct({expression} AS x)")) is None
+
+
+def test_a_transform_that_reads_other_rows_stays_with_spark(engine: SparkEngine):
+    class Elsewhere(Filter):
+        def apply(self, records: DataFrame) -> DataFrame:
+            other = records.sparkSession.range(1).mapInArrow(lambda rows: rows, "id BIGINT")
+            return other.selectExpr(
+                "struct(id) AS value",
+                "'t' AS topic",
+                "NULL AS key",
+                "NULL AS partition",
+                "NULL AS timestamp",
+                "NULL AS headers",
+            )
+
+    assert planned(engine.session(), Step(Elsewhere())) is None
+
+
+def test_a_plan_is_made_once_for_a_key_also_if_there_is_none():
+    plans, made = ArrowPlans[str](), []
+
+    def make(found: str | None) -> str | None:
+        made.append(found)
+        return found
+
+    for key, found in (("a", "plan"), ("b", None), ("a", "other"), ("b", "other")):
+        assert plans.found(key, lambda found=found: make(found)) == {"a": "plan", "b": None}[key]  # type: ignore[misc]
+    assert made == ["plan", None]
+
+
+def test_other_columns_than_declared_are_refused(engine: SparkEngine):
+    plan = planned(engine.session(), sql(where="key = 'a'"))
+    assert plan is not None
+    rows = pa.RecordBatch.from_pylist([{"value": None, "key": "a"}], schema=ARROW)
+    large = rows.set_column(1, "key", rows["key"].cast(pa.large_string()))
+    assert plan(large)["key"].type == pa.string()
+    with pytest.raises(DataError, match="the column key as list"):
+        plan(rows.set_column(1, "key", pa.array([["a"]])))
+
+
+def test_rows_of_a_reader_are_changed_where_they_are_written(
+    engine: SparkEngine, bootstrap_servers: str, topics: Topics
+):
+    rows = [{"value": {"n": n, "s": "\u00e9" if n % 7 == 0 else f"x{n}"}, "key": f"k{n % 3}"} for n in range(1_000)]
+    topic = topics.create(partitions=4)
+    steps = pipeline(
+        topic,
+        value=json_converter(),
+        transforms=[sql(where="value.n % 2 = 0", value="struct(value.n, upper(value.s) AS s)", key="concat(key, '!')")],
+    )
+    batch = SourceBatch(reader=Reader(rows), splits=[0, 1])
+    with producer(bootstrap_servers) as owner:
+        for _ in range(2):
+            assert write(engine, owner, batch, steps).written == 500
+    found = read_topic(bootstrap_servers, topic)
+    expected = [({"n": n, "s": "\u00c9" if n % 7 == 0 else f"X{n}"}, f"k{n % 3}!".encode()) for n in range(0, 1_000, 2)]
+    order = sorted(((json.loads(one.value or b""), one.key) for one in found), key=lambda one: one[0]["n"])
+    assert order[::2] == order[1::2] == expected
+    for key in (b"k0!", b"k1!", b"k2!"):
+        numbers = [json.loads(one.value or b"")["n"] for one in found if one.key == key]
+        assert numbers == sorted(numbers[: len(numbers) // 2]) * 2, "the rows of a key are in order"
+
+
+def test_rows_of_another_type_are_skipped_alone(engine: SparkEngine, bootstrap_servers: str, topics: Topics):
+    topic = topics.create(partitions=1)
+    steps = pipeline(
+        topic, value=json_converter(), errors=SKIP, transforms=[sql(topic="CASE value.s WHEN 'bad' THEN 'b/d' END")]
+    )
+    rows = [{"value": {"n": n, "s": None}} for n in range(10)]
+    with producer(bootstrap_servers) as owner:
+        result = write(engine, owner, SourceBatch(reader=Reader(rows), splits=[0, 1]), steps)
+    assert result.written == 10
+    assert len(values(read_topic(bootstrap_servers, topic))) == 10
