@@ -10,8 +10,7 @@ from typing import Any, Final
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
 from fencepost.api.secrets import HIDDEN, SECRETS
-from fencepost.config.connector_config import below
-from fencepost.config.properties import load_properties
+from fencepost.config.properties import below, load_properties
 from fencepost.config.validators import not_blank, one_of
 
 _T = ConfigDef.Type

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
-from fencepost.config.connector_config import below
+from fencepost.config.properties import below
 from fencepost.config.validators import at_least, not_empty
 from fencepost.converters.registry.config import choice, class_name, simple_name
 from fencepost.converters.registry.settings import REQUEST_HEADER, SSL, URL
