@@ -59,7 +59,7 @@ GUARDS = (
     Guard(
         "the passwords that transforms in Java define",
         "runtime/connector/passwords.py",
-        'sources = sources_of(config.get("connector.class", ""), worker.plugin_sources)',
+        "sources = sources_of(config, worker.plugin_sources)",
         "sources = worker.plugin_sources",
         f"{_PIPELINE}::test_a_password_of_a_transform_in_java_is_hidden",
     ),

@@ -56,6 +56,11 @@ class TransactionBoundaryManager(ABC):
         del now
         return BoundaryDecision.CONTINUE
 
+    @property
+    def holds_offsets(self) -> bool:
+        """Whether the offsets of dropped records have to wait for the end of the open transaction."""
+        return False
+
     @abstractmethod
     def at_end(self) -> BoundaryDecision:
         """Decide when the task stops or is paused."""
@@ -197,6 +202,29 @@ class ConnectorBoundary(TransactionBoundaryManager):
         return _DECISIONS[self._context.take_batch_request()]
 
 
+class SourceBoundary(ConnectorBoundary):
+    """Transactions end where transactions of the source do. The task asks for a commit with each batch that ends one.
+
+    It gives the records of a transaction of the source in one batch, or in several without a request for a commit.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._within = False
+
+    @property
+    def holds_offsets(self) -> bool:
+        """Whether a transaction of the source goes on: no offset in the midst of it is ever committed."""
+        return self._within
+
+    def after_poll(self, now: float, *, returned: bool, transaction_open: bool) -> BoundaryDecision:
+        """Return the request for the batch."""
+        decision = super().after_poll(now, returned=returned, transaction_open=transaction_open)
+        if returned:
+            self._within = decision is BoundaryDecision.CONTINUE
+        return decision
+
+
 def boundary_manager(boundary: TransactionBoundary, interval_s: float, now: float) -> TransactionBoundaryManager:
     """Return the manager for a connector's `transaction.boundary`."""
     match boundary:
@@ -208,3 +236,5 @@ def boundary_manager(boundary: TransactionBoundary, interval_s: float, now: floa
             return SnapshotBoundary()
         case TransactionBoundary.CONNECTOR:
             return ConnectorBoundary()
+        case TransactionBoundary.SOURCE:
+            return SourceBoundary()
