@@ -80,7 +80,7 @@ def copy(first: int) -> str:
     return f"copy items from program 'seq {first} {first + COPIED - 1}'"
 
 
-@pytest.mark.parametrize("drops", [False, True], ids=["with the records of ends", "with their records dropped"])
+@pytest.mark.parametrize("drops", [False, True], ids=["kept", "dropped"])
 def test_rows_of_one_position_arrive_once_and_a_transaction_whole_past_kills(
     execute: Callable[[str], object], runs: JavaRuns, topic: str, bootstrap_servers: str, drops: bool
 ):
