@@ -43,6 +43,11 @@ class TransactionBoundaryManager(ABC):
         """The transaction context of the task; None unless the task defines boundaries."""
         return None
 
+    @property
+    def holds_offsets(self) -> bool:
+        """Whether the offsets of dropped records have to wait for the end of the open transaction."""
+        return False
+
     def pieces(self, batch: Batch) -> Iterator[tuple[Batch, BoundaryDecision]]:
         """Yield the batch in pieces, each with the decision for the time after it is written, before the next."""
         yield batch, BoundaryDecision.CONTINUE
@@ -55,11 +60,6 @@ class TransactionBoundaryManager(ABC):
         """Decide before a batch has to wait for its converters while a transaction with earlier batches is open."""
         del now
         return BoundaryDecision.CONTINUE
-
-    @property
-    def holds_offsets(self) -> bool:
-        """Whether the offsets of dropped records have to wait for the end of the open transaction."""
-        return False
 
     @abstractmethod
     def at_end(self) -> BoundaryDecision:

@@ -12,6 +12,7 @@ from fencepost.runtime.task.boundaries import (
     FlushInterval,
     IntervalBoundary,
     PollBoundary,
+    SourceBoundary,
     TransactionBoundaryManager,
     boundary_manager,
 )
