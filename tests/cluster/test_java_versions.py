@@ -95,7 +95,7 @@ def test_each_part_of_a_pipeline_has_the_version_that_is_asked_for(
     assert values(read_topic(bootstrap_servers, topic)) == [expected.encode()]
 
 
-def test_a_part_without_a_version_comes_from_the_folder_of_the_connector_else_the_newest_one(
+def test_a_part_without_a_version_is_the_connectors_own_or_the_newest(
     connector: Connectors, topics: Topics, bootstrap_servers: str
 ):
     own, elsewhere = topics.create(), topics.create()

@@ -175,7 +175,7 @@ def test_a_connector_has_the_aliases_of_connect(tmp_path: Path):
     assert find_java_connectors([tmp_path], "Fil") == ()
 
 
-def test_a_class_in_two_folders_is_found_in_each_and_an_alias_of_two_classes_is_refused(tmp_path: Path):
+def test_a_class_is_found_in_each_folder_and_an_alias_of_two_is_refused(tmp_path: Path):
     jar(tmp_path / "one.jar", **{SERVICE: "acme.Source"})
     jar(tmp_path / "two.jar", **{SERVICE: "acme.Source"})
     assert [one.location.name for one in find_java_connectors([tmp_path], "Source")] == ["one.jar", "two.jar"]
