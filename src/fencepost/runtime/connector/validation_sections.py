@@ -125,7 +125,7 @@ def _of_plugin(
 
 
 def _refused(plugin: type[Any], prefix: str, config: Mapping[str, str]) -> list[ConfigValue]:
-    """The properties that the plugin's Java class has, and that it does not do."""
+    """Return the given properties that the plugin's Java class supports and the plugin does not."""
     given = below(config, prefix)
     return [
         ConfigValue(prefix + name, given[name], errors=[message]) for name, message in refusals(plugin, given).items()
