@@ -276,7 +276,7 @@ def _memory(batch: Any) -> int:
 
 
 def _header_count(buffer: bytearray, records: int) -> int:
-    """The number of headers that the records of an uncompressed batch announce, without a look at the headers."""
+    """The number of headers that the records of an uncompressed batch announce. The headers are not read."""
     count, position = 0, _HEADER_BYTES
     for _ in range(records):
         length, start = decode_varint(buffer, position)
