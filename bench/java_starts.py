@@ -57,10 +57,10 @@ class Bench:
                     before = set(worker.tree())
                     started = time.perf_counter()
                     self._create(worker, name, LINES)
-                    wait_for(lambda topic=name: self._seen(topic))
+                    wait_for(partial(self._all_seen, [name], 1))
                     kind = "later ones" if which else "the first connector"
                     self._add(f"start: {kind}, PUT to the first lines, s", time.perf_counter() - started)
-                    wait_for(lambda topic=name: self._seen(topic) >= LINES)
+                    wait_for(partial(self._all_seen, [name], LINES))
                     if which:
                         # The JVM that is asked about connectors came with the first one.
                         (jvm,) = set(worker.tree()) - before
@@ -79,7 +79,7 @@ class Bench:
                 self._add("many: created, s", time.perf_counter() - started)
                 wait_for(lambda: Counter(state for state, _ in worker.task_places())["RUNNING"] == self._connectors)
                 self._add("many: created and RUNNING, s", time.perf_counter() - started)
-                wait_for(partial(self._all_seen, names))
+                wait_for(partial(self._all_seen, names, LINES_OF_MANY))
                 self._add("many: all lines in Kafka, s", time.perf_counter() - started)
                 self._add("many: CPU for that, s", worker.cpu_seconds() - cpu)
                 worker.settle()
@@ -115,8 +115,8 @@ class Bench:
             return 0
         return int(self._reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)[1])
 
-    def _all_seen(self, topics: Sequence[str]) -> bool:
-        return all(self._seen(topic) >= LINES_OF_MANY for topic in topics)
+    def _all_seen(self, topics: Sequence[str], lines: int) -> bool:
+        return all(self._seen(topic) >= lines for topic in topics)
 
     def _add(self, name: str, figure: float) -> None:
         self.figures[name].append(figure)
