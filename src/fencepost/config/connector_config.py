@@ -15,6 +15,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.api.topic_names import topic_name
 from fencepost.config.config_transformer import TransformedConfig
 from fencepost.config.error_handling import ErrorHandling, define_errors
+from fencepost.config.properties import below
 from fencepost.config.restart_config import define_restarts
 from fencepost.config.topic_creation import TopicCreation, topic_creation
 from fencepost.config.validators import at_least, connector_name, not_blank, one_of
@@ -40,6 +41,7 @@ class TransactionBoundary(StrEnum):
     INTERVAL = "interval"
     CONNECTOR = "connector"
     SNAPSHOT = "snapshot"
+    SOURCE = "source"
 
 
 @cache
@@ -65,8 +67,8 @@ def _define_common(definitions: ConfigDef) -> None:
         validator=not_blank, group=_COMMON, order_in_group=2, width=_W.LONG,
     ).define(
         "connector.plugin.version", _T.STRING, None, _I.MEDIUM,
-        "The version of the connector that this configuration is for, or a range such as [1.2,2.0), which must have the "
-        "installed one. Unset: any.",
+        "The version of the connector that this configuration is for, or a range such as [1.2,2.0), which must have an "
+        "installed one. The newest of these runs. Unset: the newest of all.",
         group=_COMMON, order_in_group=3, width=_W.MEDIUM,
     ).define(
         "tasks.max", _T.INT, 1, _I.HIGH, "The maximum number of tasks.",
@@ -90,8 +92,8 @@ def _define_converters(definitions: ConfigDef) -> None:
             group=_COMMON, order_in_group=6 + 2 * number, width=_W.SHORT,
         ).define(
             f"{what}.converter.plugin.version", _T.STRING, None, _I.LOW,
-            f"The version of the {what} converter, or a range such as [1.2,2.0), which must have the installed one. Unset: "
-            "any.",
+            f"The version of the {what} converter, or a range such as [1.2,2.0), which must have an installed one. The newest "
+            "of these is used. Unset: any.",
             group=_COMMON, order_in_group=7 + 2 * number, width=_W.SHORT,
         )  # fmt: skip
 
@@ -126,8 +128,9 @@ def _define_exactly_once(definitions: ConfigDef) -> None:
         group=group, order_in_group=2, width=_W.SHORT,
     ).define(
         "transaction.boundary", _T.STRING, "poll", _I.MEDIUM,
-        "What ends a transaction: poll (each batch), interval (time), connector (the connector decides) or snapshot (as poll, but "
-        "a snapshot of Debezium is one transaction; Kafka Connect does not have this value).",
+        "What ends a transaction: poll (each batch), interval (time), connector (the connector decides), snapshot (as poll, but "
+        "a snapshot of Debezium is one transaction) or source (the transactions of the database of a Debezium connector in "
+        "Java stay whole). Kafka Connect does not have the last two.",
         validator=one_of([str(boundary) for boundary in TransactionBoundary]),
         group=group, order_in_group=3, width=_W.SHORT,
     ).define(
@@ -223,11 +226,6 @@ class ConnectorConfig:
         """Return the converter for a role, such as `key.converter`: the connector's own, else the worker's."""
         owner = self.properties if role in self.properties else worker_properties
         return PluginSpec(owner[role], below(owner, f"{role}."))
-
-
-def below(properties: Mapping[str, str], prefix: str) -> dict[str, str]:
-    """Return the properties whose names begin with `prefix`, without it."""
-    return {name.removeprefix(prefix): value for name, value in properties.items() if name.startswith(prefix)}
 
 
 _TRANSFORM_PROPERTIES: Final = frozenset({"type", "predicate", "negate"})

@@ -14,9 +14,8 @@ connector's task configurations, end the worker.
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 from fencepost.config.group_config import GroupConfig
 from fencepost.herder.core.group_decisions import ConfigureTasks, EndWorker, HerderCommand, Rejoin
@@ -53,11 +52,6 @@ from fencepost.runtime.connector.client_properties import admin_config
 from fencepost.runtime.worker import Worker
 from fencepost.storage.configs.codec import LoggerLevelRecord
 from fencepost.storage.configs.state import ClusterConfigState, ConfigEvent
-
-_log: Final = logging.getLogger(__name__)
-
-# A starting JVM takes most of a core for some seconds: this worker's first assignment is started before it.
-_SPARK_AFTER_SECONDS: Final = 3.0
 
 
 class DistributedHerder(Herder):
@@ -99,21 +93,23 @@ class DistributedHerder(Herder):
         self._member = group_member(
             worker, group, view, topic=topic, assign=assignor, listener=self._work, metrics=metrics
         )
-        states = ConnectorStates(parts, ShownStatuses(view, statuses, self._is_cut_off))
-        transactions = GroupTransactions(
-            parts, view, self._leadership, work=self._work.local, states=states, client=client
-        )
-        restarts = GroupRestarts(url, group.sync_timeout_ms, topic, self._leadership, self._work, assignor, states)
         self._loggers = LoggerRegistry()
-        self.connectors = ConnectorRequests(parts, self._leadership, restarts, states)
-        self.offsets = OffsetRequests(parts, self._leadership, rounds)
-        self.transactions = transactions
+        self._answer_requests(client, rounds, assignor)
+        self._cluster_id = ""
+
+    def _answer_requests(self, client: RestClient, rounds: FencingRounds, assignor: LeaderAssignor) -> None:
+        parts, view, leadership, group = self._parts, self._view, self._leadership, self._group
+        states = ConnectorStates(parts, ShownStatuses(view, self._statuses, self._is_cut_off))
+        restarts = GroupRestarts(view.url, group.sync_timeout_ms, self._topic, leadership, self._work, assignor, states)
+        self.connectors = ConnectorRequests(parts, leadership, restarts, states)
+        self.offsets = OffsetRequests(parts, leadership, rounds)
+        self.transactions = transactions = GroupTransactions(
+            parts, view, leadership, work=self._work.local, states=states, client=client
+        )
         self.plugins = PluginRequests(parts)
         self.loggers = LoggerRequests(parts, self._loggers)
         self.observation = GroupObservation(parts, view, states, client)
-        self.peers = GroupRequests(self._leadership, rounds, transactions, self._task_configs)
-        self._cluster_id = ""
-        self._warming_up: asyncio.TimerHandle | None = None
+        self.peers = GroupRequests(leadership, rounds, transactions, self._task_configs)
 
     async def start(self) -> None:
         """Reach the brokers, read the internal topics, and join the group.
@@ -138,7 +134,6 @@ class DistributedHerder(Herder):
                 start.cancel()
         self._readiness.become(Standing.JOINING)
         self._member.start()
-        self._warming_up = parts.loop.call_later(_SPARK_AFTER_SECONDS, parts.worker.engine.warm_up)
 
     def refuse_requests(self) -> None:
         """Answer waiting and later requests that the worker stops."""
@@ -148,8 +143,6 @@ class DistributedHerder(Herder):
         """Stop everything, leave the group, and close all resources."""
         parts = self._parts
         self.refuse_requests()
-        if self._warming_up is not None:
-            self._warming_up.cancel()
         self._task_configs.close()
         await self._work.close()
         self._leadership.lost()
