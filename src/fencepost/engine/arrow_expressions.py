@@ -49,7 +49,7 @@ class ArrowExpression:
     path: Path = ()
     literal: Any = None
 
-    def value(self, rows: Rows) -> Value:
+    def value(self, rows: PlanRows) -> Value:
         """Evaluate it over rows. Literals, and what is made of them alone, are scalars."""
         if self.path:
             return rows.column(self.path)
@@ -61,19 +61,19 @@ class ArrowExpression:
         return _TABLE[self.name].value(self, [child.value(rows) for child in self.children])
 
 
-class Rows:
+class PlanRows:
     """Columns by their numbers, and their fields. With `kept`, only the rows for which it is true."""
 
     def __init__(self, count: int, columns: Mapping[int, pa.Array]) -> None:
         self.count = count
         self._found: dict[Path, pa.Array] = {(number,): column for number, column in columns.items()}
-        self._given: Rows | None = None
+        self._given: PlanRows | None = None
         self._kept: pa.Array | None = None
 
-    def filter(self, kept: Value) -> Rows:
+    def filter(self, kept: Value) -> PlanRows:
         """Return the rows for which a condition is true; only the columns that are asked for are copied."""
         mask = self.filled(kept)
-        rows = Rows(mask.true_count, {})
+        rows = PlanRows(mask.true_count, {})
         rows._given, rows._kept = self, mask
         return rows
 

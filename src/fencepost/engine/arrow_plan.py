@@ -14,12 +14,12 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from fencepost.api.errors import DataError
-from fencepost.engine.arrow_expressions import ArrowExpression, Rows, arrow_type
+from fencepost.engine.arrow_expressions import ArrowExpression, PlanRows, arrow_type
 from fencepost.engine.batch_columns import as_declared
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class PlanColumn:
     """A column of rows that a reader gives: its name, its number in the plan, and its declared type."""
 
     name: str
@@ -28,34 +28,34 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class FilterStep:
     """Keeps the rows for which a condition is true."""
 
     condition: ArrowExpression
 
-    def applied(self, rows: Rows) -> Rows:
+    def applied(self, rows: PlanRows) -> PlanRows:
         """Return the rows that are kept."""
         return rows.filter(self.condition.value(rows))
 
 
 @dataclass(frozen=True, slots=True)
-class Projection:
+class ProjectionStep:
     """Makes columns, by their numbers."""
 
     columns: Sequence[tuple[int, ArrowExpression]]
 
-    def applied(self, rows: Rows) -> Rows:
+    def applied(self, rows: PlanRows) -> PlanRows:
         """Return the rows with these columns."""
-        return Rows(rows.count, {number: rows.filled(made.value(rows)) for number, made in self.columns})
+        return PlanRows(rows.count, {number: rows.filled(made.value(rows)) for number, made in self.columns})
 
 
 @dataclass(frozen=True, slots=True)
 class ArrowPlan:
     """Filters and projections from a reader's columns to the `result`. Pickled to executors."""
 
-    given: Sequence[Column]
-    steps: Sequence[Filter | Projection]
-    result: Sequence[Column]
+    given: Sequence[PlanColumn]
+    steps: Sequence[FilterStep | ProjectionStep]
+    result: Sequence[PlanColumn]
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows that are kept, with the columns of the result.
@@ -63,14 +63,14 @@ class ArrowPlan:
         Raises DataError for columns of other types than the reader declares.
         """
         declared = as_declared(batch, {column.name: column.kind for column in self.given})
-        rows = Rows(batch.num_rows, {column.number: _given(declared, column) for column in self.given})
+        rows = PlanRows(batch.num_rows, {column.number: _given(declared, column) for column in self.given})
         for step in self.steps:
             rows = step.applied(rows)
         made = pa.RecordBatch.from_pydict({column.name: rows.column((column.number,)) for column in self.result})
         return as_declared(made, {column.name: column.kind for column in self.result})
 
 
-def _given(batch: pa.RecordBatch, column: Column) -> pa.Array:
+def _given(batch: pa.RecordBatch, column: PlanColumn) -> pa.Array:
     array = batch[column.name]
     wanted = arrow_type(column.kind)
     if array.type == wanted:

@@ -29,7 +29,7 @@ from fencepost.engine.arrow_expressions import (
     literal_of,
     upper_of,
 )
-from fencepost.engine.arrow_plan import ArrowPlan, Column, Filter, Projection
+from fencepost.engine.arrow_plan import ArrowPlan, FilterStep, PlanColumn, ProjectionStep
 from fencepost.engine.spark.known_plans import settings_hash
 from fencepost.engine.spark.upper_case import upper_exceptions
 
@@ -87,15 +87,15 @@ def _plan(read: DataFrame, transformed: DataFrame) -> ArrowPlan:
     # A transform may read rows of its own: numbers of columns are never used again.
     if plan.nodeName() != source.nodeName() or [column.number for column in given] != _numbers(plan):
         raise _NotInArrowError
-    steps: list[Filter | Projection] = []
+    steps: list[FilterStep | ProjectionStep] = []
     kinds = {column.number: column.kind for column in given}
     for node in nodes:
         if node.nodeName() == "Filter":
-            steps.append(Filter(_expression(node.condition(), transformed.sparkSession)))
+            steps.append(FilterStep(_expression(node.condition(), transformed.sparkSession)))
         else:
             made = [_expression(java, transformed.sparkSession) for java in _items(node.projectList())]
             columns = list(zip(_numbers(node), made, strict=True))
-            steps.append(Projection(columns))
+            steps.append(ProjectionStep(columns))
             kinds = {number: expression.kind for number, expression in columns}
     if any(kinds[column.number] != bare(column.kind) for column in result):
         raise _NotInArrowError
@@ -105,8 +105,10 @@ def _plan(read: DataFrame, transformed: DataFrame) -> ArrowPlan:
     return found
 
 
-def _columns(plan: Any, schema: t.StructType) -> list[Column]:
-    return [Column(field.name, number, field.dataType) for field, number in zip(schema, _numbers(plan), strict=True)]
+def _columns(plan: Any, schema: t.StructType) -> list[PlanColumn]:
+    return [
+        PlanColumn(field.name, number, field.dataType) for field, number in zip(schema, _numbers(plan), strict=True)
+    ]
 
 
 def _numbers(plan: Any) -> list[int]:
