@@ -56,7 +56,6 @@ EXCEPTIONS: dict[str, str] = {
     ),
     **dict.fromkeys(
         [
-            "java/channel.py",
             "java/connector.py",
             "java/definitions.py",
             "java/errors.py",
