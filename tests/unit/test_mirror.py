@@ -58,7 +58,6 @@ EXCEPTIONS: dict[str, str] = {
         [
             "java/connector.py",
             "java/definitions.py",
-            "java/errors.py",
             "java/host_jar.py",
             "java/jvm.py",
             "java/pipeline.py",
