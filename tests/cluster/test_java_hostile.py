@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,9 +88,9 @@ def numbers(bootstrap_servers: str, topic: str) -> list[bytes | None]:
 
 def remove_crash_reports(text: str) -> int:
     """Remove the files that crashed JVMs left, as far as a text names them, and count them."""
-    reports = set(re.findall(r"\S+/hs_err_pid\d+\.log", text))
+    reports = set(re.findall(r"hs_err_pid\d+\.log", text))
     for report in reports:
-        Path(report).unlink(missing_ok=True)
+        (Path(tempfile.gettempdir()) / report).unlink(missing_ok=True)
     return len(reports)
 
 

@@ -68,7 +68,7 @@ public class WildTask extends SourceTask {
             }
             case "one line" -> {
                 String noise = "noise".repeat(1 << 20);
-                for (int i = 0; i < 20; i++) System.out.print(noise);
+                for (int i = 0; i < 3; i++) System.out.print(noise);
                 System.out.println();
             }
             case "long error" -> throw new IllegalStateException("no ".repeat(2 << 20));
