@@ -3,7 +3,7 @@
     python bench/cold.py [--rounds 5] [--lines 2000000] [--pause 90]
 
 first  the first connector of a worker that has just joined its group, from PUT to the last commit
-warm   the same once Spark is up and nothing else is going on, twice
+warm   the same once nothing else is going on, twice; by default the second of these starts Spark, after 256 MiB
 pause  the same after a pause, in which Spark ends its idle Python workers
 after  the same again
 

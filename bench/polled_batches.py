@@ -45,7 +45,8 @@ from fencepost.kafka.admin.topic_creation import NewTopic
 from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
 from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.runtime.metrics.task_metrics import TaskMetrics
-from fencepost.runtime.task.writes import TaskTransaction, WritePath, WritesContext
+from fencepost.runtime.task.transactional_writes import TaskTransaction
+from fencepost.runtime.task.writes import WritePath, WritesContext
 from fencepost.storage.offsets.table import OffsetTable
 from fencepost.storage.offsets.uncommitted import OffsetRecords
 from fencepost.transforms.chain import Step

@@ -3,7 +3,7 @@
     python bench/worker.py [start] [create] [join] [kill] [back] [many] [--rounds 5] [--connectors 500]
 
 start   from the start of the process to the first answer of the REST API, and to the worker being in its group
-create  from POST /connectors to the task being RUNNING, once Spark is up
+create  from POST /connectors to the task being RUNNING, once the worker is idle
 join    from the start of a third worker to an even share of running tasks on each of the three
 kill    from the SIGKILL of one of three workers to all tasks RUNNING on the others, with a session of 10 s and no delay
 back    from the return of a broker, which was killed and away for some seconds, to 200 for a PUT of a configuration
@@ -113,9 +113,7 @@ class Worker:
         return sum(spent.user + spent.system for spent in (process.cpu_times() for process in self.tree()))
 
     def settle(self) -> None:
-        """Wait until Spark is up and nothing is going on any more."""
-        # Spark starts some seconds after the worker has: it is quiet before that as well.
-        wait_for(lambda: len(self.tree()) > 1)
+        """Wait until nothing is going on any more."""
         wait_for(lambda: self._cores_over(1.0) < QUIET_CORES)
 
     def _cores_over(self, seconds: float) -> float:

@@ -32,14 +32,8 @@ from typing import Any
 
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.herder.distributed.assignor_leader import ConfiguredWork, LeaderAssignor
-from fencepost.kafka.group.protocol import (
-    Assignment,
-    ConnectProtocol,
-    Election,
-    WorkerMetadata,
-    encode_assignment,
-    encode_metadata,
-)
+from fencepost.kafka.group.codec import encode_assignment, encode_metadata
+from fencepost.kafka.group.protocol import Assignment, ConnectProtocol, Election, WorkerMetadata
 from fencepost.runtime.state import State
 from fencepost.storage.configs.codec import TaskCountRecord
 from fencepost.storage.configs.state import ClusterConfigState, apply

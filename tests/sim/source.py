@@ -154,7 +154,7 @@ class SimEngine:
     def __init__(self) -> None:
         self._batches = count(1)
 
-    def warm_up(self) -> None:
+    def expect(self, pipeline: Any) -> None:
         """There is nothing to start."""
 
     def stop(self) -> None:

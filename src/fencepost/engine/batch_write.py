@@ -14,7 +14,7 @@ from fencepost.engine.column_types import ColumnTypes
 from fencepost.engine.conversion import ROW
 from fencepost.engine.error_handler import ErrorHandler, Sorted, StageRows
 from fencepost.engine.errors import SparkDataError
-from fencepost.engine.function_steps import is_function
+from fencepost.engine.function_steps import only_functions
 from fencepost.engine.grouping import RecordGroup
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.refused_records import Stage
@@ -49,8 +49,8 @@ class BatchWrite:
 
     @property
     def only_functions(self) -> bool:
-        """Whether rows pass no transform, or only functions of Python, which need no Spark."""
-        return all(is_function(step) for step in self.pipeline.transforms)
+        """Whether rows need no Spark for the transforms."""
+        return only_functions(self.pipeline)
 
     def stage_rows(self, group: RecordGroup) -> StageRows:
         """Return the rows of polled records for the handler of errors, which finds those that a transform refuses."""

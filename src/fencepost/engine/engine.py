@@ -35,6 +35,7 @@ from fencepost.engine.conversion import ROW, Converted, convert, in_record_order
 from fencepost.engine.error_counts import ErrorCounts
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.errors import RecordRefusedError
+from fencepost.engine.function_steps import only_functions
 from fencepost.engine.grouping import group_records
 from fencepost.engine.letter_write import write_letters
 from fencepost.engine.own_writes import OwnWrites
@@ -120,9 +121,10 @@ class SparkEngine:
         """Whether Spark runs."""
         return self._session.started
 
-    def warm_up(self) -> None:
-        """Start Spark in the background, for a worker that will need it, but not during its own large batches."""
-        self._session.warm_up(self._own_writes.quiet)
+    def expect(self, pipeline: Pipeline) -> None:
+        """Start Spark in the background if records of this pipeline need it, but not during the worker's own large batches."""
+        if not only_functions(pipeline):
+            self._session.warm_up(self._own_writes.quiet)
 
     def stop(self) -> None:
         """End Spark. Batches that are being written fail."""

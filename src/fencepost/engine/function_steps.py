@@ -28,6 +28,11 @@ def is_function(step: Step) -> bool:
     return isinstance(step.transform, FunctionTransformation) and step.predicate is None
 
 
+def only_functions(pipeline: Pipeline) -> bool:
+    """Whether records pass no transform, or only functions of Python, which need no Spark."""
+    return all(is_function(step) for step in pipeline.transforms)
+
+
 def segments(chain: Sequence[Step]) -> Iterator[tuple[bool, tuple[Step, ...]]]:
     """Yield the parts of a chain in order: whether the steps of a part are functions, and the steps."""
     for functions, steps in groupby(chain, key=is_function):

@@ -18,7 +18,10 @@ PROGRAM = """
 import os, signal, sys, threading, time
 from fencepost.engine.engine import SparkEngine
 from fencepost.engine.job_failure import JobFailure
+from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.spark.jobs import Jobs
+from fencepost.transforms.chain import Step
+from fencepost.transforms.filter import Filter
 
 import psutil
 
@@ -27,7 +30,8 @@ def jvms():
 
 engine = SparkEngine({})
 print("before", jvms(), flush=True)
-engine.warm_up()
+engine.expect(Pipeline((), None, None, None))
+engine.expect(Pipeline([Step(Filter())], None, None, None))
 numbers = engine.session().range(10, numPartitions=2)
 print("sum", sum(b.num_rows for b in numbers.mapInArrow(lambda batches: batches, "id BIGINT").toArrow().to_batches()))
 print("JAVA_HOME", os.environ.get("JAVA_HOME"))
@@ -118,9 +122,12 @@ STOPPED_WHILE_IT_STARTS = """
 import sys, time
 from pathlib import Path
 from fencepost.engine.engine import SparkEngine
+from fencepost.engine.pipeline import Pipeline
+from fencepost.transforms.chain import Step
+from fencepost.transforms.filter import Filter
 
 engine = SparkEngine({})
-engine.warm_up()
+engine.expect(Pipeline([Step(Filter())], None, None, None))
 while not Path(sys.argv[1]).exists():
     time.sleep(0.1)
 engine.stop()

@@ -12,17 +12,8 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 
 from fencepost.herder.distributed.assignor_leader import ConfiguredWork, LeaderAssignor
 from fencepost.kafka.config.client_config import ClientConfig
-from fencepost.kafka.group.protocol import (
-    PROTOCOL_TYPE,
-    ConnectProtocol,
-    Election,
-    WorkerMetadata,
-    WorkerTopics,
-    decode_assignment,
-    decode_metadata,
-    encode_assignment,
-    encode_metadata,
-)
+from fencepost.kafka.group.codec import decode_assignment, decode_metadata, encode_assignment, encode_metadata
+from fencepost.kafka.group.protocol import PROTOCOL_TYPE, ConnectProtocol, Election, WorkerMetadata, WorkerTopics
 from fencepost.kafka.transport.broker_client import BrokerClient
 from fencepost.kafka.transport.connection import Address, Connection
 from tests.support.processes import wait_for

@@ -10,7 +10,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.last_records import LastRecords, ReadLimits, last_records
-from fencepost.kafka.consumer.read_to_end import EARLIEST, LATEST, TopicReader
+from fencepost.kafka.consumer.partition_requests import EARLIEST, LATEST
+from fencepost.kafka.consumer.read_to_end import TopicReader
 from fencepost.kafka.deadline import Deadline
 from tests.support.confluent import transactional_producer
 from tests.support.processes import wait_for

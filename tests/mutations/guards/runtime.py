@@ -7,7 +7,7 @@ from tests.mutations.guard import Guard
 GUARDS = (
     Guard(
         "the offsets of dead letters",
-        "runtime/task/writes.py",
+        "runtime/task/transactional_writes.py",
         "self._only_drops = self._only_drops and not result.topics",
         "self._only_drops = self._only_drops and not result.written",
         "tests/broker/engine/test_dead_letters.py::test_a_batch_of_dead_letters_alone_is_committed_with_its_offsets",
@@ -21,14 +21,14 @@ GUARDS = (
     ),
     Guard(
         "the offsets of dropped records that are committed at an interval",
-        "runtime/task/writes.py",
+        "runtime/task/transactional_writes.py",
         "waits = self._only_drops and not final and started < self._flush_at",
         "waits = self._only_drops and not final",
         "tests/broker/runtime/test_dropped_offsets.py::test_a_source_whose_records_are_all_dropped_advances_while_it_runs",
     ),
     Guard(
         "a connector's open transaction, which offsets of dropped records must not end",
-        "runtime/task/writes.py",
+        "runtime/task/transactional_writes.py",
         "return not self._open and len(self._offsets) > 0 and (",
         "return len(self._offsets) > 0 and (",
         "tests/broker/runtime/test_dropped_offsets.py::"
@@ -50,14 +50,14 @@ GUARDS = (
     ),
     Guard(
         "the offset records that are sent with the records of a transaction",
-        "runtime/task/writes.py",
+        "runtime/task/transactional_writes.py",
         "        self._sent_offsets = latest\n        return records",
         "        self._sent_offsets = latest\n        return []",
         "tests/broker/runtime/test_source_task.py::test_a_task_resumes_from_the_last_commit",
     ),
     Guard(
         "the offset records of a transaction that are sent at its end",
-        "runtime/task/writes.py",
+        "runtime/task/transactional_writes.py",
         "                self._write_offsets(self._producer)",
         "                self._offsets.clear()",
         "tests/broker/runtime/test_source_task.py::test_the_connector_boundary_also_commits_offsets_of_aborted_records",

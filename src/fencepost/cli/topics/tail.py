@@ -33,7 +33,8 @@ from fencepost.kafka.admin.open_transactions import OpenTransaction
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord, SkippedBatch
 from fencepost.kafka.consumer.last_records import last_records, records_between
-from fencepost.kafka.consumer.read_to_end import DEFAULT_TIMEOUT_MS, EARLIEST, LATEST, TopicReader
+from fencepost.kafka.consumer.partition_requests import EARLIEST, LATEST
+from fencepost.kafka.consumer.read_to_end import DEFAULT_TIMEOUT_MS, TopicReader
 from fencepost.kafka.errors import BrokerUnavailableError, KafkaError
 
 _BEGINNING: Final = "beginning"

@@ -34,7 +34,8 @@ from fencepost.converters.record_reading import NO_READING, RecordReading
 from fencepost.kafka.admin.open_transactions import OpenTransaction
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
-from fencepost.kafka.consumer.read_to_end import EARLIEST, TopicReader
+from fencepost.kafka.consumer.partition_requests import EARLIEST
+from fencepost.kafka.consumer.read_to_end import TopicReader
 from fencepost.storage.offsets.codec import decode_value
 from fencepost.storage.offsets.table import OffsetTable
 

@@ -16,7 +16,7 @@ from fencepost.engine.column_types import ColumnTypes, column_types
 from fencepost.engine.conversion import require_topic
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import AllRowsRefusedError, RetriableJobError, SparkDataError
-from fencepost.engine.function_steps import FunctionSource, is_function
+from fencepost.engine.function_steps import FunctionSource, only_functions
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.refused_records import Stage
 from fencepost.engine.reports import read_reports
@@ -170,7 +170,7 @@ def write_batch(write: SparkWrite, batch: SourceBatch) -> list[Ack]:
     rows = None
     if batch.reader is not None:
         rows = replace(SplitRows.of(batch.reader, batch.splits, write.spec.pipeline), runs=max(1, len(batch.splits)))
-    if rows is not None and all(is_function(step) for step in write.spec.pipeline.transforms):
+    if rows is not None and only_functions(write.spec.pipeline):
         with write.running():
             return write.splits(rows) if rows.splits else []
     with write.running():

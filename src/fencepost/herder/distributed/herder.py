@@ -14,9 +14,8 @@ connector's task configurations, end the worker.
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 from fencepost.config.group_config import GroupConfig
 from fencepost.herder.core.group_decisions import ConfigureTasks, EndWorker, HerderCommand, Rejoin
@@ -53,11 +52,6 @@ from fencepost.runtime.connector.client_properties import admin_config
 from fencepost.runtime.worker import Worker
 from fencepost.storage.configs.codec import LoggerLevelRecord
 from fencepost.storage.configs.state import ClusterConfigState, ConfigEvent
-
-_log: Final = logging.getLogger(__name__)
-
-# A starting JVM takes most of a core for some seconds: this worker's first assignment is started before it.
-_SPARK_AFTER_SECONDS: Final = 3.0
 
 
 class DistributedHerder(Herder):
@@ -113,7 +107,6 @@ class DistributedHerder(Herder):
         self.observation = GroupObservation(parts, view, states, client)
         self.peers = GroupRequests(self._leadership, rounds, transactions, self._task_configs)
         self._cluster_id = ""
-        self._warming_up: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
         """Reach the brokers, read the internal topics, and join the group.
@@ -138,7 +131,6 @@ class DistributedHerder(Herder):
                 start.cancel()
         self._readiness.become(Standing.JOINING)
         self._member.start()
-        self._warming_up = parts.loop.call_later(_SPARK_AFTER_SECONDS, parts.worker.engine.warm_up)
 
     def refuse_requests(self) -> None:
         """Answer waiting and later requests that the worker stops."""
@@ -148,8 +140,6 @@ class DistributedHerder(Herder):
         """Stop everything, leave the group, and close all resources."""
         parts = self._parts
         self.refuse_requests()
-        if self._warming_up is not None:
-            self._warming_up.cancel()
         self._task_configs.close()
         await self._work.close()
         self._leadership.lost()

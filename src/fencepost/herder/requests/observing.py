@@ -29,7 +29,7 @@ from fencepost.herder.requests.sampler import Sampler
 from fencepost.herder.requests.topic_records import TopicRecords
 from fencepost.herder.work.parts import HerderParts
 from fencepost.kafka.admin.open_transactions import NoOpenTransactionError, OpenTransaction
-from fencepost.kafka.consumer.read_to_end import LATEST
+from fencepost.kafka.consumer.partition_requests import LATEST
 from fencepost.kafka.errors import TopicNotFoundError, UnsupportedBrokerError
 from fencepost.runtime.connector.client_properties import admin_config
 from fencepost.runtime.metrics.task_metrics import Activity

@@ -27,7 +27,7 @@ from fencepost.herder.work.parts import HerderParts
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord, SkippedBatch
 from fencepost.kafka.consumer.last_records import LastRecords, ReadLimits, last_records
-from fencepost.kafka.consumer.read_to_end import EARLIEST, LATEST
+from fencepost.kafka.consumer.partition_requests import EARLIEST, LATEST
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import TopicNotFoundError
 from fencepost.runtime.connector.client_properties import reading_config

@@ -13,12 +13,8 @@ from typing import Any, Final
 
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord, FetchedRecords, TransactionMarker
-from fencepost.kafka.consumer.read_to_end import (
-    DEFAULT_TIMEOUT_MS,
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
-    TopicReader,
-)
+from fencepost.kafka.consumer.partition_requests import READ_COMMITTED, READ_UNCOMMITTED
+from fencepost.kafka.consumer.read_to_end import DEFAULT_TIMEOUT_MS, TopicReader
 from fencepost.kafka.deadline import Deadline
 
 

@@ -7,19 +7,15 @@ each transaction that had begun has ended. Everything committed before the call 
 Partitions are looked up again whenever ends are listed: a topic may have got more. A topic that was deleted and created
 again has another id, and is read from its beginning.
 
-Requests: https://kafka.apache.org/protocol (ListOffsets, Fetch, DescribeProducers, ListTransactions).
+partition_requests.py has the requests to the leaders.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, TypeVarTuple, Unpack
 from uuid import UUID
-
-from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 
 from fencepost.api.errors import FencepostError, RetriableError
 from fencepost.kafka.admin.open_transactions import find_open_transactions
@@ -31,11 +27,12 @@ from fencepost.kafka.consumer.fetch_decoder import (
     SkippedBatch,
     read_fetched,
 )
+from fencepost.kafka.consumer.partition_requests import EARLIEST, LATEST, READ_COMMITTED, PartitionRequests
 from fencepost.kafka.deadline import Deadline
-from fencepost.kafka.errors import AuthorizationError, BrokerUnavailableError, KafkaError
-from fencepost.kafka.transport.broker_client import TRANSIENT, BrokerClient, PassingError, remaining_ms
-from fencepost.kafka.transport.error_codes import Code, is_retriable, refused
-from fencepost.kafka.transport.topic_leaders import TopicLeaders, topic_row
+from fencepost.kafka.errors import BrokerUnavailableError, KafkaError
+from fencepost.kafka.transport.broker_client import TRANSIENT, BrokerClient, remaining_ms
+from fencepost.kafka.transport.error_codes import Code
+from fencepost.kafka.transport.topic_leaders import topic_row
 from fencepost.kafka.transport.unreachable_warning import silent_seconds
 
 T = TypeVar("T")
@@ -45,28 +42,10 @@ Arguments = TypeVarTuple("Arguments")
 # the coordinator looks at every 10 s; the rest is for reading.
 DEFAULT_TIMEOUT_MS: Final = 90_000
 
-# Fetch version 13 names topics by id, which only Metadata knows; nothing else in it is needed.
-_FETCH_VERSION: Final = 12
-_FETCH_MAX_BYTES: Final = 16 * 1024 * 1024
-_PARTITION_MAX_BYTES: Final = 4 * 1024 * 1024
 # Longest wait for a transaction in one request; a commit ends it at once. Bounds how long `close` waits.
 _LONG_POLL_MS: Final = 500
 # How long `poll` may miss new partitions.
 _FOLLOWED_MAX_AGE_MS: Final = 5_000
-# At the deadline, an answer that names what is missing is more useful than a time-out.
-_ANSWER_GRACE_MS: Final = 5_000
-
-READ_UNCOMMITTED: Final = 0
-"""As an isolation level: records of open and of aborted transactions are read as well."""
-
-READ_COMMITTED: Final = 1
-"""As an isolation level: nothing of aborted transactions is read, and nothing behind the first open one."""
-
-EARLIEST: Final = -2
-"""As a timestamp: the first offset of a partition."""
-
-LATEST: Final = -1
-"""As a timestamp: the end of a partition."""
 
 
 class TopicReadTimeoutError(KafkaError, RetriableError):
@@ -92,7 +71,6 @@ class TopicReader:
     ) -> None:
         """With `most_bytes`, the records of one fetch take no more memory, and larger batches are skipped."""
         self.topic = topic
-        self._only = only
         self._most_bytes = most_bytes
         self._skipped: list[SkippedBatch] = []
         # Partitions whose data did not fit into the last fetch's memory: they come first in the next one.
@@ -100,8 +78,7 @@ class TopicReader:
         self._isolation = READ_COMMITTED
         self._client = BrokerClient(config)
         self._positions: dict[int, int] = {}
-        self._topic_leaders = TopicLeaders(self._client, topic)
-        self._leaders: dict[int, int] = {}
+        self._requests = PartitionRequests(self._client, topic, only=only)
         self._topic_id: UUID | None = None
 
     def __enter__(self) -> Self:
@@ -129,7 +106,7 @@ class TopicReader:
 
     def look_afresh(self) -> None:
         """Look the partitions up again at the next read. Thread-safe."""
-        self._topic_leaders.forget()
+        self._requests.forget_leaders()
 
     def read_to_end(
         self, timeout_ms: float = DEFAULT_TIMEOUT_MS, *, deadline: Deadline | None = None
@@ -219,7 +196,7 @@ class TopicReader:
         while True:
             try:
                 self._find_leaders(deadline, max_age_ms=0)
-                ends = self._list_offsets(self._leaders, LATEST, deadline)
+                ends = self._requests.list_offsets(self._requests.leaders, LATEST, deadline)
                 unknown = [
                     partition
                     for partition, end in ends.items()
@@ -227,7 +204,7 @@ class TopicReader:
                     if self._positions.get(partition, end + 1) > end
                 ]
                 if unknown:
-                    self._positions |= self._list_offsets(unknown, EARLIEST, deadline)
+                    self._positions |= self._requests.list_offsets(unknown, EARLIEST, deadline)
             except TRANSIENT as error:
                 self._back_off(error, deadline)
             else:
@@ -237,39 +214,19 @@ class TopicReader:
         while True:
             try:
                 self._find_leaders(deadline, max_age_ms=0)
-                return self._list_offsets(self._leaders, timestamp, deadline, isolation=READ_COMMITTED)
+                return self._requests.list_offsets(
+                    self._requests.leaders, timestamp, deadline, isolation=READ_COMMITTED
+                )
             except TRANSIENT as error:
                 self._back_off(error, deadline)
 
     def _find_leaders(self, deadline: Deadline, max_age_ms: float | None = None) -> None:
-        leaders = self._topic_leaders.find(deadline, max_age_ms)
-        self._leaders = leaders if self._only is None else {p: leaders[p] for p in leaders if p == self._only}
-        if self._topic_id != self._topic_leaders.topic_id:
+        self._requests.find_leaders(deadline, max_age_ms)
+        if self._topic_id != self._requests.topic_id:
             self._positions.clear()
-            self._topic_id = self._topic_leaders.topic_id
-        for gone in self._positions.keys() - self._leaders.keys():
+            self._topic_id = self._requests.topic_id
+        for gone in self._positions.keys() - self._requests.leaders.keys():
             del self._positions[gone]
-
-    def _list_offsets(
-        self, partitions: Iterable[int], timestamp: int, deadline: Deadline, *, isolation: int = READ_UNCOMMITTED
-    ) -> dict[int, int]:
-        responses = self._ask_leaders(partitions, partial(self._list_request, timestamp, isolation), deadline)
-        offsets = {}
-        for response in responses:
-            for row in response.topics[0].partitions:
-                self._raise_for(row.error_code, "DESCRIBE")
-                offsets[row.partition_index] = row.offset
-        return offsets
-
-    def _list_request(self, timestamp: int, isolation: int, partitions: list[int]) -> Any:
-        topic = ListOffsetsRequest.ListOffsetsTopic
-        rows = [
-            topic.ListOffsetsPartition(partition_index=partition, current_leader_epoch=-1, timestamp=timestamp)
-            for partition in partitions
-        ]
-        return ListOffsetsRequest(
-            replica_id=-1, isolation_level=isolation, topics=[topic(name=self.topic, partitions=rows)]
-        )
 
     def _fetch_all(
         self, behind: list[int] | None, ends: Mapping[int, int], deadline: Deadline, patient: bool
@@ -281,13 +238,11 @@ class TopicReader:
         wait_ms = int(remaining_ms(deadline, _LONG_POLL_MS)) if patient else 0
         try:
             self._find_leaders(deadline, _FOLLOWED_MAX_AGE_MS if behind is None else None)
-            if added := self._leaders.keys() - self._positions.keys():
-                self._positions |= self._list_offsets(added, EARLIEST, deadline)
-            asked = self._positions if behind is None else self._positions.keys() & behind
-            responses = self._ask_leaders(
-                asked, partial(self._fetch_request, wait_ms), deadline, at_most=_FETCH_VERSION
-            )
-            rows = [row for response in responses for topic in response.responses for row in topic.partitions]
+            if added := self._requests.leaders.keys() - self._positions.keys():
+                self._positions |= self._requests.list_offsets(added, EARLIEST, deadline)
+            positions = self._positions
+            asked = positions if behind is None else {each: positions[each] for each in positions.keys() & behind}
+            rows = self._requests.fetch(asked, self._isolation, wait_ms, deadline)
             return self._take(rows, ends, deadline)
         except TRANSIENT as error:
             self._back_off(error, deadline)
@@ -303,9 +258,9 @@ class TopicReader:
         for row in rows:
             partition = row.partition_index
             if row.error_code == Code.OFFSET_OUT_OF_RANGE:
-                self._positions |= self._list_offsets([partition], EARLIEST, deadline)
+                self._positions |= self._requests.list_offsets([partition], EARLIEST, deadline)
                 continue
-            self._raise_for(row.error_code, "READ")
+            self._requests.check(row.error_code, "READ")
             position = self._positions[partition]
             fetched = read_fetched(
                 self.topic,
@@ -333,62 +288,18 @@ class TopicReader:
         # is still open, or other partitions used up the answer's bytes.
         return end if nothing_at_all and stable >= end else None
 
-    def _fetch_request(self, wait_ms: int, partitions: list[int]) -> Any:
-        topic = FetchRequest.FetchTopic
-        rows = [
-            topic.FetchPartition(
-                partition=partition,
-                current_leader_epoch=-1,
-                fetch_offset=self._positions[partition],
-                last_fetched_epoch=-1,
-                log_start_offset=-1,
-                partition_max_bytes=_PARTITION_MAX_BYTES,
-            )
-            for partition in partitions
-        ]
-        return FetchRequest(
-            max_wait_ms=wait_ms,
-            min_bytes=1,
-            max_bytes=_FETCH_MAX_BYTES,
-            isolation_level=self._isolation,
-            session_id=0,
-            session_epoch=-1,
-            topics=[topic(topic=self.topic, partitions=rows)],
-            forgotten_topics_data=[],
-            rack_id="",
-        )
-
-    def _ask_leaders(
-        self, partitions: Iterable[int], request: Any, deadline: Deadline, *, at_most: int | None = None
-    ) -> list[Any]:
-        by_leader = defaultdict(list)
-        for partition in partitions:
-            by_leader[self._leaders[partition]].append(partition)
-        timeout_ms = remaining_ms(deadline, self._client.config.request_timeout_ms) + _ANSWER_GRACE_MS
-        requests = [(request(owned), leader) for leader, owned in by_leader.items()]
-        return self._client.send_all(requests, timeout_ms=timeout_ms, at_most=at_most)
-
-    def _raise_for(self, error_code: int, operation: str) -> None:
-        if error_code == Code.NONE:
-            return
-        if error_code == Code.TOPIC_AUTHORIZATION_FAILED:
-            raise AuthorizationError(f"topic {self.topic}", operation)
-        if is_retriable(error_code):
-            raise PassingError(error_code)
-        raise refused(f"reading topic {self.topic}", error_code)
-
     def _back_off(self, error: Exception, deadline: Deadline) -> None:
         """Pause and drop the cached leaders; raise when the deadline has passed."""
         if deadline.passed:
             raise BrokerUnavailableError(
                 f"Topic {self.topic} cannot be read: {error}. Check the health of its partitions' leaders"
             ) from error
-        self._topic_leaders.forget()
+        self._requests.forget_leaders()
         self._client.refresh_brokers(remaining_ms(deadline, self._client.config.request_timeout_ms))
         self._client.sleep(remaining_ms(deadline, self._client.config.retry_backoff_ms))
 
     def _late(self, partition: int, position: int, end: int, timeout_ms: float) -> TopicReadTimeoutError:
-        found = find_open_transactions(self._client, self.topic, partition, self._leaders[partition], end)
+        found = find_open_transactions(self._client, self.topic, partition, self._requests.leaders[partition], end)
         if found:
             cause = (
                 f"{found} is still open. It ends by itself after its producer's transaction.timeout.ms; to end it at "

@@ -27,6 +27,7 @@ from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.deadline import Backoff, Deadline
 from fencepost.kafka.errors import AuthorizationError
 from fencepost.kafka.group.asyncio_bridge import ListenerLoop
+from fencepost.kafka.group.codec import decode_assignment, decode_metadata, encode_assignment, encode_metadata
 from fencepost.kafka.group.connections import BAD_CREDENTIALS, ConnectionManager, TlsError, translated
 from fencepost.kafka.group.coordinator import ConnectCoordinator
 from fencepost.kafka.group.membership import (
@@ -38,17 +39,7 @@ from fencepost.kafka.group.membership import (
     MemberState,
 )
 from fencepost.kafka.group.pace import RebalancePace
-from fencepost.kafka.group.protocol import (
-    UNKNOWN_TOPICS,
-    Assignment,
-    ConnectProtocol,
-    Election,
-    WorkerMetadata,
-    decode_assignment,
-    decode_metadata,
-    encode_assignment,
-    encode_metadata,
-)
+from fencepost.kafka.group.protocol import UNKNOWN_TOPICS, Assignment, ConnectProtocol, Election, WorkerMetadata
 
 _log: Final = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 A writer belongs to one thread. It has one connection to each broker that leads a partition it writes to, with at most
 `max.in.flight.requests.per.connection` requests in flight on each. It buffers each partition's records up to
 `batch.size`, encodes them, and keeps every batch until the brokers acknowledge it. How a partition's batches are
-ordered and sent again is in partition_queue.py; this module does the I/O.
+ordered and sent again is in partition_queue.py, how they are encoded in batch_encoder.py; this module does the I/O.
 
 Every batch ends acknowledged, or the writer raises: InvalidProducerEpochError when the transaction is over,
 DeliveryTimeoutError after `delivery.timeout.ms`, TransactionAbortableError if the broker lost records,
@@ -14,7 +14,7 @@ the next writer must have another producer id.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from kafka.protocol.producer import ProduceRequest
 
@@ -28,10 +28,10 @@ from fencepost.kafka.errors import (
     BrokerRefusedError,
     BrokerUnavailableError,
     KafkaError,
-    TransactionAbortableError,
 )
 from fencepost.kafka.producer import produce_request
-from fencepost.kafka.producer.partition_queue import Ack, Batch, PartitionQueue, sequence_after
+from fencepost.kafka.producer.batch_encoder import BatchEncoder
+from fencepost.kafka.producer.partition_queue import Ack, Batch, PartitionQueue
 from fencepost.kafka.producer.produce_errors import Verdict, fatal_error, judge
 from fencepost.kafka.producer.produce_request import PartitionResult
 from fencepost.kafka.producer.retry_warning import RetryWarning
@@ -41,11 +41,7 @@ from fencepost.kafka.producer.transaction_coordinator import TransactionCoordina
 from fencepost.kafka.records.batch_cuts import even_cuts, rest_of_batch
 from fencepost.kafka.records.columns import Records
 from fencepost.kafka.records.record_batch import (
-    OversizeRecordError,
-    encode,
     estimated_bytes,
-    split_by_bytes,
-    surely_fits,
 )
 from fencepost.kafka.transport.answers import wait_for_answers
 from fencepost.kafka.transport.cluster import Cluster
@@ -64,6 +60,7 @@ class RecordWriter:
         self._transaction = transaction
         self._cluster = Cluster.of(config.client)
         self._limits = TopicLimits(config, self._cluster)
+        self._encoder = BatchEncoder(config, transaction, self._limits)
         self._warning = RetryWarning(config.delivery_timeout_ms)
         self._coordinator: TransactionCoordinator | None = None
         self._queues: dict[TopicPartition, PartitionQueue] = {}
@@ -197,42 +194,10 @@ class RecordWriter:
             self._gathered_bytes += kept
             records, size = records.slice(0, whole), size - kept
         for start, length in even_cuts(len(records), size, limit, first=queue.is_new):
-            for piece in self._bounded(topic, records.slice(start, length)):
+            for piece in self._encoder.bounded(topic, records.slice(start, length)):
                 # At most one batch waits, so that a large call needs no more memory than a small one.
                 self._send_queued_of(queue)
-                queue.append(self._encode(queue.topic_partition, piece, queue.next_sequence))
-
-    def _bounded(self, topic: str, records: Records) -> Iterator[Records]:
-        """Cut records at the limit of a batch; `batch.size` does not limit a single record."""
-        if surely_fits(records, self._limits.batch_bytes(topic)):
-            yield records
-            return
-        start = 0
-        while start < len(records):
-            try:
-                for piece in split_by_bytes(
-                    records.slice(start, len(records) - start), self._limits.batch_bytes(topic)
-                ):
-                    yield piece
-                    start += len(piece)
-            except OversizeRecordError as error:
-                self._limits.check_record(topic, error.size)
-                yield records.slice(start, 1)
-                start += 1
-
-    def _encode(self, topic_partition: TopicPartition, records: Records, sequence: int) -> Batch:
-        now_ms = int(time.time() * 1000)
-        parts = encode(
-            records,
-            producer_id=self._transaction.producer_id,
-            producer_epoch=self._transaction.producer_epoch,
-            base_sequence=sequence,
-            transactional=self._transaction.transactional_id is not None,
-            compression=self._config.compression,
-            compression_level=self._config.compression_level,
-            now_ms=now_ms,
-        )
-        return Batch(topic_partition, sequence, records, parts, sum(len(part) for part in parts), now_ms)
+                queue.append(self._encoder.encode(queue.topic_partition, piece, queue.next_sequence))
 
     # -- sending ------------------------------------------------------------------------------------------------
 
@@ -359,7 +324,7 @@ class RecordWriter:
                 why = f" ({HELD_UP})" if result.code == Code.CONCURRENT_TRANSACTIONS else ""
                 queue.fail(batch, f"{Code(result.code).name} from the leader{why}")
             case Verdict.TOO_LARGE:
-                self._halve(queue, batch)
+                queue.replace(batch, self._encoder.halves(batch))
             case Verdict.OUT_OF_ORDER if queue.expects_gap(batch):
                 queue.fail(batch, "a batch before it failed")
             case _:
@@ -373,24 +338,6 @@ class RecordWriter:
             if self._transaction.transactional_id is not None:
                 self._limits.check_diskless(batch.topic_partition[0])
         return error
-
-    def _halve(self, queue: PartitionQueue, batch: Batch) -> None:
-        topic = batch.topic_partition[0]
-        self._limits.forget(topic)
-        count = len(batch.records)
-        if count == 1:
-            raise self._limits.too_large(topic, batch.size)
-        if batch.maybe_written:
-            # The broker may already have the whole batch, and would not recognize its halves.
-            raise TransactionAbortableError(
-                f"A batch for topic {topic} became too large while it was sent again: it is sent in smaller batches in "
-                "a new transaction"
-            )
-        middle = count // 2
-        first = self._encode(batch.topic_partition, batch.records.slice(0, middle), batch.base_sequence)
-        second_sequence = sequence_after(batch.base_sequence, middle)
-        second = self._encode(batch.topic_partition, batch.records.slice(middle, count - middle), second_sequence)
-        queue.replace(batch, [first, second])
 
     def _lose(self, connection: Connection, error: BrokerUnavailableError) -> None:
         """Queue again the batches in flight on a lost connection; it is unknown whether the broker has them."""

@@ -11,7 +11,8 @@ from fencepost.kafka.clients import KafkaClients
 from fencepost.runtime.connector.client_properties import boundary_interval_ms, offset_producer_config, producer_config
 from fencepost.runtime.task.acknowledged_writes import AtLeastOnceDelivery
 from fencepost.runtime.task.boundaries import FlushInterval, TransactionBoundaryManager, boundary_manager
-from fencepost.runtime.task.writes import Delivery, ExactlyOnceDelivery
+from fencepost.runtime.task.transactional_writes import ExactlyOnceDelivery
+from fencepost.runtime.task.writes import Delivery
 
 NewDelivery = Callable[[], Delivery]
 NewBoundaries = Callable[[float], TransactionBoundaryManager]

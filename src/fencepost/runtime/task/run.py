@@ -136,6 +136,7 @@ class TaskRun:
     def _run(self, started: Callable[[], None]) -> bool:
         # Before any fencing: its plugins may be invalid, or unavailable at the moment.
         path = self._parts.new_write_path(self._new_plugin_metrics)
+        self._parts.engine.expect(path.pipeline)
         self._parts.checks.before_ownership(self._id)
         if self._control.stopping:
             return False

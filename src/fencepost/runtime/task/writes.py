@@ -4,13 +4,7 @@
       makes             makes                makes
     TaskWrites      TaskTransaction      AcknowledgedWrites
 
-A TaskTransaction has the task's batches, and their source offsets, which are written at the commit. acknowledged_writes
-does the same without transactions.
-
-The source offsets of records that a transform dropped, or that were skipped because of an error, are committed as well.
-A transaction with nothing else would be one more request for each poll of a source whose records are all dropped. So
-such offsets wait for the next transaction with records, and for `offset.flush.interval.ms` at most. A crash before that
-is harmless: the same records are read and dropped again.
+`transactional_writes` has the first kind, `acknowledged_writes` the second, without transactions.
 
 For any number of uncommitted records, only their number and the last offset of each source partition are kept.
 """
@@ -19,32 +13,27 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 import pyarrow as pa
 
-from fencepost.api.errors import FencepostError
-from fencepost.api.record import RecordMetadata, SourceBatch, SourceOffset, SourcePartition, SourceRecord
+from fencepost.api.record import RecordMetadata, SourceBatch, SourceRecord
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.engine.engine import SparkEngine, WriteResult
 from fencepost.engine.errors import RecordRefusedError
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.topic_gate import RefusedTopic, TopicGate
-from fencepost.failpoint import FailPoint, reach
 from fencepost.kafka.admin.topic_creator import TopicCreator
 from fencepost.kafka.errors import TopicNotFoundError
 from fencepost.kafka.producer.record_producer import RecordProducer, RecordsAlong, learn_topics, write_and_acknowledge
-from fencepost.kafka.producer.transaction import TransactionState
 from fencepost.kafka.producer.transactional import TransactionalProducer
-from fencepost.kafka.records.columns import Records
 from fencepost.runtime.metrics.task_metrics import TaskMetrics
+from fencepost.runtime.task.batch_offsets import batch_offsets
 from fencepost.runtime.task.boundaries import Batch
-from fencepost.storage.errors import OffsetsTopicMissingError, UnstorableOffsetError
+from fencepost.storage.errors import OffsetsTopicMissingError
 from fencepost.storage.offsets.uncommitted import OffsetRecords
 
 _log: Final = logging.getLogger(__name__)
@@ -193,7 +182,7 @@ class TaskWrites(ABC):
         else:
             self._metrics.wrote(len(batch), result.written, result.bytes, result.errors)
         if not offsets_sent:
-            self._offsets.update(_batch_offsets(batch))
+            self._offsets.update(batch_offsets(batch))
         if isinstance(batch, SourceBatch):
             return [] if result.metadata is None else [(batch, result.metadata.columns())]
         return list(zip(batch, result.metadata or (), strict=True)) if self._context.keeps_records else []
@@ -220,210 +209,3 @@ class Delivery(ABC):
 
     def close(self) -> None:  # noqa: B027 - not every kind holds something
         """Release all resources. Never raises."""
-
-
-class ExactlyOnceDelivery(Delivery):
-    """Writes in transactions under a transactional id, which the last instance of the task to start owns (KIP-618)."""
-
-    def __init__(self, producer: TransactionalProducer, flush_interval_s: float) -> None:
-        """`flush_interval_s` is the time for which offsets of dropped records wait for a transaction with records."""
-        self._producer = producer
-        self._flush_interval_s = flush_interval_s
-
-    def own(self) -> None:
-        """Take over the transactional id: earlier instances are fenced, and their open transactions are aborted."""
-        self._producer.init_transactions()
-
-    def writes(self, context: WritesContext) -> TaskTransaction:
-        """Return the run's transactions."""
-        return TaskTransaction(context, self._producer, self._flush_interval_s)
-
-    @property
-    def producer(self) -> TransactionalProducer:
-        """The owner of the transactional id."""
-        return self._producer
-
-    def abandon(self) -> None:
-        """Abort the open transaction, and make brokers refuse later writes."""
-        self._producer.abandon()
-
-    def close(self) -> None:
-        """Abort an open transaction: it would block the readers of its topics until it expires."""
-        self._producer.close()
-
-
-class TaskTransaction(TaskWrites):
-    """A task's uncommitted writes.
-
-    The records themselves are kept until the commit only for a task that overrides `commit_record` or `commit_batch`.
-    """
-
-    def __init__(self, context: WritesContext, producer: TransactionalProducer, flush_interval_s: float) -> None:
-        super().__init__(context, refused_topic=context.path.offsets_topic)
-        self._producer = producer
-        self._flush_interval_s = flush_interval_s
-        self._flush_at = time.monotonic() + flush_interval_s
-        self._only_drops = True
-        self._settled: Settled = []
-        self._sent_offsets: list[tuple[SourcePartition | None, SourceOffset | None]] = []
-        self._size = 0
-        self._topics: set[str] = set()
-        self._open = False
-
-    @property
-    def is_open(self) -> bool:
-        """Whether there is a transaction that a commit would end."""
-        return self._open
-
-    def has_due_offsets(self, *, final: bool = False) -> bool:
-        """Return whether offsets of dropped records have waited for the flush interval, since the last commit of any."""
-        return not self._open and len(self._offsets) > 0 and (final or time.monotonic() >= self._flush_at)
-
-    def write(self, batch: Batch, *, ends: bool = False) -> Settled:
-        """Write a batch into the transaction; begin one if there is none. Nothing is settled before the commit.
-
-        The source offsets of records that end the transaction are sent with them, if they were polled or are columns: that
-        saves requests.
-
-        Raises ConfigError for a record for the task's own offsets topic, and the errors of the engine. The transaction
-        is then still open, if it was begun: abort it.
-        """
-        self._create_topics(batch, self._producer)
-        along = None
-        if ends and not (isinstance(batch, SourceBatch) and batch.columns is None):
-            along = RecordsAlong(self._path.offsets_topic, partial(self._offsets_with, batch))
-        try:
-            result = self._write(batch, self._producer, self._begin, along)
-        except FencepostError as error:
-            raise self._resolved(error) from error
-        self._size += result.written
-        self._topics |= result.topics
-        # Dead letters count as well: without their offsets they would be written again.
-        self._only_drops = self._only_drops and not result.topics and not isinstance(batch, SourceBatch)
-        self._settled += self._take(batch, result, offsets_sent=bool(self._sent_offsets))
-        return []
-
-    def commit(self, *, final: bool = False) -> Settled:
-        """Commit the written records, with their source offsets, and return the settled records.
-
-        Sends nothing if there is neither an open transaction nor an offset to write, or if only records were dropped and
-        their offsets may wait.
-        """
-        started = time.monotonic()
-        waits = self._only_drops and not final and started < self._flush_at
-        offsets = [] if waits else self._offsets.latest()
-        if offsets:
-            self._begin()
-            reach(FailPoint.BEFORE_OFFSETS)
-            try:
-                self._write_offsets(self._producer)
-            except FencepostError as error:
-                raise self._resolved(error) from error
-        offsets += self._sent_offsets
-        if offsets:
-            self._flush_at = started + self._flush_interval_s
-        if self._open:
-            self._end()
-            self._metrics.committed(self._size, time.monotonic() - started, offsets)
-        self._size = 0
-        settled, self._settled = self._settled, []
-        return settled
-
-    def abort(self) -> None:
-        """Abort the written records. Their source offsets stay, for the next commit."""
-        if not self._open:
-            _log.info("Task %s asked to abort a transaction, but none is open: there is nothing to abort", self._task)
-            return
-        try:
-            self._producer.abort_transaction()
-        finally:
-            self._metrics.aborted(self._size, fenced=self._producer.state is TransactionState.FENCED)
-            self._size = 0
-            self._topics.clear()
-        self._open = False
-
-    def discard(self) -> None:
-        """Abort the written records and drop their source offsets: the task will read them again."""
-        self._offsets.clear()
-        self._settled, self._sent_offsets = [], []
-        if self._open:
-            self.abort()
-
-    def _offsets_with(self, batch: Batch, partitions: int) -> list[tuple[int, Records]]:
-        """The records of all source offsets after a batch, to be sent with it."""
-        self._offsets.update(_batch_offsets(batch))
-        latest = self._offsets.latest()
-        try:
-            records = self._offsets.by_partition(partitions)
-        except UnstorableOffsetError:
-            # The commit writes them, and says so.
-            return []
-        reach(FailPoint.BEFORE_OFFSETS)
-        self._offsets.written()
-        self._sent_offsets = latest
-        return records
-
-    def _resolved(self, error: FencepostError) -> FencepostError:
-        if isinstance(error, TopicNotFoundError) and error.topic == self._path.offsets_topic:
-            return OffsetsTopicMissingError(error.topic)
-        return self._producer.resolve(error)
-
-    def _begin(self) -> None:
-        if self._open:
-            return
-        reach(FailPoint.BEFORE_BEGIN)
-        self._producer.begin_transaction()
-        reach(FailPoint.AFTER_BEGIN)
-        self._open = True
-        self._metrics.began()
-
-    def _end(self) -> None:
-        reach(FailPoint.BEFORE_END_TXN)
-        try:
-            self._producer.commit_transaction()
-        except Exception:
-            self._metrics.commit_failed()
-            raise
-        self._open = False
-        self._only_drops = True
-        self._sent_offsets = []
-        self._offsets.committed()
-        self._context.on_commit()
-        self._path.wrote_to(self._topics)
-        self._topics.clear()
-        reach(FailPoint.BEFORE_CALLBACKS)
-
-
-def _batch_offsets(batch: Batch) -> Iterable[tuple[SourcePartition | None, SourceOffset | None]]:
-    return batch.offsets if isinstance(batch, SourceBatch) else _last_offsets(batch)
-
-
-def _last_offsets(records: Iterable[SourceRecord]) -> list[tuple[SourcePartition, SourceOffset]]:
-    """Return the last offset for each source partition object, the most recent at the end.
-
-    Sources usually use one object for all records of a partition, or equal ones in a row, so few remain to be compared
-    by content.
-    """
-    latest: dict[int, SourceRecord] = {}
-    previous: SourcePartition | None = None
-    identity = 0
-    for record in records:
-        partition = record.source_partition
-        if partition is not previous and (previous is None or not _is_same(partition, previous)):
-            identity = id(partition)
-            latest.pop(identity, None)
-        previous = partition
-        latest[identity] = record
-    return [(record.source_partition, record.source_offset) for record in latest.values()]
-
-
-def _is_same(partition: SourcePartition, other: SourcePartition) -> bool:
-    """Whether two source partitions are the same: in Python 1, 1.0 and True are equal, in JSON they are not."""
-    try:
-        return (
-            partition == other
-            and [*partition] == [*other]
-            and [type(value) for value in partition.values()] == [type(value) for value in other.values()]
-        )
-    except Exception:  # noqa: BLE001 - values of the connector that cannot be compared are refused where they are stored
-        return False
