@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -156,8 +156,11 @@ def _by_topic(batch: pa.RecordBatch, types: ColumnTypes, default: str | None) ->
 
 
 def _text(name: pa.Scalar) -> str:
-    """The name of a topic. What is not UTF-8, which Spark casts from BINARY unchecked, is shown as escapes."""
-    return str(name.as_buffer().to_pybytes().decode(errors="backslashreplace"))
+    """The name of a topic. Bytes that are not UTF-8, which Spark casts unchecked, are shown as escapes."""
+    try:
+        return str(name.as_py())
+    except UnicodeDecodeError:
+        return str(name.as_buffer().to_pybytes().decode(errors="backslashreplace"))
 
 
 def require_topic(topic: str | None) -> str:
@@ -357,6 +360,30 @@ def convert_headers(topic: str, schema: t.DataType | None, headers: pa.Array, co
     names, values = headers.flatten().flatten()
     found = header_converted_by(converter, topic, schema, values)
     return list_of_headers(lengths, names, found)
+
+
+def needs_raw_headers(types: ColumnTypes) -> bool:
+    """Whether headers must be converted before transforms: a text that one adds would else be written as bytes are."""
+    return types.has_headers and not types.raw_headers and isinstance(types.header, t.BinaryType)
+
+
+@dataclass(frozen=True, slots=True)
+class RawHeaders:
+    """Converts the headers of rows before their transforms, as the headers of polled records are; `topic` is for messages."""
+
+    topic: str
+    converter: HeaderConverter
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run as a Spark partition."""
+        return map(self.applied, batches)
+
+    def applied(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows with converted headers; null for a row without any stays null."""
+        given = rows["headers"]
+        found = convert_headers(self.topic, t.BinaryType(), given, self.converter)
+        found = pc.if_else(given.is_valid(), found, pa.scalar(None, found.type)).cast(given.type)
+        return rows.set_column(rows.schema.get_field_index("headers"), "headers", found)
 
 
 def list_of_headers(lengths: np.ndarray, names: pa.Array, values: pa.Array) -> pa.Array:

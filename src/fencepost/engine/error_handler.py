@@ -261,9 +261,10 @@ class ErrorHandler:
         if self._handling.log_include_messages and position is not None:
             record = self._records[row] if row is not None and self._records else None
             content = repr(rows.contents(position, position + 1)[0] if record is None else record)
-        return RefusedRecord(rows.stage, rows.plugin, rows.topic, _cause(reason), self._origin(row), content)
+        return RefusedRecord(rows.stage, rows.plugin, rows.topic, _cause(reason), self.origin(row), content)
 
-    def _origin(self, row: int | None) -> str:
+    def origin(self, row: int | None) -> str:
+        """Return a sentence that says where the record at a position of the polled batch is from; nothing if it is unknown."""
         if row is None or not self._records:
             return ""
         record = self._records[row]

@@ -14,12 +14,12 @@ from fencepost.api.record import ArrowReader, SourceBatch
 from fencepost.engine.batch_columns import as_declared, completed
 from fencepost.engine.batch_write import BatchWrite, Transformed
 from fencepost.engine.column_types import ColumnTypes, raw_types
-from fencepost.engine.conversion import ROW, require_topic
+from fencepost.engine.conversion import ROW, RawHeaders, needs_raw_headers, require_topic
 from fencepost.engine.dead_letters import contents_of
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.grouping import RecordGroup
 from fencepost.engine.own_writes import OwnWrites
-from fencepost.engine.preparation import has_decisions, prepare_columns, prepare_topics, topics_in
+from fencepost.engine.preparation import has_decisions, prepare_columns, prepare_headers, prepare_topics, topics_in
 from fencepost.engine.reports import new_mark
 from fencepost.engine.routing import Ownership
 from fencepost.engine.spark.frame_preparation import prepare_batch
@@ -173,8 +173,12 @@ def transform_rows(write: BatchWrite, whole: pa.RecordBatch, given: ColumnTypes)
     topic = write.pipeline.default_topic
     numbered = {ROW: pa.array(range(whole.num_rows))}
     columns = pa.RecordBatch.from_pydict({name: whole[name] for name in whole.schema.names} | numbered)
-    # Headers of a reader are converted after the transforms, unlike a polled record's.
-    has_headers = given.has_headers and given.raw_headers
+    # Other headers of a reader are converted after the transforms, unlike a polled record's.
+    made_raw = needs_raw_headers(given)
+    has_headers = made_raw or (given.has_headers and given.raw_headers)
+    raw_headers = RawHeaders(topic or "", write.pipeline.header_converter)
+    if made_raw and has_decisions(write.pipeline):
+        prepare_headers(write.pipeline, topic or "")
     group = RecordGroup(topic or "", replace(given, has_headers=has_headers), columns)
     stage = replace(
         write.stage_rows(group),
@@ -183,6 +187,7 @@ def transform_rows(write: BatchWrite, whole: pa.RecordBatch, given: ColumnTypes)
     )
 
     def complete(part: pa.RecordBatch) -> pa.RecordBatch:
+        part = raw_headers.applied(part) if made_raw else part
         return completed(as_declared(part, {"value": given.value, "key": given.key}), topic)
 
     transformed = write.transformed(group, stage, complete)
