@@ -11,7 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 MANY: Final = 1_000
 """The number of files for each task from which on the shares need not be equal."""
@@ -19,10 +23,33 @@ MANY: Final = 1_000
 _STEP: Final = 0x9E3779B97F4A7C15
 
 
-def distribute(files: Sequence[str], tasks: int) -> list[list[str]]:
-    """Return the files of each task, in the order of `files`. There must be as many different files as tasks."""
+class PathHashes:
+    """The hashes of paths, kept from call to call: nearly all files are the same ones as before."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+
+    def of(self, files: Sequence[str]) -> NDArray[np.uint64]:
+        """Return the hashes of paths, 64 bits each."""
+        import numpy as np  # noqa: PLC0415 - the package imports this module, and a worker that only listens needs no numpy
+
+        known = self._known
+        for file in files:
+            if file not in known:
+                known[file] = _hash(file)
+        found = np.fromiter(map(known.__getitem__, files), np.uint64, len(files))
+        if len(known) > 2 * len(files):
+            self._known = dict(zip(files, found.tolist(), strict=True))
+        return found
+
+
+def distribute(files: Sequence[str], tasks: int, hashes: PathHashes | None = None) -> list[list[str]]:
+    """Return the files of each task, in the order of `files`. There must be as many different files as tasks.
+
+    `hashes` spare those who call this again for almost the same files most of the time.
+    """
     if len(files) >= MANY * tasks:
-        return _by_preference(files, tasks)
+        return _by_preference(files, tasks, hashes or PathHashes())
     share, larger_shares = divmod(len(files), tasks)
     preferences = sorted((_preference(task, file), task, file) for task in range(tasks) for file in files)
     task_of: dict[str, int] = {}
@@ -36,25 +63,40 @@ def distribute(files: Sequence[str], tasks: int) -> list[list[str]]:
     return [[file for file in files if task_of[file] == task] for task in range(tasks)]
 
 
-def _by_preference(files: Sequence[str], tasks: int) -> list[list[str]]:
-    """Return the files of each task without a limit. One hash of each path is mixed with the tasks' numbers."""
-    import numpy as np  # noqa: PLC0415 - the package imports this module, and a worker that only listens needs no numpy
+def preferring(hashes: NDArray[np.uint64], tasks: int) -> NDArray[np.int64]:
+    """Return the number of the task that prefers each path most, by the hashes of the paths."""
+    import numpy as np  # noqa: PLC0415 - see above
 
-    digests = b"".join(blake2b(file.encode(errors="surrogateescape"), digest_size=8).digest() for file in files)
-    hashes = np.frombuffer(digests, "<u8")
-    best, owner = np.zeros(len(files), np.uint64), np.zeros(len(files), np.int64)
-    for task in range(tasks):
-        # The finalizer of SplitMix64 (Steele, Lea and Flood 2014), of a state that depends on file and task.
-        mixed = hashes + np.uint64(_STEP * (task + 1) % (1 << 64))
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        mixed ^= mixed >> np.uint64(31)
-        better = mixed >= best
-        best, owner = np.where(better, mixed, best), np.where(better, task, owner)
+    best, owner = mixed(hashes, 0), np.zeros(len(hashes), np.int64)
+    for task in range(1, tasks):
+        preference = mixed(hashes, task)
+        better = preference >= best
+        best, owner = np.where(better, preference, best), np.where(better, task, owner)
+    return owner
+
+
+def mixed(hashes: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
+    """Return other hashes, one for each, that differ with the seed: the finalizer of SplitMix64 (Steele, Lea, Flood 2014)."""
+    import numpy as np  # noqa: PLC0415 - see above
+
+    found = hashes + np.uint64(_STEP * (seed + 1) % (1 << 64))
+    found = (found ^ (found >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    found = (found ^ (found >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    found ^= found >> np.uint64(31)
+    return found
+
+
+def _by_preference(files: Sequence[str], tasks: int, hashes: PathHashes) -> list[list[str]]:
+    """Return the files of each task without a limit. One hash of each path is mixed with the tasks' numbers."""
     shares: list[list[str]] = [[] for _ in range(tasks)]
-    for file, task in zip(files, owner.tolist(), strict=True):
+    for file, task in zip(files, preferring(hashes.of(files), tasks).tolist(), strict=True):
         shares[task].append(file)
     return shares
+
+
+def _hash(path: str) -> int:
+    # A path may have bytes that are not UTF-8.
+    return int.from_bytes(blake2b(path.encode(errors="surrogateescape"), digest_size=8).digest(), "little")
 
 
 def _preference(task: int, file: str) -> bytes:

@@ -8,8 +8,37 @@ _SPELLED = "tests/unit/connectors/files/discovery/test_spellings.py::"
 _RENAMED = "tests/unit/connectors/files/discovery/test_renames.py::"
 _USED_AGAIN = "tests/unit/connectors/files/discovery/test_names_used_again.py::"
 _ROTATED = "tests/unit/connectors/files/discovery/test_rotated_files.py::"
+_FORMER = "tests/unit/connectors/files/discovery/test_former_names.py::"
 
 GUARDS = (
+    Guard(
+        "the second scan after one that met a rename",
+        "connectors/files/discovery/watch.py",
+        "if (missing or other or self._is_elsewhere(found, new, changed)) and ",
+        "if other and ",
+        f"{_ROTATED}test_a_scan_during_a_rotation_is_left_to_the_next_scan[seen1]",
+    ),
+    Guard(
+        "the second scan after one that met a file under two names",
+        "connectors/files/discovery/watch.py",
+        "if (missing or other or self._is_elsewhere(found, new, changed)) and ",
+        "if (missing or other) and ",
+        f"{_ROTATED}test_a_scan_during_a_rotation_is_left_to_the_next_scan[seen0]",
+    ),
+    Guard(
+        "the offsets of a file that was away",
+        "connectors/files/discovery/former_names.py",
+        "self._seen.isdisjoint(now[file] for file in changed)",
+        "bool(self._seen)",
+        f"{_FORMER}test_a_file_that_was_away_is_found_under_its_new_name",
+    ),
+    Guard(
+        "the offsets of a file that was read and went away while the connector ran",
+        "connectors/files/discovery/former_names.py",
+        "        self._seen.update(() if now is None else now.values())\n",
+        "",
+        f"{_FORMER}test_a_file_that_was_read_while_the_connector_ran_and_went_away_is_found",
+    ),
     Guard(
         "the offset of a file whose path is spelled in another way now",
         "connectors/files/discovery/renames.py",

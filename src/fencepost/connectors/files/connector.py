@@ -28,7 +28,7 @@ from fencepost.api.errors import ConfigError, DataError, RetriableError
 from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.api.source import Config, SourceConnector, SourceTask
 from fencepost.config.validators import blame
-from fencepost.connectors.distribution import distribute
+from fencepost.connectors.distribution import PathHashes, distribute
 from fencepost.connectors.files.config import (
     AFTER_END,
     COLUMN_PROPERTIES,
@@ -50,9 +50,10 @@ from fencepost.connectors.files.content.growing import FILENAME_FIELD, check_off
 from fencepost.connectors.files.content.identity import FileIdentity
 from fencepost.connectors.files.content.restart_point import check_content_offset
 from fencepost.connectors.files.discovery.find import FILES, Discovery
-from fencepost.connectors.files.discovery.renames import former_names, together
+from fencepost.connectors.files.discovery.former_names import FormerNames
+from fencepost.connectors.files.discovery.renames import together
 from fencepost.connectors.files.discovery.shares import Share
-from fencepost.connectors.files.discovery.spellings import respelled, with_present_names
+from fencepost.connectors.files.discovery.spellings import with_present_names
 from fencepost.connectors.files.discovery.watch import FileWatch
 from fencepost.connectors.files.formats.inference import ddl_text
 from fencepost.connectors.files.formats.tables.table_file import TablePosition
@@ -126,9 +127,10 @@ class FileSourceConnector(SourceConnector):
         self._config = dict(config)
         self._parsed = parsed
         self._inferred: str | None = None
-        # They stay, so that tasks whose files stay the same keep their configurations.
-        self._formers: dict[str, list[str]] = {}
-        self._spellings: dict[str, list[str]] = {}
+        self._names = FormerNames(context.offset_reader, context.allowed_paths)
+        # What the last call found holds for most of the files in the next one.
+        self._hashes = PathHashes()
+        self._shares: list[tuple[Share, dict[str, str]]] = []
 
     def stop(self) -> None:
         """End the watch."""
@@ -171,30 +173,30 @@ class FileSourceConnector(SourceConnector):
         """Distribute the files. A task's configuration has nothing that changes with the number of tasks."""
         defined = FILE_SOURCE_CONFIG.keys()
         own = {name: value for name, value in self._config.items() if name in defined}
-        files = self._watch.files
-        committed = list(self.context.offset_reader.items())
-        self._formers |= former_names(files, committed, self.context.allowed_paths, self._watch.inodes or {})
-        names = (
-            str((partition or {}).get(FILENAME_FIELD, "")) for partition, offset in committed if offset is not None
-        )
-        self._spellings |= respelled(files, names)
-        for file, formers in self._watch.formers.items():
-            self._formers[file] = list(dict.fromkeys([*self._formers.get(file, ()), *formers]))
-        units = together(files, with_present_names(files, self._formers, self._spellings))
+        files, inodes = self._watch.files, self._watch.inodes
+        names = self._names
+        names.update(self._watch, files, inodes)
+        units = together(files, with_present_names(files, names.formers, names.spellings))
         # A single task waits for the first file, so that the connector does not seem to have none by mistake.
-        shares = distribute(list(units), min(max_tasks, len(units))) if files else [[]]
+        shares = distribute(list(units), min(max_tasks, len(units)), self._hashes) if files else [[]]
         if files and self._parsed[SCHEMA] == INFER:
             self._inferred = self._inferred or self._schema(files)
             own |= {TASK_SCHEMA: self._inferred}
-        return [own | self._share([file for unit in share for file in units[unit]]) for share in shares]
+        found = [self._share([file for unit in share for file in units[unit]], inodes) for share in shares]
+        self._shares = [
+            (share, before[1] if before is not None and before[0] == share else share.in_config())
+            for share, before in zip(found, [*self._shares, *[None] * len(found)], strict=False)
+        ]
+        return [own | properties for _, properties in self._shares]
 
-    def _share(self, files: Sequence[str]) -> dict[str, str]:
+    def _share(self, files: Sequence[str], seen: Mapping[str, int] | None) -> Share:
         inodes: Mapping[str, int | None] | None = None
-        if (seen := self._watch.inodes) is not None:
+        if seen is not None:
             # A task gets another configuration, and so restarts, if one of its names has another file.
-            inodes = {file: seen.get(file) for file in files if not is_object(file)}
-        renamed = {file: self._formers[file] for file in files if file in self._formers}
-        return Share(files, inodes, renamed, self._spellings).in_config()
+            inodes = {file: inode for file in files if (inode := seen.get(file)) is not None or not is_object(file)}
+        formers = self._names.formers
+        renamed = {file: formers[file] for file in files if file in formers} if formers else {}
+        return Share(files, inodes, renamed, dict(self._names.spellings))
 
     def partitions_follow_task_configs(self, config: Config) -> bool:  # noqa: ARG002 - it is so in all configurations
         """Say yes: a task's configuration names its files, and each file belongs to one task."""

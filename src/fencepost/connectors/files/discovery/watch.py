@@ -109,24 +109,42 @@ class FileWatch:
 
     def _look(self) -> tuple[list[str], list[str]]:
         found = self._discovery.scan(self._known)
-        new = [path for path in found if path not in self._names]
-        other = [path for path, entry in found.items() if path in self._names and self._known[path] != entry]
+        added = found.keys() - self._names
+        new = [path for path in found if path in added] if added else []
+        known = self._known
+        other = [path for path, entry in found.items() if known.get(path, entry) != entry and path not in added]
         if not new and not other:
             return [], []
-        changed = {*new, *other}
+        missing = len(found) - len(new) < len(self._names)
         inodes = dict(self._inodes)
-        for path in (inodes.keys() - found.keys()) | changed:
+        for path in (inodes.keys() - found.keys()) | set(other) if missing or other else ():
             inodes.pop(path, None)
-        inodes |= _inodes(changed)
-        if self._discovery.scan(self._known) != found:
+        changed = _inodes([*new, *other])
+        inodes |= changed
+        if (missing or other or self._is_elsewhere(found, new, changed)) and self._discovery.scan(known) != found:
             # A rename is in progress: the scan may have seen a file under two names, or not at all. The next scan
             # decides.
             return [], []
-        kept = [file for file in self._files if file in found or os.path.exists(file)]  # noqa: PTH110 - spares making a Path
-        self._formers = _formers(self._formers, self._inodes, inodes)
+        kept: Sequence[str] = self._files
+        if missing:
+            kept = [file for file in kept if file in found or os.path.exists(file)]  # noqa: PTH110 - spares making a Path
+        if missing or other:
+            self._formers = _formers(self._formers, self._inodes, inodes)
         self._inodes = inodes
         self._take((*kept, *new), found)
         return new, other
+
+    def _is_elsewhere(self, found: Mapping[str, Entry], new: Sequence[str], inodes: Mapping[str, int]) -> bool:
+        """Return whether a new name may have the file of another name.
+
+        If not, and if no name is missing, then the scan met no rename, as that leaves a file with two names or none.
+        """
+        entries, numbers = {found[path] for path in new} - {None}, set(inodes.values())
+        return (
+            sum(entry in entries for entry in found.values()) > sum(found[path] is not None for path in new)
+            or any(number in numbers for number in self._inodes.values())
+            or len(numbers) < len(inodes)
+        )
 
     def _take(self, files: Sequence[str], found: Mapping[str, Entry]) -> None:
         self._files, self._names = tuple(files), frozenset(files)

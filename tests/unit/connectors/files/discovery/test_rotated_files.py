@@ -15,7 +15,6 @@ from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.connectors.files import task as file_task
 from fencepost.connectors.files.content.identity import inode_at
 from fencepost.connectors.files.discovery import seen_inodes
-from fencepost.connectors.files.discovery import watch as file_watch
 from fencepost.connectors.files.discovery.find import Discovery
 from fencepost.connectors.files.discovery.watch import FileWatch
 from fencepost.connectors.files.task import FileSourceTask
@@ -122,25 +121,45 @@ def test_a_task_whose_machine_numbers_files_otherwise_reads_them_after_a_while(
     assert caplog.text.count("the file system numbers files for each machine") == 1
 
 
-def test_a_scan_during_a_rotation_is_left_to_the_next_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("seen", [("log", "log.1", "new"), ("new",)])
+def test_a_scan_during_a_rotation_is_left_to_the_next_scan(
+    seen: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may meet a renamed file under both names, or under none."""
     rotate(tmp_path, text(1))
     watch = FileWatch(
-        Discovery((str(tmp_path / "log*"),), ANYWHERE), interval_s=3600, on_change=pytest.fail, on_error=pytest.fail
+        Discovery((str(tmp_path / "*"),), ANYWHERE), interval_s=3600, on_change=pytest.fail, on_error=pytest.fail
     )
     watch.start()
-    (tmp_path / "log.1").write_text(text(2))
-
-    def looked_at(path: str) -> int | None:
-        inode = inode_at(path)
-        if path == str(tmp_path / "log.1") and (tmp_path / "log").exists():
-            (tmp_path / "log").rename(tmp_path / "log.1")
-        return inode
-
+    inode = inode_at(str(tmp_path / "log"))
+    (tmp_path / "log").rename(tmp_path / "log.1")
+    (tmp_path / "new").write_text(text(2))
+    torn = {str(tmp_path / name): inode_at(str(tmp_path / name)) or inode for name in seen}
+    scan = Discovery.scan
+    found = iter([torn])
     with monkeypatch.context() as patched:
-        patched.setattr(file_watch, "inode_at", looked_at)
+        patched.setattr(Discovery, "scan", lambda *given: next(found, None) or scan(*given))
         assert watch._look() == ([], [])
-    assert watch._look() == ([str(tmp_path / "log.1")], [])
+    assert watch._look() == ([str(tmp_path / "log.1"), str(tmp_path / "new")], [])
     assert watch.formers == {str(tmp_path / "log.1"): [str(tmp_path / "log")]}
+    watch.stop()
+
+
+def test_a_scan_that_finds_a_new_file_alone_is_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rotate(tmp_path, text(1))
+    watch = FileWatch(
+        Discovery((str(tmp_path / "*"),), ANYWHERE), interval_s=3600, on_change=pytest.fail, on_error=pytest.fail
+    )
+    watch.start()
+    (tmp_path / "new").write_text(text(2))
+    scans: list[object] = []
+    scan = Discovery.scan
+    monkeypatch.setattr(Discovery, "scan", lambda *given: scans.append(given) or scan(*given))
+    assert watch._look() == ([str(tmp_path / "new")], [])
+    assert len(scans) == 1
+    (tmp_path / "link").hardlink_to(tmp_path / "log")
+    assert watch._look() == ([str(tmp_path / "link")], [])
+    assert len(scans) == 3
     watch.stop()
 
 

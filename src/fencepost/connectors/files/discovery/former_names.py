@@ -1,0 +1,77 @@
+"""The old names and other spellings of a connector's files, found again each time that files are added.
+
+Committed offsets tell them (see `renames`, `spellings`), but reading all of them for one new file would take longer than
+the rest of the work. They cannot tell anything new about a file that
+
+- has an inode that no file had before, neither one that was given to a task nor one in an offset that was committed before
+  the first call: tasks commit offsets for files that they were given, and an offset is altered only while the connector is
+  stopped;
+- is in a directory that other files are in, so that its other spellings are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from fencepost.api.allowed_paths import AllowedPaths
+from fencepost.api.context import OffsetReader
+from fencepost.connectors.files.content.growing import FILENAME_FIELD
+from fencepost.connectors.files.content.identity import FileIdentity
+from fencepost.connectors.files.discovery.renames import former_names
+from fencepost.connectors.files.discovery.spellings import respelled
+from fencepost.connectors.files.discovery.watch import FileWatch
+
+
+class FormerNames:
+    """What `of` found so far. It stays, so that tasks whose files stay the same keep their configurations."""
+
+    def __init__(self, reader: OffsetReader, allowed: AllowedPaths) -> None:
+        self._reader = reader
+        self._allowed = allowed
+        self.formers: dict[str, list[str]] = {}
+        """The old names of renamed files."""
+        self.spellings: dict[str, list[str]] = {}
+        """Other spellings of directories."""
+        # The inode of each file at the last call, None if one is not known.
+        self._inodes: Mapping[str, int | None] | None = None
+        self._directories: set[str] = set()
+        # The inodes of all files that a task was given, or that had an offset.
+        self._seen: set[int | None] = set()
+
+    def update(self, watch: FileWatch, files: Sequence[str], inodes: Mapping[str, int] | None) -> None:
+        """Find the names of the files that are watched. Raises DataError as `former_names`."""
+        now = {file: inodes.get(file) for file in files} if inodes is not None else None
+        # A file without an inode may have been read before it was seen.
+        if now is not None and None in now.values():
+            now = None
+        if now is None or not self._are_new(now):
+            self._read(files, inodes or {})
+        self._inodes = now
+        self._seen.update(() if now is None else now.values())
+        for file, names in watch.formers.items():
+            self.formers[file] = list(dict.fromkeys([*self.formers.get(file, ()), *names]))
+
+    def _are_new(self, now: Mapping[str, int | None]) -> bool:
+        """Return whether committed offsets cannot tell anything new about the files that changed since the last call."""
+        known = self._inodes
+        if known is None:
+            return False
+        changed = [file for file, inode in now.items() if known.get(file) != inode]
+        return self._seen.isdisjoint(now[file] for file in changed) and self._directories.issuperset(
+            map(_directory, changed)
+        )
+
+    def _read(self, files: Sequence[str], inodes: Mapping[str, int]) -> None:
+        committed = self._reader.items()
+        self.formers |= former_names(files, committed, self._allowed, inodes)
+        names = [str((partition or {}).get(FILENAME_FIELD, "")) for partition, _ in committed]
+        self.spellings |= respelled(files, names)
+        numbers = (
+            FileIdentity.inode_in_offset(name, offset) for name, (_, offset) in zip(names, committed, strict=True)
+        )
+        self._seen.update(number for number in numbers if number is not None)
+        self._directories = set(map(_directory, files))
+
+
+def _directory(file: str) -> str:
+    return file.rpartition("/")[0]

@@ -1,0 +1,103 @@
+"""When the committed offsets of all files are read again to find former names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost.api.allowed_paths import ANYWHERE
+from fencepost.connectors.files.discovery.find import Discovery
+from fencepost.connectors.files.discovery.former_names import FormerNames
+from fencepost.connectors.files.discovery.watch import FileWatch
+from tests.unit.connectors.files.renaming import Reader, lines, text
+
+pytestmark = pytest.mark.usefixtures("short_waits")
+
+
+class Watched:
+    """The names of the files in a folder, and how often all offsets were read for them."""
+
+    def __init__(self, folder: Path, reader: Reader) -> None:
+        self.reads = 0
+        self._offsets = reader.offsets
+        self._names = FormerNames(self, ANYWHERE)  # type: ignore[arg-type]
+        self._watch = FileWatch(
+            Discovery((f"{folder}/**/*.txt",), ANYWHERE),
+            interval_s=3600,
+            on_change=pytest.fail,
+            on_error=pytest.fail,
+        )
+        self._watch.start()
+
+    def items(self) -> list[Any]:
+        self.reads += 1
+        return self._offsets.items()
+
+    def formers(self) -> dict[str, list[str]]:
+        self._watch._look()
+        self._names.update(self._watch, self._watch.files, self._watch.inodes)
+        return self._names.formers
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Reader:
+    for name in "abc":
+        (tmp_path / f"{name}.txt").write_text(text(1, 2))
+    reader = Reader(tmp_path / "*")
+    reader.read_all()
+    return reader
+
+
+@pytest.fixture
+def watched(tmp_path: Path, reader: Reader) -> Watched:
+    return Watched(tmp_path, reader)
+
+
+def test_a_new_file_needs_no_offsets_of_others(tmp_path: Path, watched: Watched) -> None:
+    assert watched.formers() == {}
+    (tmp_path / "d.txt").write_text(text(3))
+    assert watched.formers() == {}
+    assert watched.formers() == {}
+    assert watched.reads == 1
+
+
+def test_a_file_of_a_new_directory_may_have_another_spelling(tmp_path: Path, watched: Watched) -> None:
+    watched.formers()
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "d.txt").write_text(text(3))
+    watched.formers()
+    assert watched.reads == 2
+
+
+def test_a_file_that_was_away_is_found_under_its_new_name(tmp_path: Path, watched: Watched) -> None:
+    """Its former name was forgotten when another file was found meanwhile."""
+    watched.formers()
+    away = (tmp_path / "a.txt").rename(tmp_path / "away")
+    (tmp_path / "d.txt").write_text(text(3))
+    assert watched.formers() == {}
+    away.rename(tmp_path / "e.txt")
+    assert watched.formers() == {str(tmp_path / "e.txt"): [str(tmp_path / "a.txt")]}
+
+
+def test_a_file_that_was_away_at_the_start_is_found_by_its_offset(tmp_path: Path, reader: Reader) -> None:
+    away = (tmp_path / "a.txt").rename(tmp_path / "away")
+    watched = Watched(tmp_path, reader)
+    assert watched.formers() == {}
+    away.rename(tmp_path / "e.txt")
+    assert watched.formers() == {str(tmp_path / "e.txt"): [str(tmp_path / "a.txt")]}
+
+
+def test_a_file_that_was_read_while_the_connector_ran_and_went_away_is_found(tmp_path: Path, reader: Reader) -> None:
+    watched = Watched(tmp_path, reader)
+    watched.formers()
+    (tmp_path / "d.txt").write_text(text(3))
+    watched.formers()
+    reader.restart()
+    assert sorted(reader.read_all()) == lines(1, 1, 1, 2, 2, 2, 3)
+    away = (tmp_path / "d.txt").rename(tmp_path / "away")
+    (tmp_path / "f.txt").write_text(text(4))
+    watched.formers()
+    away.rename(tmp_path / "e.txt")
+    assert watched.formers() == {str(tmp_path / "e.txt"): [str(tmp_path / "d.txt")]}
