@@ -19,6 +19,7 @@ from pyspark.sql import types as t
 from fencepost.api.errors import DataError
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.plugin_calls import call_plugin, kind_of
+from fencepost.api.topic_names import is_topic_name
 from fencepost.engine.column_types import ColumnTypes
 from fencepost.engine.dead_letters import contents_of
 from fencepost.engine.error_handler import ErrorHandler, StageRows
@@ -178,7 +179,8 @@ def _convert_topic(
 ) -> Converted:
     """Convert the rows of one topic to records, without refused rows that are tolerated."""
     rows = _Rows(topic, batch, errors)
-    rows.check(pipeline.transform_names or _PRODUCER, lambda part: check_places(topic, part, types))
+    if types.has_timestamp or types.has_partition or not is_topic_name(topic):
+        rows.check(pipeline.transform_names or _PRODUCER, lambda part: check_places(topic, part, types))
     if types.has_headers and not types.raw_headers:
         header = pipeline.header_converter
         rows.pass_stage(
