@@ -70,7 +70,7 @@ class RowReader:
         with open_range(split, self.allowed) as file:
             for block in map(self.without_header, read_blocks(file, split, quoting=self.quoting, finished=True)):
                 if row < (rows := self._of(block).num_rows):
-                    # Empty lines are no rows.
+                    # Empty lines make no row.
                     index = bisect_right(
                         range(len(block.ends)),
                         row,
