@@ -64,7 +64,7 @@ EXCEPTIONS: dict[str, str] = {
         ],
         _REAL_CONNECTORS,
     ),
-    **dict.fromkeys(["config/java_regex.py", "config/spark_patterns.py"], _IN_TRANSFORMS),
+    "config/spark_patterns.py": _IN_TRANSFORMS,
     **dict.fromkeys(
         [
             "connectors/jdbc/postgres/column_reader.py",
