@@ -124,7 +124,7 @@ def test_tasks_that_list_the_files_themselves_read_each_line_once(
 ) -> None:
     """Files come, are renamed before and after they are read, and vanish, while a worker runs and while none does."""
     monkeypatch.setattr(shares, "MOST_NAMED", 0)
-    monkeypatch.setattr(shares, "MOST_PACKED", 0)
+    monkeypatch.setattr(shares, "MOST_CHARACTERS", 0)
     monkeypatch.setattr(distribution, "MANY", 1)
     configs: list[dict[str, str]] = []
     task_configs = FileSourceConnector.task_configs

@@ -20,5 +20,5 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 def by_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks of any number of files get a rule in place of names."""
     monkeypatch.setattr(shares, "MOST_NAMED", 0)
-    monkeypatch.setattr(shares, "MOST_PACKED", 0)
+    monkeypatch.setattr(shares, "MOST_CHARACTERS", 0)
     monkeypatch.setattr(distribution, "MANY", 1)

@@ -2,7 +2,7 @@
 
 A few files are readable JSON, each name with its inode. Many are packed, so that the configuration fits into a record
 of the config topic: the common prefix of all paths is stored once, an inode as the difference from the previous one,
-and the whole is compressed. If that is long as well, the task gets a rule in place of names (see `file_rule`). All forms
+and the whole is compressed. If that is long as well, a task gets a rule in place of names (see `file_rule`). All forms
 are read, whichever version of the connector wrote them.
 """
 
@@ -28,10 +28,10 @@ TASK_PACKED: Final = "task.files.packed"
 TASK_SPELLINGS: Final = "task.spellings"
 
 MOST_NAMED: Final = 500
-"""The maximum number of files in a configuration by name: they take about 65 kB."""
+"""The maximum number of files in a configuration by name."""
 
-MOST_PACKED: Final = 64_000
-"""The maximum number of characters of packed files: a rule takes as many."""
+MOST_CHARACTERS: Final = 64_000
+"""The maximum number of characters of named and of packed files: a rule takes as many."""
 
 _LEVEL: Final = 6
 
@@ -84,13 +84,15 @@ class Share:
         other = {TASK_RENAMED: json.dumps(self.renamed)} if self.renamed else {}
         if self.spellings:
             other[TASK_SPELLINGS] = json.dumps(self.spellings)
-        if len(self.files) > MOST_NAMED:
-            packed = _packed(self.files, self.inodes)
-            if place is None or self.inodes is None or len(packed) <= MOST_PACKED:
-                return {TASK_PACKED: packed} | other
-            return FileRule.of(place.task, place.tasks, self.inodes, place.hashes).in_config() | other
-        inodes = {TASK_INODES: json.dumps(self.inodes)} if self.inodes is not None else {}
-        return {TASK_FILES: json.dumps(self.files)} | other | inodes
+        if len(self.files) <= MOST_NAMED:
+            inodes = {TASK_INODES: json.dumps(self.inodes)} if self.inodes is not None else {}
+            named = {TASK_FILES: json.dumps(self.files)} | inodes
+            if sum(map(len, named.values())) <= MOST_CHARACTERS:
+                return named | other
+        packed = _packed(self.files, self.inodes)
+        if place is None or self.inodes is None or len(packed) <= MOST_CHARACTERS:
+            return {TASK_PACKED: packed} | other
+        return FileRule.of(place.task, place.tasks, self.inodes, place.hashes).in_config() | other
 
 
 def _packed(files: Sequence[str], inodes: Mapping[str, int | None] | None) -> str:

@@ -37,6 +37,13 @@ def test_a_configuration_of_many_names_of_an_older_version_is_read() -> None:
     assert Share.of({TASK_FILES: json.dumps(files), TASK_INODES: json.dumps(inodes)}) == Share(files, inodes)
 
 
+def test_a_few_files_with_long_names_are_packed() -> None:
+    files = [f"/in/{'a long name ' * 20}{number}" for number in range(MOST_NAMED)]
+    share = Share(files, {file: number for number, file in enumerate(files)})
+    assert share.in_config().keys() == {TASK_PACKED}
+    assert Share.of(share.in_config()) == share
+
+
 def test_25_000_files_take_less_than_100_kb() -> None:
     numbers = random.Random(7).sample(range(1_000_000), 25_000)
     files = [f"/data/spool/in/events-{number:06}.json" for number in sorted(numbers)]
