@@ -25,7 +25,7 @@ from fencepost.connectors.files.discovery.find import Discovery
 
 LEAST_WAIT_SECONDS: Final = 1.0
 MOST_WAIT_SECONDS: Final = 600.0
-"""How long to wait until the next look for missing files: twice as long each time, at most this."""
+"""The longest time between two scans for missing files: it doubles each time."""
 
 _log: Final = logging.getLogger(__name__)
 
