@@ -24,9 +24,9 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -127,11 +127,12 @@ class Worker:
 
 @dataclass
 class Group:
-    """The workers of a group, and where their files are."""
+    """The workers of a group, and where their files are. `settings` are further properties of its workers."""
 
     folder: Path
     bootstrap_servers: str
     name: str
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @contextmanager
     def worker(self, *, joined: bool = True) -> Iterator[Worker]:
@@ -150,6 +151,7 @@ class Group:
             "key.converter": "org.apache.kafka.connect.storage.StringConverter",
             "value.converter": "org.apache.kafka.connect.storage.StringConverter",
             **{f"{kind}.storage.topic": f"{self.name}-{kind}" for kind in ("config", "offset", "status")},
+            **self.settings,
         }
         file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         worker = Worker(file, port)

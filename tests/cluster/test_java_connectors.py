@@ -104,6 +104,16 @@ def test_the_context_can_be_used_once_the_worker_has_its_connection(tmp_path: Pa
         assert first.receive()[0] == {}
 
 
+@pytest.mark.parametrize(
+    ("heap", "options"), [("512m", ()), ("128m", ()), ("32m", ()), ("512m", ("-Xmx96m",)), ("1g", ("-Xmn16m",))]
+)
+def test_a_jvm_starts_with_each_size_of_its_heap(heap: str, options: tuple[str, ...]):
+    jvm = Jvm("sized", JavaSettings(heap=heap, options=options))
+    jvm.kill("the test ends")
+    # A warning of the JVM would be there.
+    assert str(jvm.ended()) == "The JVM of connector sized has ended: the test ends"
+
+
 def test_java_connectors_are_listed_with_their_versions(worker: Worker):
     listed = {plugin["class"]: plugin["version"] for plugin in worker.get("/connector-plugins")}
     assert listed[FILE_STREAM] == "4.1.1"

@@ -32,7 +32,9 @@ def test_each_guard_occurs_once_in_the_code() -> None:
 def test_without_a_guard_the_code_differs_and_can_be_run() -> None:
     for guard in GUARDS:
         assert guard.code != guard.without, _told([f"{guard.name}: nothing is taken out"])
-        ast.parse(guard.mutated(), filename=guard.file)
+        # Java is compiled by the test.
+        if guard.file.endswith(".py"):
+            ast.parse(guard.mutated(), filename=guard.file)
 
 
 def test_the_test_of_each_guard_exists(request: pytest.FixtureRequest) -> None:

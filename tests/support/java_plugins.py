@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import subprocess
 import tempfile
 import zipfile
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from fencepost.cli.demo.java import DEBEZIUM_POSTGRES as DEBEZIUM_POSTGRES_JARS
-from fencepost.config.java_plugins import SOURCE_CONNECTOR, TRANSFORMATION
+from fencepost.config.java_plugins import CONVERTER, PREDICATE, SOURCE_CONNECTOR, TRANSFORMATION
 from fencepost.embedded.jars import KAFKA_VERSION, REGISTRY_VERSION, JarSet, cache_folder, class_path
 from fencepost.embedded.java import find_java
 from fencepost.java.host_jar import COMPILER, CONNECT
@@ -23,6 +24,7 @@ MIRROR: Final = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
 DEBEZIUM_POSTGRES: Final = "io.debezium.connector.postgresql.PostgresConnector"
 DEBEZIUM_MYSQL: Final = "io.debezium.connector.mysql.MySqlConnector"
 ODD: Final = "transforms.Odd"
+VERSIONED: Final = "versioned.VersionedConnector"
 APICURIO_AVRO: Final = "io.apicurio.registry.utils.converter.AvroConverter"
 _FILE: Final = JarSet(
     f"connect-file-{KAFKA_VERSION}",
@@ -53,6 +55,12 @@ _FETCHED: Final = {
     "debezium-mysql": _DEBEZIUM_MYSQL,
 }
 _OWN: Final = {"hostile": {SOURCE_CONNECTOR: f"{HOSTILE}\n{NOTED}"}, "transforms": {TRANSFORMATION: ODD}}
+_VERSIONED: Final = {
+    SOURCE_CONNECTOR: VERSIONED,
+    TRANSFORMATION: "versioned.Stamp",
+    PREDICATE: "versioned.Last",
+    CONVERTER: "versioned.StampConverter",
+}
 _SOURCES: Final = Path(__file__).parent / "java"
 
 
@@ -67,6 +75,17 @@ def plugin_path(folder: Path, *names: str) -> Path:
 def install_avro(plugins: Path) -> None:
     """Put Apicurio's converter into a directory of plugin.path. Its jars have no service file."""
     _install(plugins / "avro", class_path(find_java(), _AVRO))
+
+
+def install_versions(plugins: Path, *versions: str) -> None:
+    """Put a plugin into a directory of plugin.path, each version in a folder of its own."""
+    jar = _own_jar("versioned", _VERSIONED)
+    for version in versions:
+        folder = plugins / f"versioned-{version}"
+        folder.mkdir()
+        shutil.copy(jar, folder / "versioned.jar")
+        with zipfile.ZipFile(folder / "versioned.jar", "a") as archive:
+            archive.writestr("version", version)
 
 
 def _install(plugin: Path, jars: Iterable[Path]) -> None:

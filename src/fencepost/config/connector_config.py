@@ -40,6 +40,7 @@ class TransactionBoundary(StrEnum):
     INTERVAL = "interval"
     CONNECTOR = "connector"
     SNAPSHOT = "snapshot"
+    SOURCE = "source"
 
 
 @cache
@@ -65,8 +66,8 @@ def _define_common(definitions: ConfigDef) -> None:
         validator=not_blank, group=_COMMON, order_in_group=2, width=_W.LONG,
     ).define(
         "connector.plugin.version", _T.STRING, None, _I.MEDIUM,
-        "The version of the connector that this configuration is for, or a range such as [1.2,2.0), which must have the "
-        "installed one. Unset: any.",
+        "The version of the connector that this configuration is for, or a range such as [1.2,2.0), which must have an "
+        "installed one. The newest of these runs. Unset: the newest of all.",
         group=_COMMON, order_in_group=3, width=_W.MEDIUM,
     ).define(
         "tasks.max", _T.INT, 1, _I.HIGH, "The maximum number of tasks.",
@@ -90,8 +91,8 @@ def _define_converters(definitions: ConfigDef) -> None:
             group=_COMMON, order_in_group=6 + 2 * number, width=_W.SHORT,
         ).define(
             f"{what}.converter.plugin.version", _T.STRING, None, _I.LOW,
-            f"The version of the {what} converter, or a range such as [1.2,2.0), which must have the installed one. Unset: "
-            "any.",
+            f"The version of the {what} converter, or a range such as [1.2,2.0), which must have an installed one. The newest "
+            "of these is used. Unset: any.",
             group=_COMMON, order_in_group=7 + 2 * number, width=_W.SHORT,
         )  # fmt: skip
 
@@ -126,8 +127,9 @@ def _define_exactly_once(definitions: ConfigDef) -> None:
         group=group, order_in_group=2, width=_W.SHORT,
     ).define(
         "transaction.boundary", _T.STRING, "poll", _I.MEDIUM,
-        "What ends a transaction: poll (each batch), interval (time), connector (the connector decides) or snapshot (as poll, but "
-        "a snapshot of Debezium is one transaction; Kafka Connect does not have this value).",
+        "What ends a transaction: poll (each batch), interval (time), connector (the connector decides), snapshot (as poll, but "
+        "a snapshot of Debezium is one transaction) or source (the transactions of the database of a Debezium connector in "
+        "Java stay whole). Kafka Connect does not have the last two.",
         validator=one_of([str(boundary) for boundary in TransactionBoundary]),
         group=group, order_in_group=3, width=_W.SHORT,
     ).define(

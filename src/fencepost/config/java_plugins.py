@@ -103,27 +103,21 @@ class JavaClass:
         raise NotImplementedError
 
 
-def find_java_connector(directories: Sequence[Path], name: str) -> JavaPlugin | None:
-    """Return the Java connector of that class or alias, None if there is none.
+def find_java_connectors(directories: Sequence[Path], name: str) -> tuple[JavaPlugin, ...]:
+    """Return the Java connectors of that class or alias, one for each folder that has it.
 
-    Raises ConfigError if several plugins have it, or if an alias stands for several classes.
+    Raises ConfigError if an alias stands for several classes.
     """
     found = [plugin for plugin in java_connectors(tuple(directories)) if name in plugin.names]
-    if len(found) < 2:
-        return found[0] if found else None
-    several = "; ".join(f"{plugin.java_class} in {plugin.location}" for plugin in found)
-    raise ConfigError(
-        f"The Java connector {name} is in plugin.path more than once ({several}): give the class with its package, or "
-        "keep one of the plugins",
-        name="connector.class",
-    )
+    _refuse_several_classes(f"The Java connector {name}", found, "connector.class")
+    return tuple(found)
 
 
-def find_in_folder_of(connector: JavaPlugin, base: str, directories: Sequence[Path], name: str) -> JavaPlugin | None:
-    """Return the plugin for a connector's pipeline by its base and its class or alias, None if there is none.
+def find_beside(connector: JavaPlugin, base: str, directories: Sequence[Path], name: str) -> tuple[JavaPlugin, ...]:
+    """Return the plugins for a connector's pipeline by their base and their class or alias, one for each folder.
 
-    One in the connector's own folder wins. A class that no service file lists is found as well, by its full name. Raises
-    ConfigError if several other folders have it.
+    The one in the connector's own folder comes first. A class that no service file lists is found as well, by its full
+    name. Raises ConfigError if an alias stands for several classes.
     """
     found = [plugin for plugin in java_plugins(tuple(directories)) if plugin.base == base and name in plugin.names]
     found = found or [
@@ -132,13 +126,19 @@ def find_in_folder_of(connector: JavaPlugin, base: str, directories: Sequence[Pa
         if "." in name and _have(jars, f"{name.replace('.', '/')}.class")
     ]
     own = [plugin for plugin in found if plugin.location == connector.location]
-    found = own or found
-    if len(found) < 2:
-        return found[0] if found else None
+    if len({plugin.java_class for plugin in own}) == 1:
+        # An alias means the class in the connector's folder.
+        found = [plugin for plugin in found if plugin.java_class == own[0].java_class]
+    _refuse_several_classes(name, found, None)
+    return (*own, *(plugin for plugin in found if plugin not in own))
+
+
+def _refuse_several_classes(what: str, found: Sequence[JavaPlugin], property_name: str | None) -> None:
+    if len({plugin.java_class for plugin in found}) < 2:
+        return
     several = "; ".join(f"{plugin.java_class} in {plugin.location}" for plugin in found)
     raise ConfigError(
-        f"{name} is in plugin.path more than once ({several}): give the class with its package, keep one of the plugins, or "
-        f"copy one into {connector.location}, the folder of the connector"
+        f"{what} stands for several classes in plugin.path ({several}): give one with its package", name=property_name
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +22,21 @@ OPTIONS: Final = "fencepost.java.options"
 ISOLATION: Final = "fencepost.java.isolation"
 DIRECTORY: Final = "fencepost.java.directory"
 _HEAP_DEFAULT: Final = "512m"
+
+_SIZE: Final = re.compile(r"(\d+)([kmgt]?)", re.IGNORECASE)
+_POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_HEAP_OF_FIRST: Final = 128 * 1024**2
+"""The least heap, in bytes, for which its first size is set."""
+_FIRST_SIZES: Final = ("-Xms64m", "-XX:NewSize=32m")
+_OF_HEAP: Final = (
+    "-Xm",
+    "-XX:NewSize=",
+    "-XX:MaxNewSize=",
+    "-XX:InitialHeapSize=",
+    "-XX:MaxHeapSize=",
+    "-XX:MinHeapSize=",
+)
+"""Options that set a size of the heap, and may not fit to other sizes: a JVM with such a pair does not start, or warns."""
 
 
 class Isolation(Enum):
@@ -42,6 +58,17 @@ class JavaSettings:
     isolation: Isolation = Isolation.CONNECTOR
     directory: str | None = None
     graceful_timeout_s: float = 5.0
+
+    @property
+    def heap_options(self) -> tuple[str, ...]:
+        """The options of java for the heap.
+
+        Java takes a 64th of the machine's memory for it at first. A heap that begins small grows where records need it.
+        """
+        size = _SIZE.fullmatch(self.heap)
+        bytes_ = int(size[1]) * 1024 ** _POWERS[size[2].lower()] if size is not None else 0
+        chosen = any(option.startswith(_OF_HEAP) for option in self.options)
+        return (f"-Xmx{self.heap}", *(() if chosen or bytes_ < _HEAP_OF_FIRST else _FIRST_SIZES))
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> JavaSettings:

@@ -24,7 +24,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from pathlib import Path
 from typing import Any, Final
@@ -44,11 +44,12 @@ from fencepost.config.java_plugins import (
     TRANSFORMATION,
     JavaClass,
     JavaPlugin,
-    find_in_folder_of,
-    find_java_connector,
+    find_beside,
+    find_java_connectors,
     forget_plugins,
     java_connectors,
 )
+from fencepost.config.java_versions import choose, with_versions
 from fencepost.config.plugin_scan import scan
 from fencepost.config.plugin_sources import ALLOWED_MODULES, PluginSources, forget_sources
 
@@ -77,22 +78,24 @@ class PluginKind(Enum):
         self.java_base = java_base
 
 
-def find_plugin(kind: PluginKind, name: str, *, property_name: str, sources: PluginSources) -> type[Any]:
-    """Return the class of a plugin.
+def find_plugin(
+    kind: PluginKind, name: str, *, property_name: str, sources: PluginSources, version: str | None = None
+) -> type[Any]:
+    """Return the class of a plugin. Where several folders have a Java class, `version` says which one: see `java_versions`.
 
     Raises ConfigError, which blames `property_name`, if the plugin does not exist (with a list of the installed ones),
     if `sources` do not have its module, if it fails to import, or if it is of another kind.
     """
     name = name.strip()
     if kind is PluginKind.CONNECTOR:
-        java = find_java_connector(sources.directories, name.removeprefix(_JAVA))
+        java = _java_connector(name, version, sources)
         if java is not None:
             return java_class(java, sources)
         if name.startswith(_JAVA):
             raise _no_java(name, property_name, sources)
         name = name.removeprefix(_OURS)
     elif sources.connector is not None:
-        java = _in_jvm(kind, name, property_name, sources, sources.connector)
+        java = _in_jvm(kind, name, property_name, sources, sources.connector, version=version)
         if java is not None:
             return java_class(java, sources)
         name = name.removeprefix(_OURS)
@@ -107,9 +110,34 @@ def find_plugin(kind: PluginKind, name: str, *, property_name: str, sources: Plu
     return plugin
 
 
-def sources_of(connector: str, sources: PluginSources) -> PluginSources:
-    """Return the sources for the plugins of a connector's pipeline, by its class. Raises as `find_java_connector`."""
-    return replace(sources, connector=find_java_connector(sources.directories, connector.strip().removeprefix(_JAVA)))
+def sources_of(config: Mapping[str, str], sources: PluginSources) -> PluginSources:
+    """Return the sources for the plugins of a connector's pipeline. Raises as `find_java_connectors`."""
+    name = config.get("connector.class", "").strip()
+    return replace(sources, connector=_java_connector(name, config.get("connector.plugin.version"), sources))
+
+
+def installed_versions(kind: PluginKind, name: str, sources: PluginSources) -> list[str]:
+    """Return the versions of a Java plugin in `plugin.path`, the newest first; none of a plugin that is not there.
+
+    Raises ConfigError for a name that stands for several classes.
+    """
+    plain = name.strip().removeprefix(_JAVA)
+    if kind is PluginKind.CONNECTOR:
+        found = find_java_connectors(sources.directories, plain)
+    elif sources.connector is None or plain.startswith(_OURS):
+        return []
+    else:
+        found = _candidates(kind, plain, sources, sources.connector)
+    return list(dict.fromkeys(version for _, version in with_versions(found, partial(_version_of, sources))))
+
+
+def _java_connector(name: str, version: str | None, sources: PluginSources) -> JavaPlugin | None:
+    found = find_java_connectors(sources.directories, name.removeprefix(_JAVA))
+    return choose(found, version, partial(_version_of, sources))
+
+
+def _version_of(sources: PluginSources, plugin: JavaPlugin) -> str:
+    return plugin_version(java_class(plugin, sources))
 
 
 def java_class(plugin: JavaPlugin, sources: PluginSources) -> type[Any]:
@@ -181,7 +209,13 @@ def _registered(group: str, import_path: tuple[str, ...]) -> Mapping[str, EntryP
 
 
 def _in_jvm(
-    kind: PluginKind, name: str, property_name: str, sources: PluginSources, connector: JavaPlugin
+    kind: PluginKind,
+    name: str,
+    property_name: str,
+    sources: PluginSources,
+    connector: JavaPlugin,
+    *,
+    version: str | None,
 ) -> JavaPlugin | None:
     """The Java plugin that a name stands for in a Java connector's pipeline.
 
@@ -191,12 +225,12 @@ def _in_jvm(
     if not forced and kind.java_base is not None:
         plain = name.removeprefix(_JAVA)
         try:
-            found = _of_connect(kind, plain)
-            found = found or find_in_folder_of(connector, kind.java_base, sources.directories, plain)
+            found = _candidates(kind, plain, sources, connector)
         except ConfigError as error:
             raise ConfigError(str(error), name=property_name) from error
-        if found is not None:
-            return found
+        if found:
+            own = [plugin for plugin in found if plugin.location == connector.location]
+            return choose(own if own and version is None else found, version, partial(_version_of, sources))
         if name.startswith(_JAVA):
             raise _not_in_jvm(kind, name, property_name, connector, "no jar in plugin.path has it")
     if kind is PluginKind.TRANSFORMATION or (forced and kind is PluginKind.PREDICATE):
@@ -204,6 +238,14 @@ def _in_jvm(
     in_python = forced or name in _registered(kind.group, tuple(sys.path))
     why = "which is in Python here, for connectors in Python" if in_python else "which no jar in plugin.path has"
     raise _not_in_jvm(kind, name, property_name, connector, why)
+
+
+def _candidates(kind: PluginKind, name: str, sources: PluginSources, connector: JavaPlugin) -> tuple[JavaPlugin, ...]:
+    """The Java plugins that a name may stand for in a connector's pipeline: Connect's own, else those in jars."""
+    if kind.java_base is None:
+        return ()
+    own = _of_connect(kind, name)
+    return find_beside(connector, kind.java_base, sources.directories, name) if own is None else (own,)
 
 
 def _of_connect(kind: PluginKind, name: str) -> JavaPlugin | None:

@@ -5,7 +5,7 @@
     [1,2),[3,4)     one of these
     latest          any
 
-Versions are compared as Python packages' are.
+Versions are compared as `version_order` says.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import re
 from dataclasses import dataclass
 from typing import Final, Self
 
-from packaging.version import InvalidVersion, Version
-
 from fencepost.api.errors import ConfigError
+from fencepost.config.version_order import is_version, versions
 
 _ANY: Final = "latest"
 _RANGE: Final = re.compile(r"([\[(])([^,\[\]()]*)(?:(,)([^,\[\]()]*))?([\])])")
@@ -27,15 +26,16 @@ _RANGES: Final = re.compile(rf"{_RANGE.pattern}(?:,{_RANGE.pattern})*")
 class _Range:
     """The versions between two, of which either may be None for no limit."""
 
-    lowest: Version | None
+    lowest: str | None
     with_lowest: bool
-    highest: Version | None
+    highest: str | None
     with_highest: bool
 
-    def has(self, version: Version) -> bool:
-        above = self.lowest is None or version > self.lowest or (self.with_lowest and version == self.lowest)
-        below = self.highest is None or version < self.highest or (self.with_highest and version == self.highest)
-        return above and below
+    def has(self, version: str) -> bool:
+        it, lowest, highest = versions([version, self.lowest or version, self.highest or version])
+        above = self.lowest is None or it > lowest or (self.with_lowest and it == lowest)
+        below = self.highest is None or it < highest or (self.with_highest and it == highest)
+        return bool(above and below)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,34 +63,33 @@ class VersionRange:
         """Return whether a version is asked for. One that cannot be compared is in no range."""
         if self.text in (_ANY, version):
             return True
-        try:
-            installed = Version(version)
-            return (
-                any(each.has(installed) for each in self._ranges) if self._ranges else installed == Version(self.text)
-            )
-        except InvalidVersion:
+        if not is_version(version):
             return False
+        if self._ranges:
+            return any(each.has(version) for each in self._ranges)
+        return is_version(self.text) and _Range(self.text, True, self.text, True).has(version)
 
     @property
     def is_comparable(self) -> bool:
         """Whether this is a version that can be compared, a range, or `latest`."""
-        try:
-            return bool(self._ranges) or self.text == _ANY or bool(Version(self.text))
-        except InvalidVersion:
-            return False
+        return bool(self._ranges) or self.text == _ANY or is_version(self.text)
 
 
 def _range(match: re.Match[str]) -> _Range:
-    """Raises ValueError (InvalidVersion too) for anything but a range."""
+    """Raises ValueError for anything but a range."""
     opened, first, comma, second, closed = match.groups()
-    lowest = Version(first) if first else None
+    if not all(map(is_version, filter(None, (first, second)))):
+        raise ValueError(match[0])
+    lowest = first or None
     if not comma:
         if lowest is None or (opened, closed) != ("[", "]"):
             raise ValueError(match[0])
         return _Range(lowest, True, lowest, True)
-    highest = Version(second) if second else None
-    if lowest is not None and highest is not None and highest < lowest:
-        raise ValueError(match[0])
+    highest = second or None
+    if lowest is not None and highest is not None:
+        low, high = versions([lowest, highest])
+        if high < low:
+            raise ValueError(match[0])
     return _Range(lowest, opened == "[", highest, closed == "]")
 
 

@@ -6,18 +6,20 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from fencepost.engine.column_types import ColumnTypes
 from fencepost.engine.conversion import ROW
-from fencepost.engine.error_handler import ErrorHandler, StageRows
+from fencepost.engine.error_handler import ErrorHandler, Sorted, StageRows
+from fencepost.engine.errors import SparkDataError
 from fencepost.engine.function_steps import only_functions
 from fencepost.engine.grouping import RecordGroup
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.refused_records import Stage
 from fencepost.engine.spark.jobs import Cancelled, Jobs, check_cancelled
-from fencepost.engine.spark.transform import GroupPlans, transform_group
+from fencepost.engine.spark.transform import GroupPlans, refused_rows, transform_group
 from fencepost.kafka.producer.record_producer import RecordProducer
 
 Transformed = tuple[list[pa.RecordBatch], ColumnTypes]
@@ -68,10 +70,31 @@ class BatchWrite:
         # Before any row is tried: a Spark that cannot start is not the fault of a record, which could be skipped.
         session = None if self.only_functions else self.session()
 
-        def transform(start: int, stop: int) -> Transformed:
+        def transform(start: int, stop: int) -> Transformed | Sorted[Transformed]:
             part = replace(group, columns=complete(group.columns.slice(start, stop - start)))
-            with nullcontext() if session is None else self.running(session):
-                return transform_group(session, part, self.pipeline, self.plans)
+            try:
+                return self._transformed(session, part)
+            except SparkDataError:
+                if session is None or not self.errors.tolerates or stop - start == 1:
+                    raise
+                found = self._sorted(session, part)
+                if found is None:
+                    raise
+                return found
 
         passed, _ = self.errors.apply(rows, transform)
         return [part.result for part in passed]
+
+    def _transformed(self, session: SparkSession | None, group: RecordGroup) -> Transformed:
+        with nullcontext() if session is None else self.running(session):
+            return transform_group(session, group, self.pipeline, self.plans)
+
+    def _sorted(self, session: SparkSession, group: RecordGroup) -> Sorted[Transformed] | None:
+        """Return the transformed rows of a group and the refused ones, None if only bisection can find these."""
+        with self.running(session):
+            found = refused_rows(session, group, self.pipeline)
+        if not found:
+            return None
+        kept = np.delete(np.arange(group.columns.num_rows), [position for position, _ in found])
+        left = replace(group, columns=group.columns.take(pa.array(kept)))
+        return Sorted(self._transformed(session, left) if len(kept) else ([], group.types), found)

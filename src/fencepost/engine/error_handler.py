@@ -156,10 +156,13 @@ class ErrorHandler:
             if self._handling.dead_letter_topic is not None:
                 self._letters.append(DeadLetter.of_pipeline(refused))
 
-    def apply(self, rows: StageRows, attempt: Callable[[int, int], T]) -> tuple[list[Passed[T]], np.ndarray | None]:
+    def apply(
+        self, rows: StageRows, attempt: Callable[[int, int], T | Sorted[T]]
+    ) -> tuple[list[Passed[T]], np.ndarray | None]:
         """Process rows in a stage: `attempt(start, stop)` processes a range of them, or raises.
 
-        Returns the results of the ranges that passed, in order, and the positions of their rows, None for all. Raises
+        If it knows which rows it refuses, and they are tolerated, it may also return them Sorted. Returns the results of
+        the ranges that passed, in order, and the positions of their rows, None for all. Raises
         RecordRefusedError for the first refused row, if that is not tolerated (RecordWaitsError if it is retriable), and
         any error that is not of records.
         """
@@ -172,16 +175,18 @@ class ErrorHandler:
                 self._refuse(rows, outcome)
             else:
                 passed.append(outcome)
-        if len(passed) == 1 and passed[0].stop - passed[0].start == rows.count:
+        if len(passed) == 1 and len(passed[0].positions) == rows.count:
             return passed, None
-        kept = [np.arange(part.start, part.stop) for part in passed]
+        kept = [part.positions for part in passed]
         return passed, np.concatenate(kept) if kept else np.empty(0, dtype=np.int64)
 
     def refuse_batch(self, rows: StageRows, reason: Exception) -> RecordRefusedError:
         """Return the error for a batch that a stage refused, if the row is unknown."""
         return self._fatal(self._described(rows, None, reason), reason)
 
-    def _tried(self, attempt: Callable[[int, int], T], start: int, stop: int, retries: Retries) -> T:
+    def _tried(
+        self, attempt: Callable[[int, int], T | Sorted[T]], start: int, stop: int, retries: Retries
+    ) -> T | Sorted[T]:
         while True:
             try:
                 return attempt(start, stop)
@@ -277,18 +282,26 @@ def _cause(reason: Exception) -> str:
     """Return a stage's message, without the text that fencepost adds for a Spark job."""
     if isinstance(reason, Py4JError | PySparkException):
         return JobFailure.of(reason).one_line
-    if isinstance(reason, SparkDataError | RetriableJobError) and reason.__cause__ is not None:
+    if isinstance(reason, SparkDataError) and reason.reason:
+        return reason.reason
+    if isinstance(reason, RetriableJobError) and reason.__cause__ is not None:
         return JobFailure.of(reason.__cause__).one_line
     return describe_error(reason).removesuffix(".")
 
 
 @dataclass(frozen=True, slots=True)
 class Passed(Generic[T]):
-    """Rows from `start` up to `stop` passed, with the `result`."""
+    """Rows from `start` up to `stop` passed, with the `result`; or only some of them, the `kept` ones."""
 
     start: int
     stop: int
     result: T
+    kept: np.ndarray | None = None
+
+    @property
+    def positions(self) -> np.ndarray:
+        """The positions of the rows."""
+        return np.arange(self.start, self.stop) if self.kept is None else self.kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +313,25 @@ class Refused:
     reason: Exception
 
 
+@dataclass(frozen=True, slots=True)
+class Sorted(Generic[T]):
+    """The outcome of an attempt that knows which of its rows it refuses: the `result` of all others, and the errors.
+
+    `refused` are positions, counted from the first row of the attempt, with the error of each, in order.
+    """
+
+    result: T
+    refused: Sequence[tuple[int, Exception]]
+
+    def outcomes(self, start: int, stop: int) -> Iterator[Passed[T] | Refused]:
+        """Yield the outcomes of the rows from `start` up to `stop`, which were attempted."""
+        for position, reason in self.refused:
+            yield Refused(start + position, start + position + 1, reason)
+        kept = np.delete(np.arange(start, stop), [position for position, _ in self.refused])
+        if len(kept):
+            yield Passed(start, stop, self.result, kept)
+
+
 def is_of_records(error: Exception) -> bool:
     """Return whether an error was caused by the processed records.
 
@@ -309,17 +341,17 @@ def is_of_records(error: Exception) -> bool:
 
 
 def isolate(
-    start: int, stop: int, attempt: Callable[[int, int], T], *, known: bool = False
+    start: int, stop: int, attempt: Callable[[int, int], T | Sorted[T]], *, known: bool = False
 ) -> Iterator[Passed[T] | Refused]:
     """Yield the outcomes of the rows from `start` up to `stop`, in order and lazily.
 
-    `attempt` processes a range of rows, or raises; errors that are not `is_of_records` are raised here as well. A row is
+    `attempt` processes a range of rows, or raises, or returns them Sorted; errors that are not `is_of_records` are raised here as well. A row is
     refused only if an attempt with it alone failed, or the attempt refused all rows (AllRowsRefusedError). `known` skips an
     attempt if it is known that some of several rows are bad.
     """
     if not known or stop - start == 1:
         try:
-            passed = Passed(start, stop, attempt(start, stop))
+            found = attempt(start, stop)
         except AllRowsRefusedError as error:
             yield Refused(start, stop, error.reason)
             return
@@ -330,12 +362,15 @@ def isolate(
                 yield Refused(start, stop, error)
                 return
         else:
-            yield passed
+            if isinstance(found, Sorted):
+                yield from found.outcomes(start, stop)
+            else:
+                yield Passed(start, stop, found)
             return
     middle = (start + stop) // 2
     left_passed = False
     for outcome in isolate(start, middle, attempt):
-        left_passed = isinstance(outcome, Passed) and outcome.stop - outcome.start == middle - start
+        left_passed = isinstance(outcome, Passed) and len(outcome.positions) == middle - start
         yield outcome
     yield from isolate(middle, stop, attempt, known=left_passed)
 

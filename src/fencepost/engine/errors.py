@@ -37,7 +37,14 @@ class BatchCancelledError(SparkJobError):
 
 
 class SparkDataError(DataError):
-    """A transform, or a source's DataFrame, failed for the given rows. A retry would fail again."""
+    """A transform, or a source's DataFrame, failed for the given rows. A retry would fail again.
+
+    `reason` is Spark's message alone.
+    """
+
+    def __init__(self, message: str, *, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class RecordRefusedError(DataError):

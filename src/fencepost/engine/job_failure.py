@@ -130,8 +130,9 @@ class JobFailure:
         if self.is_retriable:
             return RetriableJobError(f"{failed}: {self.one_line}")
         if self.is_of_data:
+            reason = self.one_line
             return SparkDataError(
-                f"{failed}: {self.one_line}. Nothing of this batch was written: correct the data, or {code}"
+                f"{failed}: {reason}. Nothing of this batch was written: correct the data, or {code}", reason=reason
             )
         if self.is_of_full_disk:
             return SparkJobError(

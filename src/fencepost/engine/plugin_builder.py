@@ -81,7 +81,8 @@ class PluginBuilder:
             call_plugin(what, plugin.with_plugin_metrics, self.new_metrics(labels))
 
     def _made(self, kind: PluginKind, spec: PluginSpec, property_name: str) -> Any:
-        plugin = find_plugin(kind, spec.type, property_name=property_name, sources=self.sources)
+        version = spec.properties.get("plugin.version")
+        plugin = find_plugin(kind, spec.type, property_name=property_name, sources=self.sources, version=version)
         for name, message in refusals(plugin, spec.properties).items():
             raise ConfigError(message, name=name)
         return new_plugin(kind, plugin)

@@ -75,7 +75,7 @@ class Jvm:
         self._socket = str(FOLDER.new_path())
         command = [
             str(java.executable),
-            f"-Xmx{settings.heap}",
+            *settings.heap_options,
             *("-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError", "-XX:-UsePerfData"),
             # Threads that connectors start log as the connector or task that started them.
             "-Dlog4j2.isThreadContextMapInheritable=true",

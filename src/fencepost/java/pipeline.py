@@ -20,6 +20,7 @@ _ROLES: Final = {
     "header.converter": PluginKind.HEADER_CONVERTER,
 }
 _TYPE: Final = "converter.type"
+_VERSION: Final = "plugin.version"
 
 
 def java_pipeline(connector: ConnectorConfig, defaults: Mapping[str, str], sources: PluginSources) -> dict[str, Any]:
@@ -27,7 +28,7 @@ def java_pipeline(connector: ConnectorConfig, defaults: Mapping[str, str], sourc
 
     Raises ConfigError, which names the property, for a plugin that is not in Java.
     """
-    finder = _Finder(sources_of(connector.connector_class, sources))
+    finder = _Finder(sources_of(connector.properties, sources))
     converters = {}
     for role, kind in _ROLES.items():
         spec = connector.converter(role, defaults)
@@ -50,12 +51,18 @@ def java_pipeline(connector: ConnectorConfig, defaults: Mapping[str, str], sourc
 
 def python_steps(connector: ConnectorConfig, sources: PluginSources) -> tuple[TransformSpec, ...]:
     """Return the transforms in Python of a Java connector, which run after its JVM. Raises ConfigError if one in Java follows."""
-    of_connector = sources_of(connector.connector_class, sources)
+    of_connector = sources_of(connector.properties, sources)
     found: list[TransformSpec] = []
     for spec in connector.transforms:
         name = f"transforms.{spec.alias}.type"
         in_java = issubclass(
-            find_plugin(PluginKind.TRANSFORMATION, spec.transform.type, property_name=name, sources=of_connector),
+            find_plugin(
+                PluginKind.TRANSFORMATION,
+                spec.transform.type,
+                property_name=name,
+                sources=of_connector,
+                version=spec.transform.properties.get(_VERSION),
+            ),
             JavaPart,
         )
         if not in_java:
@@ -75,7 +82,8 @@ class _Finder:
 
     def part(self, kind: PluginKind, spec: PluginSpec, property_name: str) -> dict[str, Any]:
         """Return a plugin with its properties. Raises ConfigError."""
-        found = find_plugin(kind, spec.type, property_name=property_name, sources=self.sources)
+        version = spec.properties.get(_VERSION)
+        found = find_plugin(kind, spec.type, property_name=property_name, sources=self.sources, version=version)
         if not issubclass(found, JavaPart):
             raise ConfigError(
                 f"The {kind.label} {spec.type}, given by the property {property_name}, is in Python, and the pipeline of "

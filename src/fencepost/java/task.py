@@ -15,6 +15,7 @@ from fencepost.api.errors import IllegalStateError
 from fencepost.api.own_pipeline import OwnPipeline, RefusedByPipeline
 from fencepost.api.record import SourceBatch
 from fencepost.api.source import Config, SourceTask
+from fencepost.config.connector_config import TransactionBoundary
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.java_plugins import JavaPlugin
 from fencepost.config.java_settings import JavaSettings
@@ -29,9 +30,13 @@ _WAIT_MS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class JavaTaskSetting:
-    """What a Java task needs besides its configuration: its number, and its pipeline as the host in the JVM takes it."""
+    """What a Java task needs besides its configuration: its number, and its pipeline as the host in the JVM takes it.
+
+    `boundary` is the connector's `transaction.boundary`.
+    """
 
     task: ConnectorTaskId
+    boundary: TransactionBoundary
     pipeline: Mapping[str, Any] = field(repr=False)
 
 
@@ -64,7 +69,7 @@ class JavaTask(SourceTask):
         self._session = JavaSession(
             task.connector, self.settings, f"task {task}", self.context, self.plugin,
             kind="task", name=str(task), owner=task.connector, task=str(task.task), config=dict(config), pipeline=dict(self._setting.pipeline),
-            boundaries=self.context.transaction_context is not None, **{"class": config["task.class"]},
+            boundary=str(self._setting.boundary), **{"class": config["task.class"]},
         )  # fmt: skip
         self.context.plugin_metrics.add_collector(self._session.metrics)
         self._wants_commits = self._session.call("start")["commits"]

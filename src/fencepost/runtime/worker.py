@@ -303,7 +303,7 @@ class Worker:
         if not issubclass(task_class, JavaTask):
             return task_class
         pipeline = java_pipeline(connector, self.config.properties, self.config.plugin_sources)
-        return partial(task_class, JavaTaskSetting(task_id, pipeline))
+        return partial(task_class, JavaTaskSetting(task_id, connector.transaction_boundary, pipeline))
 
     def _topic_creator(self, connector: ConnectorConfig) -> TopicCreator | None:
         if connector.topic_creation is None:

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import json
 import signal
+import struct
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from crc32c import crc32c
 
 from fencepost.cli import main
 from fencepost.cli.common import cluster_options
 from fencepost.cli.topics import tail as tail_module
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.ports import free_ports
+from fencepost.kafka.records.varints import signed_varint
 from tests.support.confluent import transactional_producer
 from tests.support.processes import Process, wait_for
+from tests.support.raw_kafka import RawKafka
 from tests.support.topics import Topics, unique
 
 _SECONDS = 60
@@ -317,3 +322,21 @@ def test_a_record_that_grows_when_decompressed_is_named_and_the_others_are_shown
     assert [line.split()[-1] for line in out.splitlines()] == ["older", "newer"]
     assert f"Offset 1 of {topic}-0 not shown: the batch takes more than 64 MiB once it is decompressed" in err
     assert tail("--from", "1", "-o", "json")[1].count("newer") == 1
+
+
+def test_a_record_that_cannot_be_read_is_named_and_the_others_are_shown(
+    tail: Tail, topic: str, bootstrap_servers: str
+) -> None:
+    with closing(RawKafka(bootstrap_servers)) as broker:
+        for headers in (b"", b"\2\xff\1", b""):
+            assert broker.produce(topic, {0: _batch(headers)})[0][0] == 0
+    code, out, err = tail()
+    assert (code, len(out.splitlines())) == (0, 2)
+    assert f"Offset 1 of {topic}-0 not shown: the batch cannot be read" in err
+
+
+def _batch(headers: bytes) -> bytes:
+    """A batch of one record, with at most one header."""
+    record = bytes(3) + signed_varint(-1) + signed_varint(1) + b"x" + signed_varint(bool(headers)) + headers
+    content = struct.pack(">hiqqqhii", 0, 0, 1_000, 1_000, -1, -1, -1, 1) + signed_varint(len(record)) + record
+    return struct.pack(">qiibI", 0, len(content) + 9, -1, 2, crc32c(content)) + content

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.guard import Guard
 
 _PIPELINE = "tests/cluster/test_java_pipeline.py"
+_TRANSACTIONS = "tests/cluster/test_debezium_transactions.py"
 
 GUARDS = (
     Guard(
@@ -57,9 +58,23 @@ GUARDS = (
         "tests/broker/engine/test_raw_columns.py::test_transforms_of_bytes_are_refused",
     ),
     Guard(
+        "a transaction of a database that goes on after a poll",
+        "java/host/SourceTransactions.java",
+        "return isOpen || isCommitted ? null : COMMIT;",
+        "return isCommitted ? null : COMMIT;",
+        f"{_TRANSACTIONS}::test_rows_of_one_position_arrive_once_and_a_transaction_whole_past_kills[kept]",
+    ),
+    Guard(
+        "offsets of dropped records in the midst of a transaction of a database",
+        "runtime/task/boundaries.py",
+        "            self._within = decision is BoundaryDecision.CONTINUE",
+        "            self._within = False",
+        "tests/unit/runtime/task/test_boundaries.py::test_offsets_wait_while_a_transaction_of_the_source_goes_on",
+    ),
+    Guard(
         "the passwords that transforms in Java define",
         "runtime/connector/passwords.py",
-        'sources = sources_of(config.get("connector.class", ""), worker.plugin_sources)',
+        "sources = sources_of(config, worker.plugin_sources)",
         "sources = worker.plugin_sources",
         f"{_PIPELINE}::test_a_password_of_a_transform_in_java_is_hidden",
     ),

@@ -240,9 +240,16 @@ GUARDS = (
         "a Spark that cannot start, which must not count against a record",
         "engine/batch_write.py",
         "session = None if self.only_functions else self.session()\n\n"
-        "        def transform(start: int, stop: int) -> Transformed:\n",
-        "def transform(start: int, stop: int) -> Transformed:\n"
+        "        def transform(start: int, stop: int) -> Transformed | Sorted[Transformed]:\n",
+        "def transform(start: int, stop: int) -> Transformed | Sorted[Transformed]:\n"
         "            session = None if self.only_functions else self.session()\n",
         "tests/broker/engine/spark/test_small_batches.py::test_a_spark_that_cannot_start_refuses_no_record",
+    ),
+    Guard(
+        "what a filter drops, which expressions after it must not refuse",
+        "engine/spark/row_check.py",
+        "catalyst.If(passes, _content(one), catalyst.Literal(None, one.dataType()))",
+        "_content(one)",
+        "tests/broker/engine/spark/test_row_check.py::test_what_a_filter_drops_is_not_evaluated_after_it",
     ),
 )

@@ -17,8 +17,8 @@ from fencepost.config.java_plugins import (
     PREDICATE,
     SOURCE_CONNECTOR,
     TRANSFORMATION,
-    find_in_folder_of,
-    find_java_connector,
+    find_beside,
+    find_java_connectors,
     forget_plugins,
     java_connectors,
     java_plugins,
@@ -120,30 +120,36 @@ def test_the_api_of_connect_beside_a_plugin_has_no_plugins(tmp_path: Path):
 def test_a_class_that_no_service_file_lists_is_found_by_its_name(tmp_path: Path):
     jar(tmp_path / "one" / "a.jar", **{SERVICE: "acme.Source"})
     jar(tmp_path / "one" / "b.jar", **{"acme/Avro.class": b""})
-    connector = find_java_connector([tmp_path], "Source")
-    assert connector is not None
-    plugin = find_in_folder_of(connector, CONVERTER, [tmp_path], "acme.Avro")
-    assert plugin is not None
+    (connector,) = find_java_connectors([tmp_path], "Source")
+    (plugin,) = find_beside(connector, CONVERTER, [tmp_path], "acme.Avro")
     assert (plugin.base, plugin.location.name) == (CONVERTER, "one")
-    assert find_in_folder_of(connector, CONVERTER, [tmp_path], "Avro") is None
+    assert find_beside(connector, CONVERTER, [tmp_path], "Avro") == ()
 
 
-def test_the_transform_in_the_folder_of_the_connector_wins(tmp_path: Path):
+def test_the_transform_in_the_folder_of_the_connector_comes_first(tmp_path: Path):
     transform = f"META-INF/services/{TRANSFORMATION}"
     jar(tmp_path / "one" / "a.jar", **{SERVICE: "acme.Source", transform: "acme.Smt"})
-    jar(tmp_path / "two" / "a.jar", **{transform: "acme.Smt\nacme.Other"})
+    jar(tmp_path / "a-two" / "a.jar", **{transform: "acme.Smt\nacme.Other"})
     jar(tmp_path / "three" / "a.jar", **{SERVICE: "acme.Third"})
 
-    def location(connector: str, name: str) -> str | None:
-        java = find_java_connector([tmp_path], connector)
-        assert java is not None
-        plugin = find_in_folder_of(java, TRANSFORMATION, [tmp_path], name)
-        return None if plugin is None else plugin.location.name
+    def locations(connector: str, name: str) -> list[str]:
+        (java,) = find_java_connectors([tmp_path], connector)
+        return [plugin.location.name for plugin in find_beside(java, TRANSFORMATION, [tmp_path], name)]
 
-    assert (location("Source", "Smt"), location("Source", "acme.Other")) == ("one", "two")
-    assert location("Source", "acme.Missing") is None
-    with pytest.raises(ConfigError, match=r"more than once .*one; .*two.* copy one into .*three"):
-        location("Third", "acme.Smt")
+    assert (locations("Source", "Smt"), locations("Source", "acme.Other")) == (["one", "a-two"], ["a-two"])
+    assert locations("Source", "acme.Missing") == []
+    assert locations("Third", "acme.Smt") == ["a-two", "one"]
+
+
+def test_an_alias_means_the_class_in_the_folder_of_the_connector(tmp_path: Path):
+    transform = f"META-INF/services/{TRANSFORMATION}"
+    jar(tmp_path / "one" / "a.jar", **{SERVICE: "acme.Source", transform: "acme.Smt"})
+    jar(tmp_path / "two" / "a.jar", **{transform: "other.Smt"})
+    jar(tmp_path / "three" / "a.jar", **{SERVICE: "acme.Third"})
+    (first,), (third,) = (find_java_connectors([tmp_path], name) for name in ("Source", "Third"))
+    assert [one.java_class for one in find_beside(first, TRANSFORMATION, [tmp_path], "Smt")] == ["acme.Smt"]
+    with pytest.raises(ConfigError, match=r"several classes .*acme\.Smt in .*one; other\.Smt in .*two"):
+        find_beside(third, TRANSFORMATION, [tmp_path], "Smt")
 
 
 def test_a_directory_that_is_missing_has_no_plugins(tmp_path: Path):
@@ -164,14 +170,16 @@ def test_a_jar_that_is_none_hides_no_other_plugin(tmp_path: Path, caplog: pytest
 def test_a_connector_has_the_aliases_of_connect(tmp_path: Path):
     jar(tmp_path / "a.jar", **{SERVICE: "acme.FileConnector"})
     for name in ("acme.FileConnector", "FileConnector", "File"):
-        plugin = find_java_connector([tmp_path], name)
-        assert plugin is not None
+        (plugin,) = find_java_connectors([tmp_path], name)
         assert plugin.java_class == "acme.FileConnector"
-    assert find_java_connector([tmp_path], "Fil") is None
+    assert find_java_connectors([tmp_path], "Fil") == ()
 
 
-def test_a_class_in_two_plugins_is_refused(tmp_path: Path):
+def test_a_class_is_found_in_each_folder_and_an_alias_of_two_is_refused(tmp_path: Path):
     jar(tmp_path / "one.jar", **{SERVICE: "acme.Source"})
     jar(tmp_path / "two.jar", **{SERVICE: "acme.Source"})
-    with pytest.raises(ConfigError, match=r"more than once .*one\.jar; .*two\.jar"):
-        find_java_connector([tmp_path], "Source")
+    assert [one.location.name for one in find_java_connectors([tmp_path], "Source")] == ["one.jar", "two.jar"]
+    jar(tmp_path / "three.jar", **{SERVICE: "other.Source"})
+    forget_plugins()
+    with pytest.raises(ConfigError, match=r"several classes .*one\.jar; .*two\.jar; .*three\.jar"):
+        find_java_connectors([tmp_path], "Source")

@@ -25,6 +25,9 @@ from fencepost.config.version_range import VersionRange
         ("(,)", "1"),
         ("1.2-SNAPSHOT", "1.2-SNAPSHOT"),
         ("undefined", "undefined"),
+        ("[3.6,4.0)", "3.7.0.Final"),
+        ("3.7", "3.7.0.Final"),
+        ("[7.5.1-ccs,)", "7.10.0-ccs"),
     ],
 )
 def test_a_version_is_asked_for(asked: str, version: str) -> None:
@@ -43,6 +46,10 @@ def test_a_version_is_asked_for(asked: str, version: str) -> None:
         ("[1.2,2.0)", "undefined"),
         ("nonsense", "1.2"),
         ("[1.2,)", "1.2.dev1"),
+        ("(3.7,4.0)", "3.7.0.Final"),
+        ("[3.7,4.0)", "3.7.0-SNAPSHOT"),
+        ("[1.2,)", "9" * 5000),
+        ("9" * 5000, "1.2"),
     ],
 )
 def test_a_version_is_not_asked_for(asked: str, version: str) -> None:

@@ -21,7 +21,7 @@ from fencepost.config.error_handling import ErrorHandling, Tolerance
 from fencepost.engine.column_types import column_types
 from fencepost.engine.conversion import Converted, convert
 from fencepost.engine.error_counts import ErrorCounts
-from fencepost.engine.error_handler import LISTED, ErrorHandler, Passed, Refused, Retries, isolate
+from fencepost.engine.error_handler import LISTED, ErrorHandler, Passed, Refused, Retries, Sorted, StageRows, isolate
 from fencepost.engine.errors import AllRowsRefusedError, BatchCancelledError, RecordRefusedError, RecordWaitsError
 from fencepost.engine.grouping import group_records
 from fencepost.engine.refused_records import Stage, log_refused
@@ -356,3 +356,21 @@ def test_what_a_connectors_own_pipeline_refused_becomes_a_dead_letter():
         "__connect.errors.exception.message": "no schema", "__connect.errors.exception.stacktrace": "at acme.Avro",
         "__connect.errors.source.partition": '{"p":1}', "__connect.errors.source.offset": '{"o":2}',
     }  # fmt: skip
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=40))
+def test_an_attempt_that_knows_its_refused_rows_needs_no_other(good: list[bool]):
+    attempts: list[tuple[int, int]] = []
+
+    def attempt(start: int, stop: int) -> Sorted[list[int]]:
+        attempts.append((start, stop))
+        refused = [(n - start, DataError(f"row {n}")) for n in range(start, stop) if not good[n]]
+        return Sorted([n for n in range(start, stop) if good[n]], refused)
+
+    errors = ErrorHandler(LOGGED)
+    passed, kept = errors.apply(StageRows(Stage.TRANSFORMATION, "Sql", "t", len(good)), attempt)
+    left = [n for n, one in enumerate(good) if one]
+    assert attempts == [(0, len(good))]
+    assert [n for part in passed for n in part.result] == left
+    assert (list(range(len(good))) if kept is None else kept.tolist()) == left
+    assert [refused.cause for refused in errors.tally.listed] == [f"row {n}" for n, one in enumerate(good) if not one]

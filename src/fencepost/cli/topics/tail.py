@@ -175,13 +175,15 @@ def _show(config: ClientConfig, topic: str, start: Start, show: _Printer, *, fol
 
 def _tell_skipped(topic: str, skipped: Iterable[SkippedBatch]) -> None:
     """Print on stderr which records were not decoded."""
-    for partition, first, last in sorted(skipped):
+    for partition, first, last, problem in sorted(skipped):
         offsets = f"Offset {first}" if first == last else f"Offsets {first} to {last}"
-        click.echo(
-            f"{offsets} of {topic}-{partition} not shown: the batch takes more than {_READ_MEGABYTES} MiB once it is "
-            "decompressed. A consumer with enough memory can read it",
-            err=True,
+        why = (
+            f"the batch cannot be read ({printable(problem)}). Find its producer: consumers in other languages may fail there"
+            if problem
+            else f"the batch takes more than {_READ_MEGABYTES} MiB once it is decompressed. A consumer with enough memory can "
+            "read it"
         )
+        click.echo(f"{offsets} of {topic}-{partition} not shown: {why}", err=True)
 
 
 def _records(reader: TopicReader, start: Start) -> Iterator[ConsumedRecord]:

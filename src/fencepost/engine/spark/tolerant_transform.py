@@ -2,7 +2,8 @@
 
 A job that fails while it writes leaves records in the transaction, and it is unknown which of them are correct. So the
 transformed rows are computed before the first of them is written, and cached by Spark for the writers. Only if that fails,
-the batch's input rows are cached as well, numbered, and transformed by bisection until the refused rows are known.
+the batch's input rows are cached as well, numbered, and transformed by bisection until the refused rows are known. Where
+the driver can evaluate the transforms row by row, bisection ends at parts of a thousand rows.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from itertools import accumulate
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
@@ -22,14 +24,19 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's 
 
 from fencepost.engine.column_types import ColumnTypes
 from fencepost.engine.dead_letters import contents_of
-from fencepost.engine.error_handler import ErrorHandler, StageRows
+from fencepost.engine.error_handler import ErrorHandler, Sorted, StageRows
 from fencepost.engine.errors import AllRowsRefusedError, RetriableJobError, SparkDataError
 from fencepost.engine.job_failure import WITHOUT_JVM
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.refused_records import Stage
+from fencepost.engine.spark.row_check import RowCheck
 from fencepost.engine.spark.transform import transform_frame
+from fencepost.transforms.chain import all_planned_by_schema
 
 _NUMBER: Final = "__fencepost_number"
+
+_TOGETHER: Final = 1_000
+"""The number of rows that are brought to the driver to find the refused ones among them."""
 
 _PARTITION_BITS: Final = 33
 """Spark numbers the rows of each partition from the partition's index, shifted by this many bits."""
@@ -88,18 +95,28 @@ def _isolated(
     with running():
         source = keep(frame.withColumn(_NUMBER, F.monotonically_increasing_id()))
         numbers = _Numbers.of(source)
+        check = _row_check(frame, pipeline) if errors.tolerates else None
 
-    def transform(start: int, stop: int) -> None:
-        part = source.where(F.col(_NUMBER).between(numbers.at(start), numbers.at(stop - 1))).drop(_NUMBER)
+    def rows_between(start: int, stop: int) -> DataFrame:
+        return source.where(F.col(_NUMBER).between(numbers.at(start), numbers.at(stop - 1)))
+
+    def table_of(start: int, stop: int) -> pa.Table:
+        # Not `collect`: Spark pickles its rows.
+        return _nullable(rows_between(start, stop).sort(_NUMBER).drop(_NUMBER)).toArrow()
+
+    def transform(start: int, stop: int) -> Sorted[None] | None:
         with running():
+            if check is not None and 1 < stop - start <= _TOGETHER:
+                (together,) = table_of(start, stop).combine_chunks().to_batches()
+                if refused := check.refused(together):
+                    return Sorted(None, refused)
+            part = rows_between(start, stop).drop(_NUMBER)
             transform_frame(part, pipeline)[0].write.format("noop").mode("overwrite").save()
+        return None
 
     def contents(start: int, stop: int) -> Sequence[object]:
-        part = source.where(F.col(_NUMBER).between(numbers.at(start), numbers.at(stop - 1)))
         with running():
-            # Not `collect`: Spark pickles its rows.
-            rows = _nullable(part.sort(_NUMBER).drop(_NUMBER)).toArrow()
-        return contents_of(rows)
+            return contents_of(table_of(start, stop))
 
     topic = pipeline.default_topic
     rows = StageRows(Stage.TRANSFORMATION, pipeline.transform_names, topic, numbers.count, contents=contents)
@@ -109,9 +126,27 @@ def _isolated(
     left = source
     if kept is not None:
         refused = np.setdiff1d(np.arange(numbers.count), kept)
-        left = source.where(~F.col(_NUMBER).isin([numbers.at(position) for position in refused.tolist()]))
+        left = _without(source, [numbers.at(position) for position in refused.tolist()])
     with running():
         return _computed(transform_frame(left.drop(_NUMBER), pipeline), keep)
+
+
+def _row_check(frame: DataFrame, pipeline: Pipeline) -> RowCheck | None:
+    """The check of rows in the driver; None if only jobs can tell which rows the transforms refuse."""
+    if not all_planned_by_schema(pipeline.transforms):
+        return None
+    session = frame.sparkSession
+    table = session.createDataFrame(session.sparkContext.emptyRDD(), frame.schema)
+    try:
+        return RowCheck.of(table, transform_frame(table, pipeline)[0])
+    except AllRowsRefusedError:
+        return None
+
+
+def _without(source: DataFrame, numbers: Sequence[int]) -> DataFrame:
+    """Return the rows without some of them, in their order: the numbers are sent to the rows, not the other way."""
+    refused = source.sparkSession.createDataFrame(pa.table({_NUMBER: pa.array(numbers, pa.int64())}))
+    return source.join(F.broadcast(refused), _NUMBER, "left_anti")
 
 
 def _nullable(frame: DataFrame) -> DataFrame:

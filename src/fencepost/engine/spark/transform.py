@@ -33,6 +33,7 @@ from fencepost.engine.reports import CarriedFailureError
 from fencepost.engine.spark.arrow_rows import frame_from_arrow
 from fencepost.engine.spark.known_plans import KnownPlans, LocalPlan, settings_hash
 from fencepost.engine.spark.local_rows import local_rows
+from fencepost.engine.spark.row_check import RowCheck
 from fencepost.engine.write_stage import SplitRows, reader_schema
 from fencepost.transforms.chain import Step, all_planned_by_schema, apply_chain
 from fencepost.transforms.timestamp_converter import utc_millis
@@ -97,6 +98,25 @@ def transform_group(
         (columns,) = batches
         group = replace(group, columns=columns, types=replace(types, has_headers=group.types.has_headers))
     return finished(group)
+
+
+def refused_rows(session: SparkSession, group: RecordGroup, pipeline: Pipeline) -> list[tuple[int, Exception]] | None:
+    """Return the positions of all polled records that the transforms refuse, in order, each with its error.
+
+    None if they cannot be told by one pass over the records: only bisection can.
+    """
+    chain = tuple(pipeline.transforms)
+    if not all_planned_by_schema(chain):
+        return None
+    given = replace(group, columns=_all_columns(group))
+    try:
+        table = session.createDataFrame(session.sparkContext.emptyRDD(), _frame_schema(given.columns, group.types))
+        check = RowCheck.of(table, _selection(table, given, chain, final=True).frame)
+        return None if check is None else check.refused(given.columns)
+    except Exception:  # noqa: BLE001 - whatever it is
+        # Bisection reports the reason.
+        _log.debug("The records of topic %s could not be checked in one pass", group.topic, exc_info=True)
+        return None
 
 
 def _by_catalyst(

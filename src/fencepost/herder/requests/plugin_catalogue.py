@@ -27,6 +27,7 @@ from fencepost.config.plugin_instances import plugin_definitions
 from fencepost.config.plugin_scan import scan
 from fencepost.config.plugin_sources import ANY_MODULE, PluginSources
 from fencepost.config.plugins import PluginKind, find_plugin, java_class, plugin_entry_points, plugin_version
+from fencepost.config.version_order import newest_first
 from fencepost.config.version_range import VersionRange
 from fencepost.herder.entities import ConfigKeyInfo, PluginInfo
 from fencepost.herder.errors import BadRequestError, NotFoundError
@@ -125,9 +126,10 @@ class PluginCatalogue:
                 found = java_class(plugin, self._sources)
                 version = plugin_version(found)
             except Exception as error:  # noqa: BLE001 - a plugin's code may raise anything; the others are listed
-                if plugin.java_class not in self._broken:
-                    self._broken.add(plugin.java_class)
-                    _log.error("The Java class %s cannot be used: %s", plugin.java_class, describe_error(error))
+                broken = f"{plugin.java_class} in {plugin.location}"
+                if broken not in self._broken:
+                    self._broken.add(broken)
+                    _log.error("The Java class %s cannot be used: %s", broken, describe_error(error))
                 continue
             yield InstalledPlugin(plugin.java_class, plugin.names, kinds[plugin.base], found, version)
 
@@ -137,21 +139,23 @@ class PluginCatalogue:
 
     def infos(self) -> list[PluginInfo]:
         """Return the listed plugins."""
-        return [PluginInfo(plugin.name, _TYPES[plugin.kind], plugin.version) for plugin in self.plugins]
+        listed = (PluginInfo(plugin.name, _TYPES[plugin.kind], plugin.version) for plugin in self.plugins)
+        # Two folders may have the same version.
+        return list(dict.fromkeys(listed))
 
     def config(self, name: str, version: str | None = None) -> list[ConfigKeyInfo]:
-        """Return the properties of a plugin, given by class or alias.
+        """Return the properties of a plugin, given by class or alias; of several versions, the newest that is asked for.
 
         Raises NotFoundError, and BadRequestError for a version that is not installed (a version or a range, as in a configuration).
         """
-        plugin = next((plugin for plugin in self.plugins if name in plugin.names), None)
-        if plugin is None:
+        found = [plugin for plugin in self.plugins if name in plugin.names]
+        if not found:
             raise NotFoundError(
                 f"There is no plugin {name!r}: GET /connector-plugins?connectorsOnly=false lists the installed ones"
             )
-        if version is not None:
-            _check_version(plugin, name, version)
-        return [config_key_info(key) for key in _keys(plugin)]
+        first = found[0]
+        same = [plugin for plugin in found if (plugin.kind, plugin.name) == (first.kind, first.name)]
+        return [config_key_info(key) for key in _keys(_of_version(same, name, version))]
 
 
 def _beside(plugin: InstalledPlugin, java: Iterable[InstalledPlugin]) -> InstalledPlugin:
@@ -163,15 +167,20 @@ def _beside(plugin: InstalledPlugin, java: Iterable[InstalledPlugin]) -> Install
     return replace(plugin, name=name, names=plugin.names - taken)
 
 
-def _check_version(plugin: InstalledPlugin, name: str, version: str) -> None:
+def _of_version(plugins: Sequence[InstalledPlugin], name: str, version: str | None) -> InstalledPlugin:
+    """The newest that is asked for. Raises BadRequestError if there is none."""
     try:
-        asked = VersionRange.of("version", version)
+        asked = VersionRange.of("version", "latest" if version is None else version)
     except ConfigError as error:
         raise BadRequestError(str(error)) from error
-    if not asked.has(plugin.version):
+    ordered = newest_first(plugins, lambda plugin: plugin.version)
+    found = next((plugin for plugin in ordered if asked.has(plugin.version)), None)
+    if found is None:
+        installed = ", ".join(plugin.version for plugin in ordered)
         raise BadRequestError(
-            f"The plugin {name} is installed in version {plugin.version}, not {version!r}: leave the version out"
+            f"The plugin {name} is installed in version {installed}, not {version!r}: leave the version out"
         )
+    return found
 
 
 def _keys(plugin: InstalledPlugin) -> list[ConfigKey]:

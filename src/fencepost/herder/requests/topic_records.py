@@ -123,7 +123,7 @@ class TopicRecords:
             value = _Shown(_decoder(by.value, is_key=False, guess=dead_letters))
             shown = [_shown(record, key, value) for record in reversed(found.records)]
         newest = sorted(skipped, key=lambda each: each.last_offset, reverse=True)[:count]
-        return shown, found.complete, [SkippedRecords(*each, _TOO_LARGE) for each in newest]
+        return shown, found.complete, [_told(each) for each in newest]
 
     def _last(self, config: ClientConfig, topic: str, count: int) -> tuple[LastRecords, set[SkippedBatch]]:
         deadline = Deadline.after(_READING_MS)
@@ -134,6 +134,12 @@ class TopicRecords:
             limits = ReadLimits(_HELD_BYTES, deadline)
             found = last_records(reader, count, first, ends, poll=reader.poll, span=_FIRST_SPAN, limits=limits)
             return found, set(reader.take_skipped())
+
+
+def _told(skipped: SkippedBatch) -> SkippedRecords:
+    partition, first, last, problem = skipped
+    why = _TOO_LARGE if not problem else f"The batch of these records cannot be read: {SECRETS.hidden(problem)}"
+    return SkippedRecords(partition, first, last, why)
 
 
 def _converters(worker: WorkerConfig, config: ConnectorConfig) -> dict[str, str]:

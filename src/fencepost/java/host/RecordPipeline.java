@@ -44,12 +44,13 @@ final class RecordPipeline {
     }
 
     /**
-     * Polled records as columns: several where the task asked to end a transaction after a record. A record that is refused
+     * Polled records as columns: several where a transaction ends after a record. A record that is refused
      * and may not be skipped comes alone: nothing else of the poll is to be written. If the task stops while a stage is tried
      * again, neither the records of this poll nor of later ones come: their offsets would be beyond those.
      */
-    List<RecordColumns> columns(List<SourceRecord> records, Transactions transactions) {
+    List<RecordColumns> columns(List<SourceRecord> records, Boundaries boundaries) {
         if (stopped) return List.of();
+        boundaries.polled(records);
         List<RecordColumns> all = new ArrayList<>();
         RecordColumns columns = new RecordColumns();
         all.add(columns);
@@ -65,14 +66,14 @@ final class RecordPipeline {
                 return List.of();
             }
             columns.retries += errors.takeRetries();
-            String asked = transactions == null ? null : transactions.taken(record);
+            String asked = boundaries.after(record);
             if (asked != null) {
                 columns.boundary = asked;
                 columns = new RecordColumns();
                 all.add(columns);
             }
         }
-        String asked = transactions == null ? null : transactions.taken(null);
+        String asked = boundaries.atEnd();
         if (columns.isEmpty() && asked == null) all.remove(columns);
         columns.boundary = asked;
         all.forEach(RecordColumns::complete);

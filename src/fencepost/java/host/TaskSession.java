@@ -46,7 +46,7 @@ final class TaskSession implements Session, SourceTaskContext {
     private final SourceTask task;
     private final Map<String, String> config;
     private final RecordPipeline pipeline;
-    private final Transactions transactions;
+    private final Boundaries boundaries;
     private final boolean keeps;
     private final boolean looksAtCommits;
     private final boolean pollsAhead;
@@ -73,7 +73,11 @@ final class TaskSession implements Session, SourceTaskContext {
         task = loader.create(request.get("class").asText(), SourceTask.class);
         config = Wire.properties(request.get("config"));
         pipeline = new RecordPipeline(request.get("pipeline"), metrics);
-        transactions = request.get("boundaries").asBoolean() ? new Transactions() : null;
+        boundaries = switch (request.get("boundary").asText()) {
+            case "connector" -> new Transactions();
+            case "source" -> new SourceTransactions();
+            default -> Boundaries.OF_WORKER;
+        };
         keeps = Questions.overrides(task.getClass(), SourceRecord.class, RecordMetadata.class)
             || Questions.overrides(task.getClass(), SourceRecord.class);
         looksAtCommits = keeps || Questions.overridesCommit(task.getClass());
@@ -160,7 +164,7 @@ final class TaskSession implements Session, SourceTaskContext {
     private List<RecordColumns> polled() throws InterruptedException {
         List<SourceRecord> records = task.poll();
         if (records == null || records.isEmpty()) return List.of();
-        return pipeline.columns(records, transactions);
+        return pipeline.columns(records, boundaries);
     }
 
     /** `written` has the places of the written records, if the worker was to keep them. */
@@ -252,7 +256,7 @@ final class TaskSession implements Session, SourceTaskContext {
 
     @Override
     public TransactionContext transactionContext() {
-        return transactions;
+        return boundaries instanceof Transactions own ? own : null;
     }
 
     @Override

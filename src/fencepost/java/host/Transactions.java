@@ -7,8 +7,7 @@ import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.source.TransactionContext;
 
 /** The commits and aborts that a task asks for: after a record, known by `equals`, or after the batch: then the record is null. */
-final class Transactions implements TransactionContext {
-    static final String COMMIT = "commit", ABORT = "abort";
+final class Transactions implements TransactionContext, Boundaries {
     private static final String NO_RECORD = "A transaction cannot end after a record that is null: call the method without a record";
     private final Map<SourceRecord, String> requests = new HashMap<>();
 
@@ -38,8 +37,15 @@ final class Transactions implements TransactionContext {
             throw new IllegalStateException("Both a commit and an abort were requested for the same " + (record == null ? "batch" : "record"));
     }
 
-    /** The request for a record, or the batch, which applies once; null for none. */
-    synchronized String taken(SourceRecord record) {
+    /** The request for a record, which applies once. */
+    @Override
+    public synchronized String after(SourceRecord record) {
         return requests.isEmpty() ? null : requests.remove(record);
+    }
+
+    /** The request for the batch, which applies once. */
+    @Override
+    public String atEnd() {
+        return after(null);
     }
 }

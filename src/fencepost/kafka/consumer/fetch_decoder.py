@@ -6,13 +6,16 @@ checksums are ours, because its codecs each take a package of their own and its 
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from crc32c import crc32c
+from kafka.errors import CorruptRecordError
 from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.memory_records import MemoryRecords
+from kafka.record.util import decode_varint
 
 from fencepost.api.errors import DataError
 from fencepost.kafka.consumer.decompression import decompressed
@@ -22,6 +25,12 @@ _ATTRIBUTES_AT: Final = DefaultRecordBatch.ATTRIBUTES_OFFSET
 
 RECORD_BYTES: Final = 200
 """The memory that a record takes beside its data, about."""
+
+HEADER_BYTES: Final = 150
+"""The memory that a header takes beside its data, about: a pair with a text and bytes, where two bytes may encode it."""
+
+_UNREADABLE: Final = (DataError, CorruptRecordError, UnicodeDecodeError, IndexError, struct.error)
+"""What records raise that no other client of Kafka would have written."""
 
 NO_PRODUCER: Final = (-1, -1)
 """The producer identity of a record that was written without one."""
@@ -69,11 +78,15 @@ class AbortedTransaction(Protocol):
 
 
 class SkippedBatch(NamedTuple):
-    """The offsets of a batch that was not decoded: its records take more memory than one fetch may."""
+    """The offsets of a batch that was not decoded.
+
+    `problem` says why it cannot be; empty if its records take more memory than one fetch may.
+    """
 
     partition: int
     first_offset: int
     last_offset: int
+    problem: str = ""
 
 
 class FetchedRecords(NamedTuple):
@@ -92,14 +105,19 @@ class DecodingBudget:
         self._most_bytes = most_bytes
         self._left = most_bytes
 
-    def content(self, batch: Any) -> Any | None:
-        """Return a batch without its compression, None if it alone takes more than the whole budget."""
-        whole = _uncompressed(batch, self._most_bytes)
-        return None if whole is None or _memory(whole) > self._most_bytes else whole
+    def content(self, batch: Any) -> tuple[Any, int] | None:
+        """Return a batch without its compression, and what its records take; None if that is more than the whole budget.
 
-    def spend(self, batch: Any) -> bool:
-        """Take an uncompressed batch from what is left. False if it does not fit any more: the next fetch reads it."""
-        needed = _memory(batch)
+        Raises as the records of the batch would.
+        """
+        whole = _uncompressed(batch, self._most_bytes)
+        if whole is None:
+            return None
+        needed = _memory(whole)
+        return None if needed > self._most_bytes else (whole, needed)
+
+    def spend(self, needed: int) -> bool:
+        """Take the bytes of a batch from what is left. False if it does not fit any more: the next fetch reads it."""
         fits = needed <= self._left
         self._left = self._left - needed if fits else 0
         return fits
@@ -118,8 +136,9 @@ def read_fetched(
 
     `data` is the `records` of a Fetch response: complete batches, the first of which may begin before `from_offset`,
     and perhaps a part of one more. `aborted` is the response's list, which exists only for read_committed. A `budget`
-    ends the read before the batch that exceeds what is left of it; a batch that exceeds the whole budget is skipped.
-    Raises DataError for a batch whose checksum is wrong.
+    ends the read before the batch that exceeds what is left of it; a batch that exceeds the whole budget is skipped, as is
+    one whose records cannot be read. Raises DataError for a batch whose checksum is wrong, and without a budget for one
+    whose records cannot be read.
     """
     filtering = _AbortedProducers(aborted)
     records: list[ConsumedRecord] = []
@@ -135,15 +154,42 @@ def read_fetched(
             if filtering.hides(batch, marker):
                 next_offset = batch.next_offset
                 continue
-        content = _uncompressed(batch) if budget is None else budget.content(batch)
-        if content is None:
-            skipped.append(SkippedBatch(partition, max(from_offset, batch.base_offset), batch.next_offset - 1))
-        elif budget is None or budget.spend(content):
-            records += _records(topic, partition, content, from_offset)
+        place = SkippedBatch(partition, max(from_offset, batch.base_offset), batch.next_offset - 1)
+        try:
+            found = _decoded(topic, batch, place, budget)
+        except _UNREADABLE as error:
+            if budget is None:
+                raise _unreadable(topic, place, error) from error
+            skipped.append(place._replace(problem=str(error)))
         else:
-            break
+            if found is None:
+                break
+            if isinstance(found, SkippedBatch):
+                skipped.append(found)
+            else:
+                records += found
         next_offset = batch.next_offset
     return FetchedRecords(records, next_offset, markers, skipped)
+
+
+def _decoded(
+    topic: str, batch: Any, place: SkippedBatch, budget: DecodingBudget | None
+) -> list[ConsumedRecord] | SkippedBatch | None:
+    """The records of a batch, `place` if they are too large, None if they do not fit into what is left of the budget."""
+    if budget is None:
+        return list(_records(topic, place.partition, _uncompressed(batch), place.first_offset))
+    content = budget.content(batch)
+    if content is None:
+        return place
+    whole, needed = content
+    return list(_records(topic, place.partition, whole, place.first_offset)) if budget.spend(needed) else None
+
+
+def _unreadable(topic: str, place: SkippedBatch, error: Exception) -> DataError:
+    return DataError(
+        f"The batch of the offsets {place.first_offset} to {place.last_offset} of {topic}-{place.partition} cannot be read: "
+        f"{error}. Find its producer, and read on behind it, or delete the records up to there (kafka-delete-records)"
+    )
 
 
 def _records(topic: str, partition: int, batch: Any, from_offset: int) -> Iterator[ConsumedRecord]:
@@ -222,5 +268,23 @@ def _uncompressed(batch: Any, most_bytes: int | None = None) -> Any | None:
 
 def _memory(batch: Any) -> int:
     """The bytes that the records of an uncompressed batch take in memory, about."""
-    count = batch.records_count if isinstance(batch, DefaultRecordBatch) else 1
-    return len(batch._buffer) + count * RECORD_BYTES  # noqa: SLF001 - no public way to the bytes
+    buffer = batch._buffer  # noqa: SLF001 - no public way to the bytes
+    if not isinstance(batch, DefaultRecordBatch):
+        return len(buffer) + RECORD_BYTES
+    count = int(batch.records_count)
+    return len(buffer) + count * RECORD_BYTES + _header_count(buffer, count) * HEADER_BYTES
+
+
+def _header_count(buffer: bytearray, records: int) -> int:
+    """The number of headers that the records of an uncompressed batch announce. The headers are not read."""
+    count, position = 0, _HEADER_BYTES
+    for _ in range(records):
+        length, start = decode_varint(buffer, position)
+        _, at = decode_varint(buffer, start + 1)
+        _, at = decode_varint(buffer, at)
+        for _ in ("key", "value"):
+            size, at = decode_varint(buffer, at)
+            at += max(size, 0)
+        count += max(decode_varint(buffer, at)[0], 0)
+        position = start + length
+    return count

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from fencepost.kafka.consumer.fetch_decoder import RECORD_BYTES, ConsumedRecord
+from fencepost.kafka.consumer.fetch_decoder import HEADER_BYTES, RECORD_BYTES, ConsumedRecord
 from fencepost.kafka.consumer.read_to_end import TopicReader
 from fencepost.kafka.deadline import Deadline
 
@@ -129,5 +129,5 @@ class _Found:
 
 
 def _size(record: ConsumedRecord) -> int:
-    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    headers = sum(HEADER_BYTES + len(name) + len(value or b"") for name, value in record.headers)
     return RECORD_BYTES + len(record.key or b"") + len(record.value or b"") + headers

@@ -99,10 +99,11 @@ def producer_config(worker: WorkerConfig, connector: ConnectorConfig, task: Conn
     """Return the configuration of a task's producer. Raises ConfigError.
 
     If `transaction.timeout.ms` is not set, it is chosen to exceed the configured interval: with Kafka's default of a
-    minute, transactions of the default interval of a minute would expire. A snapshot gets the longest time-out.
+    minute, transactions of the default interval of a minute would expire. A snapshot, and a transaction of the source,
+    get the longest time-out.
     """
     properties = {"client.id": f"connector-producer-{task}"} | client_properties(worker, connector, ClientKind.PRODUCER)
-    if connector.transaction_boundary is TransactionBoundary.SNAPSHOT:
+    if connector.transaction_boundary in (TransactionBoundary.SNAPSHOT, TransactionBoundary.SOURCE):
         properties.setdefault(_TRANSACTION_TIMEOUT, str(_LONGEST_TRANSACTION_TIMEOUT_MS))
     if connector.transaction_boundary is TransactionBoundary.INTERVAL and _TRANSACTION_TIMEOUT not in properties:
         wanted = 2 * boundary_interval_ms(worker, connector)

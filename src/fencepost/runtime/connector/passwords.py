@@ -122,8 +122,9 @@ def _aliases(what: str, config: Mapping[str, str]) -> list[str]:
 
 def _names(worker: WorkerConfig, config: Mapping[str, str], kind: PluginKind, name: str, prefix: str) -> list[str]:
     try:
-        sources = sources_of(config.get("connector.class", ""), worker.plugin_sources)
-        plugin = find_plugin(kind, config[name], property_name=name, sources=sources)
+        sources = sources_of(config, worker.plugin_sources)
+        version = config.get(f"{prefix}plugin.version")
+        plugin = find_plugin(kind, config[name], property_name=name, sources=sources, version=version)
         return [prefix + password for password in _of_class(plugin)]  # type: ignore[arg-type]  # classes are hashable
     except Exception:  # noqa: BLE001 - the caller that runs the plugin reports its failure; the names suffice here
         return []

@@ -59,7 +59,7 @@ def is_java(worker: WorkerConfig, connector: ConnectorConfig) -> bool:
 
 def _of_bytes(worker: WorkerConfig, connector: ConnectorConfig, new_metrics: NewPluginMetrics | None) -> Pipeline:
     """The pipeline for records that were converted in a JVM: the transforms in Python are left."""
-    plugins = PluginBuilder(sources_of(connector.connector_class, worker.plugin_sources))
+    plugins = PluginBuilder(sources_of(connector.properties, worker.plugin_sources))
     if new_metrics is not None:
         plugins = replace(plugins, new_metrics=new_metrics)
     return Pipeline(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from fencepost.api.config_def import ConfigValue
@@ -27,8 +27,18 @@ CHAINS: Final[Mapping[str, PluginKind]] = {
 }
 
 
-def version_errors(name: str, config: Mapping[str, Any], installed: str) -> list[ConfigValue]:
-    """Return the property with its error if it asks for another version than the installed one."""
+def version_errors(
+    name: str, config: Mapping[str, Any], installed: str, several: Sequence[str] = ()
+) -> list[ConfigValue]:
+    """Return the property with its error if it asks for another version than the installed one.
+
+    Of `several` installed ones, `installed` is the newest that is asked for, if there is one. They are recommended.
+    """
+    found = _version_errors(name, config, installed, several or [installed])
+    return found or [ConfigValue(name, config.get(name), list(several))] if len(several) > 1 else found
+
+
+def _version_errors(name: str, config: Mapping[str, Any], installed: str, several: Sequence[str]) -> list[ConfigValue]:
     asked = config.get(name)
     if asked is None:
         return []
@@ -37,14 +47,19 @@ def version_errors(name: str, config: Mapping[str, Any], installed: str) -> list
         if versions.has(installed):
             return []
         told = (
-            f"The property {name} asks for version {asked}, but {installed} is installed: remove or change the property"
+            f"The property {name} asks for version {asked}, but {_named(several)} installed: remove or change the property"
             if versions.is_comparable
             else f"The property {name} asks for {asked!r}, which is not a version: give {installed}, a range such as "
-            f"[{installed},), or latest for any. {installed} is installed"
+            f"[{installed},), or latest for any. {_named(several)} installed"
         )
     except ConfigError as error:
         told = str(error)
     return [ConfigValue(name, asked, errors=[told])]
+
+
+def _named(versions: Sequence[str]) -> str:
+    *others, last = versions
+    return f"{', '.join(others)} and {last} are" if others else f"{last} is"
 
 
 def require_converter_versions(worker: WorkerConfig) -> None:
@@ -54,7 +69,7 @@ def require_converter_versions(worker: WorkerConfig) -> None:
 
 def require_versions(worker: WorkerConfig, config: Mapping[str, str], connector_version: str) -> None:
     """Check the plugins of a configuration that was accepted: another version may be installed since. Raises ConfigError."""
-    sources = sources_of(config["connector.class"], worker.plugin_sources)
+    sources = sources_of(config, worker.plugin_sources)
 
     def plugins() -> Iterator[tuple[str, str]]:
         yield f"connector.{VERSION}", connector_version
@@ -63,7 +78,9 @@ def require_versions(worker: WorkerConfig, config: Mapping[str, str], connector_
             for alias in plugin_aliases(what, config):
                 name, given = f"{what}.{alias}.{VERSION}", f"{what}.{alias}.type"
                 if name in config:
-                    plugin = find_plugin(kind, config[given], property_name=given, sources=sources)
+                    plugin = find_plugin(
+                        kind, config[given], property_name=given, sources=sources, version=config[name]
+                    )
                     yield name, plugin_version(plugin)
 
     _raise_first(plugins(), config)
@@ -75,7 +92,8 @@ def _of_roles(worker: WorkerConfig, sources: PluginSources, config: Mapping[str,
         name = f"{role}.{VERSION}"
         if name in config:
             given = config.get(role, worker.properties[role])
-            yield name, plugin_version(find_plugin(kind, given, property_name=role, sources=sources))
+            found = find_plugin(kind, given, property_name=role, sources=sources, version=config[name])
+            yield name, plugin_version(found)
 
 
 def _raise_first(plugins: Iterator[tuple[str, str]], config: Mapping[str, str]) -> None:

@@ -30,6 +30,7 @@ from fencepost.config.worker_config import WorkerConfig
 from fencepost.runtime.connector.client_properties import override_errors
 from fencepost.runtime.connector.passwords import passwords
 from fencepost.runtime.connector.pipeline_builder import pipeline_errors
+from fencepost.runtime.connector.source_boundary import source_boundary_errors
 from fencepost.runtime.connector.state_topics import dead_letter_topic_errors
 from fencepost.runtime.connector.validation_sections import Section, sections_of, undefined
 
@@ -37,6 +38,7 @@ _log: Final = logging.getLogger(__name__)
 
 _T = ConfigDef.Type
 _CONNECTOR_CLASS: Final = "connector.class"
+_CONNECTOR_VERSION: Final = "connector.plugin.version"
 _TOPIC: Final = "topic"
 
 
@@ -76,7 +78,13 @@ def connector_class(worker: WorkerConfig, config: Mapping[str, str]) -> type[Sou
             f"The property {_CONNECTOR_CLASS} is required: add '{_CONNECTOR_CLASS}=...' to the configuration",
             name=_CONNECTOR_CLASS,
         )
-    return find_plugin(PluginKind.CONNECTOR, name, property_name=_CONNECTOR_CLASS, sources=worker.plugin_sources)
+    return find_plugin(
+        PluginKind.CONNECTOR,
+        name,
+        property_name=_CONNECTOR_CLASS,
+        sources=worker.plugin_sources,
+        version=config.get(_CONNECTOR_VERSION),
+    )
 
 
 def connector_defaults(worker: WorkerConfig, config: Mapping[str, str]) -> dict[str, str]:
@@ -102,7 +110,7 @@ def validate(worker: WorkerConfig, transformed: TransformedConfig, *, accepted: 
     named = {
         _CONNECTOR_CLASS: transformed.given.get(_CONNECTOR_CLASS, transformed.properties.get(_CONNECTOR_CLASS, ""))
     }
-    plugin = connector_class(worker, named)
+    plugin = connector_class(worker, {**transformed.properties, **named})
     try:
         return _validated(worker, transformed, ConnectorInstance.of(plugin), accepted=accepted)
     except Exception as error:
@@ -123,7 +131,7 @@ def _validated(
     worker: WorkerConfig, transformed: TransformedConfig, connector: ConnectorInstance, *, accepted: bool
 ) -> Validation:
     config, own = transformed.properties, connector.config()
-    worker = replace(worker, plugin_sources=sources_of(config[_CONNECTOR_CLASS], worker.plugin_sources))
+    worker = replace(worker, plugin_sources=sources_of(config, worker.plugin_sources))
     sections = sections_of(worker, config, connector, own.keys(), connector_defaults(worker, config))
     keys = {name: key for section in reversed(sections) for name, key in section.keys.items()}
     values = _findings(worker, transformed, connector, sections, accepted=accepted)
@@ -186,6 +194,7 @@ def _findings(
         allowed_paths=worker.allowed_paths,
         accepted=accepted,
     )
+    checked += source_boundary_errors(connector_class(worker, config), config)
     values = merge([*(value for section in sections for value in section.found), *checked])
     for value in values:
         if value.name in unresolved:

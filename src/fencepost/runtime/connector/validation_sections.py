@@ -16,7 +16,7 @@ from fencepost.config.connector_instance import ConnectorInstance
 from fencepost.config.java_plugins import JavaClass
 from fencepost.config.java_properties import open_prefixes, refusals, takes_any_property, without_effect
 from fencepost.config.plugin_instances import plugin_definitions
-from fencepost.config.plugins import find_plugin, plugin_version
+from fencepost.config.plugins import PluginKind, find_plugin, installed_versions, plugin_version
 from fencepost.config.restart_config import define_restarts
 from fencepost.config.topic_creation import PREFIX as TOPIC_CREATION
 from fencepost.config.validators import not_blank
@@ -73,21 +73,25 @@ def _common(
     defaults: dict[str, str | None] = {f"connector.{VERSION}": connector.version()}
     defaults |= own
     defaults |= {name: worker.properties[name] for name in _OF_WORKER if name in worker.properties}
-    found = version_errors(f"connector.{VERSION}", config, connector.version())
+    name = f"connector.{VERSION}"
+    several = installed_versions(PluginKind.CONNECTOR, config["connector.class"], worker.plugin_sources)
+    found = version_errors(name, config, connector.version(), several)
     for role, kind in ROLES.items():
         defaults[role] = worker.properties[role]
         name = f"{role}.{VERSION}"
+        owner = config if role in config else worker.properties
         try:
             plugin = find_plugin(
-                kind, config.get(role, worker.properties[role]), property_name=role, sources=worker.plugin_sources
+                kind, owner[role], property_name=role, sources=worker.plugin_sources, version=owner.get(name)
             )
             installed = plugin_version(plugin)
+            several = installed_versions(kind, owner[role], worker.plugin_sources)
         except ConfigError as error:
             found.append(ConfigValue(role, errors=[str(error)]))
             found.append(ConfigValue(name, config.get(name), visible=False))
         else:
             defaults[name] = installed
-            found += version_errors(name, config, installed)
+            found += version_errors(name, config, installed, several)
     definitions = _copied(connector_config_def(), defaults=defaults)
     return Section(definitions.keys(), [*found, *definitions.validate(config)])
 
@@ -95,7 +99,13 @@ def _common(
 def _converter(worker: WorkerConfig, role: str, config: Mapping[str, str]) -> Section:
     """A converter's own properties, empty if the converter does not exist."""
     try:
-        plugin = find_plugin(ROLES[role], config[role], property_name=role, sources=worker.plugin_sources)
+        plugin = find_plugin(
+            ROLES[role],
+            config[role],
+            property_name=role,
+            sources=worker.plugin_sources,
+            version=config.get(f"{role}.{VERSION}"),
+        )
     except ConfigError:
         # Reported on the property that names it.
         return Section({})
@@ -137,12 +147,14 @@ def _chained(worker: WorkerConfig, what: str, alias: str, config: Mapping[str, s
                 config[f"{prefix}type"],
                 property_name=f"{prefix}type",
                 sources=worker.plugin_sources,
+                version=config.get(prefix + VERSION),
             )
+            several = installed_versions(CHAINS[what], config[f"{prefix}type"], worker.plugin_sources)
         except ConfigError as error:
             found.append(ConfigValue(f"{prefix}type", errors=[str(error)]))
         else:
             installed = plugin_version(plugin)
-            found += version_errors(prefix + VERSION, config, installed)
+            found += version_errors(prefix + VERSION, config, installed, several)
     definitions.define(
         prefix + VERSION, _T.STRING, installed, _I.HIGH,
         "The version of the plugin, or a range such as [1.2,2.0), which must have the installed one. Unset: any.",

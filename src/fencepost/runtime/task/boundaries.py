@@ -43,6 +43,11 @@ class TransactionBoundaryManager(ABC):
         """The transaction context of the task; None unless the task defines boundaries."""
         return None
 
+    @property
+    def holds_offsets(self) -> bool:
+        """Whether the offsets of dropped records have to wait for the end of the open transaction."""
+        return False
+
     def pieces(self, batch: Batch) -> Iterator[tuple[Batch, BoundaryDecision]]:
         """Yield the batch in pieces, each with the decision for the time after it is written, before the next."""
         yield batch, BoundaryDecision.CONTINUE
@@ -197,6 +202,29 @@ class ConnectorBoundary(TransactionBoundaryManager):
         return _DECISIONS[self._context.take_batch_request()]
 
 
+class SourceBoundary(ConnectorBoundary):
+    """Transactions end where transactions of the source do. The task asks for a commit with each batch that ends one.
+
+    It gives the records of a transaction of the source in one batch, or in several without a request for a commit.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._within = False
+
+    @property
+    def holds_offsets(self) -> bool:
+        """Whether a transaction of the source goes on: no offset in the midst of it is ever committed."""
+        return self._within
+
+    def after_poll(self, now: float, *, returned: bool, transaction_open: bool) -> BoundaryDecision:
+        """Return the request for the batch."""
+        decision = super().after_poll(now, returned=returned, transaction_open=transaction_open)
+        if returned:
+            self._within = decision is BoundaryDecision.CONTINUE
+        return decision
+
+
 def boundary_manager(boundary: TransactionBoundary, interval_s: float, now: float) -> TransactionBoundaryManager:
     """Return the manager for a connector's `transaction.boundary`."""
     match boundary:
@@ -208,3 +236,5 @@ def boundary_manager(boundary: TransactionBoundary, interval_s: float, now: floa
             return SnapshotBoundary()
         case TransactionBoundary.CONNECTOR:
             return ConnectorBoundary()
+        case TransactionBoundary.SOURCE:
+            return SourceBoundary()

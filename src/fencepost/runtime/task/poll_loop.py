@@ -103,7 +103,7 @@ class PollLoop:
         self._follow(
             self._boundaries.after_poll(time.monotonic(), returned=returned, transaction_open=self._writes.is_open)
         )
-        if self._writes.has_due_offsets():
+        if not self._boundaries.holds_offsets and self._writes.has_due_offsets():
             self._follow(BoundaryDecision.COMMIT)
         return returned
 
@@ -176,7 +176,7 @@ class PollLoop:
     def _commit_all(self) -> bool:
         """Commit at a stop or a pause. False if the boundaries did not allow it, and the transaction was aborted."""
         self._follow(self._boundaries.at_end(), final=True)
-        if not self._writes.is_open:
+        if not self._writes.is_open and not self._boundaries.holds_offsets:
             if self._writes.has_due_offsets(final=True):
                 self._follow(BoundaryDecision.COMMIT, final=True)
             return True

@@ -14,6 +14,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from fencepost.api.errors import DataError
 from fencepost.kafka.consumer.fetch_decoder import DecodingBudget, FetchedRecords, SkippedBatch, read_fetched
 from fencepost.kafka.records.compression import Compression, compress
+from fencepost.kafka.records.varints import signed_varint
 
 _CONTROL = 0x20
 _ABORT, _COMMIT = 0, 1
@@ -214,3 +215,31 @@ def test_a_spent_budget_leaves_a_partition_where_it_is():
     log.write_compressed([b"a" * 40 * _KB], Compression.ZSTD)
     assert len(read_fetched("t", 0, log.data, [], from_offset=0, budget=budget).records) == 1
     assert read_fetched("t", 1, log.data, [], from_offset=0, budget=budget) == FetchedRecords([], None, [], [])
+
+
+def _batch(record: bytes) -> bytes:
+    """A batch of one record, whose bytes follow its length."""
+    content = signed_varint(len(record)) + record
+    checked = struct.pack(">hiqqqhii", 0, 0, 1_000, 1_000, -1, -1, -1, 1) + content
+    return struct.pack(">qiibI", 0, len(checked) + 9, -1, 2, crc32c(checked)) + checked
+
+
+def test_headers_count_as_what_they_take_in_memory():
+    # Each header takes two bytes here, and a tuple in memory.
+    record = b"\0\0\0" + signed_varint(-1) + signed_varint(0)
+    data = _batch(record + signed_varint(10_000) + b"\0\1" * 10_000)
+    fetched = read_fetched("t", 0, data, [], from_offset=0, budget=DecodingBudget(500 * _KB))
+    assert (fetched.records, fetched.skipped, fetched.next_offset) == ([], [SkippedBatch(0, 0, 0)], 1)
+    fetched = read_fetched("t", 0, data, [], from_offset=0, budget=DecodingBudget(5_000 * _KB))
+    assert len(fetched.records[0].headers) == 10_000
+
+
+def test_a_batch_that_cannot_be_read_is_skipped_with_a_budget_and_named_without_one():
+    # A header with a name that is not UTF-8, which brokers take.
+    record = b"\0\0\0" + signed_varint(-1) + signed_varint(0) + signed_varint(1) + b"\2\xff\1"
+    data = _batch(record)
+    (skipped,) = read_fetched("t", 0, data, [], from_offset=0, budget=DecodingBudget(_KB)).skipped
+    assert skipped[:3] == (0, 0, 0)
+    assert "utf-8" in skipped.problem
+    with pytest.raises(DataError, match=r"offsets 0 to 0 of t-0 cannot be read: .*utf-8"):
+        read_fetched("t", 0, data, [], from_offset=0)

@@ -12,6 +12,7 @@ from fencepost.runtime.task.boundaries import (
     FlushInterval,
     IntervalBoundary,
     PollBoundary,
+    SourceBoundary,
     TransactionBoundaryManager,
     boundary_manager,
 )
@@ -193,9 +194,25 @@ def test_both_requests_for_a_batch_fail_after_it():
 
 
 @pytest.mark.parametrize("boundary", TransactionBoundary)
-def test_only_the_connector_boundary_has_a_context(boundary: TransactionBoundary):
+def test_only_boundaries_that_the_task_asks_for_have_a_context(boundary: TransactionBoundary):
     manager = boundary_manager(boundary, 60.0, 0.0)
-    assert (manager.context is not None) == (boundary is TransactionBoundary.CONNECTOR)
+    asked_for = (TransactionBoundary.CONNECTOR, TransactionBoundary.SOURCE)
+    assert (manager.context is not None) == (boundary in asked_for)
+
+
+def test_offsets_wait_while_a_transaction_of_the_source_goes_on():
+    manager = SourceBoundary()
+    assert not manager.holds_offsets
+    assert _after_poll(manager) is BoundaryDecision.CONTINUE
+    assert manager.holds_offsets
+    assert _after_poll(manager, returned=False) is BoundaryDecision.CONTINUE
+    assert manager.holds_offsets
+    assert manager.at_end() is BoundaryDecision.CONTINUE
+    manager.context.commit_transaction()
+    assert _after_poll(manager) is BoundaryDecision.COMMIT
+    assert not manager.holds_offsets
+    assert _after_poll(manager, returned=False) is BoundaryDecision.CONTINUE
+    assert not manager.holds_offsets
 
 
 @given(st.data())

@@ -1,0 +1,34 @@
+"""Checks whether a connector can have `transaction.boundary=source`: its records must say where transactions end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from fencepost.api.config_def import ConfigValue
+from fencepost.api.source import SourceConnector
+from fencepost.config.connector_config import TransactionBoundary
+from fencepost.java.connector import JavaConnector
+
+_NAME: Final = "transaction.boundary"
+_METADATA: Final = "provide.transaction.metadata"
+_DEBEZIUM: Final = "io.debezium."
+
+
+def source_boundary_errors(connector: type[SourceConnector], config: Mapping[str, str]) -> list[ConfigValue]:
+    """Return the error of the property if its value is `source` and the connector does not mark the ends of transactions."""
+    if config.get(_NAME, "").strip().lower() != TransactionBoundary.SOURCE:
+        return []
+    if not issubclass(connector, JavaConnector) or not connector.plugin.java_class.startswith(_DEBEZIUM):
+        said = (
+            f"{_NAME}=source is for connectors of Debezium in Java, whose records say where a transaction of the database "
+            "ends, and this is another connector: set it to poll, interval or connector"
+        )
+    elif config.get(_METADATA, "").strip().lower() != "true":
+        said = (
+            f"{_NAME}=source needs the records that say where a transaction of the database ends: set {_METADATA}=true, or "
+            f"{_NAME} to poll"
+        )
+    else:
+        return []
+    return [ConfigValue(_NAME, config[_NAME], errors=[said])]

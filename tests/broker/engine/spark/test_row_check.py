@@ -1,0 +1,130 @@
+"""Batches of which many rows are refused: each is found in one pass, with its own error, and the others are written."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
+
+from fencepost.api.record import SourceBatch, SourceRecord
+from fencepost.config.error_handling import ErrorHandling, Tolerance
+from fencepost.engine import batch_write
+from fencepost.engine.engine import SparkEngine
+from fencepost.engine.spark.row_check import RowCheck
+from fencepost.transforms.cast import Cast
+from fencepost.transforms.chain import Step
+from fencepost.transforms.sql import Sql
+from tests.broker.engine.spark.test_engine_transforms import jobs_run
+from tests.support.checker import read_topic
+from tests.support.engine import NumberReader, json_converter, pipeline, producer, splits, write
+from tests.support.topics import Topics
+
+
+def sql(**properties: str) -> Step:
+    transform = Sql()
+    transform.configure(properties)
+    return Step(transform)
+
+
+def numbers(count: int, topic: str) -> list[SourceRecord]:
+    """Texts of numbers, of which every third one is none."""
+    texts = [f"no{n}" if n % 3 == 0 else str(n) for n in range(count)]
+    return [SourceRecord({"s": 1}, {"n": n}, topic, {"text": text, "n": n}) for n, text in enumerate(texts)]
+
+
+def refusals(session: SparkSession, rows: pa.RecordBatch, schema: str, *steps: Any) -> list[tuple[int, str]] | None:
+    """The refused rows of a batch with their errors, by steps from frame to frame."""
+    table = frame = session.createDataFrame(session.sparkContext.emptyRDD(), schema)
+    for step in steps:
+        frame = step(frame)
+    check = RowCheck.of(table, frame)
+    return None if check is None else [(position, str(error)) for position, error in check.refused(rows)]
+
+
+def test_each_refused_row_has_its_own_error(engine: SparkEngine):
+    rows = pa.RecordBatch.from_pydict({"a": ["x0", "1", "x2", "x3", "4", "x5"]})
+    found = refusals(engine.session(), rows, "a STRING", lambda frame: frame.select(F.col("a").cast("INT")))
+    assert found is not None
+    assert [position for position, _ in found] == [0, 2, 3, 5]
+    assert [f"'x{position}'" in error for position, error in found] == [True] * 4
+    assert refusals(engine.session(), rows, "a STRING", lambda frame: frame.select(F.length("a"))) == []
+
+
+def test_what_a_filter_drops_is_not_evaluated_after_it(engine: SparkEngine):
+    rows = pa.RecordBatch.from_pydict({"a": ["1", "x", None, "y", "2", "12"]})
+    number = F.col("a").cast("INT")
+    steps = [
+        lambda frame: frame.where(F.col("a") != "x"),
+        lambda frame: frame.select(number.alias("a"), (number + F.length("a")).alias("b")),
+        lambda frame: frame.where(F.assert_true(F.col("b") < 14).isNull()).select(F.col("a") / (F.col("a") - 2)),
+    ]
+    found = refusals(engine.session(), rows, "a STRING", *steps)
+    assert found is not None
+    assert [position for position, _ in found] == [3, 4, 5]
+    assert "DIVIDE_BY_ZERO" in found[1][1]
+
+
+def test_a_plan_with_more_than_projections_and_filters_has_no_check(engine: SparkEngine):
+    rows = pa.RecordBatch.from_pydict({"a": [["1"], ["x"]]})
+    exploded = [lambda frame: frame.select(F.explode("a"))]
+    assert refusals(engine.session(), rows, "a ARRAY<STRING>", *exploded) is None
+
+
+@pytest.mark.parametrize("chain", ["one", "several"])
+def test_many_refused_records_cost_no_attempts_of_their_own(
+    engine: SparkEngine, bootstrap_servers: str, topics: Topics, monkeypatch: pytest.MonkeyPatch, chain: str
+):
+    """Each of them used to cost half a second."""
+    topic, dead = topics.create(partitions=1), topics.create(partitions=1)
+    attempts: list[int] = []
+    whole = batch_write.transform_group
+
+    def counted(session: Any, group: Any, *more: Any) -> Any:
+        attempts.append(group.columns.num_rows)
+        return whole(session, group, *more)
+
+    monkeypatch.setattr(batch_write, "transform_group", counted)
+    transforms = [sql(value="named_struct('n', CAST(value.text AS INT))", where="value.n <> 3")]
+    if chain == "several":
+        cast = Cast()
+        cast.configure({"spec": "text:int32"})
+        transforms = [sql(where="value.n <> 3"), Step(cast), sql(value="named_struct('n', value.text)")]
+    errors = ErrorHandling(Tolerance.ALL, dead_letter_topic=dead)
+    steps = pipeline(value=json_converter(), transforms=transforms, errors=errors)
+    with producer(bootstrap_servers) as owner:
+        result = write(engine, owner, numbers(60, topic), steps)
+    assert [json.loads(one.value or b"")["n"] for one in read_topic(bootstrap_servers, topic)] == [
+        n for n in range(60) if n % 3
+    ]
+    letters = read_topic(bootstrap_servers, dead)
+    assert [json.loads(letter.value or b"")["text"] for letter in letters] == [
+        f"no{n}" for n in range(0, 60, 3) if n != 3
+    ]
+    for letter in letters:
+        told = dict(letter.headers)["__connect.errors.exception.message"] or b""
+        assert f"'{json.loads(letter.value or b'')['text']}'".encode() in told
+    assert result.errors.skipped == 19
+    assert attempts == [60, 41]
+
+
+def test_many_refused_rows_of_a_large_batch_cost_no_jobs_of_their_own(
+    engine: SparkEngine, bootstrap_servers: str, topic: str
+):
+    text = "CASE WHEN value % 10 < 5 THEN concat('no', value) ELSE value END"
+    steps = pipeline(
+        topic,
+        transforms=[sql(value=f"CAST(CAST({text} AS INT) AS STRING)")],
+        errors=ErrorHandling(Tolerance.ALL),
+    )
+    with producer(bootstrap_servers) as owner:
+        before = jobs_run(engine.session())
+        result = write(engine, owner, SourceBatch(reader=NumberReader(), splits=splits(400, 2)), steps)
+        jobs = jobs_run(engine.session()) - before
+    found = [int(one.value or b"") for one in read_topic(bootstrap_servers, topic)]
+    assert sorted(found) == [n for n in range(400) if n % 10 >= 5]
+    assert (result.written, result.errors.skipped) == (200, 200)
+    assert jobs < 20
