@@ -52,7 +52,7 @@ from fencepost.connectors.files.content.restart_point import check_content_offse
 from fencepost.connectors.files.discovery.find import FILES, Discovery
 from fencepost.connectors.files.discovery.former_names import FormerNames
 from fencepost.connectors.files.discovery.renames import together
-from fencepost.connectors.files.discovery.shares import Place, Share
+from fencepost.connectors.files.discovery.shares import Share, TaskPlace
 from fencepost.connectors.files.discovery.spellings import may_differ, with_present_names
 from fencepost.connectors.files.discovery.watch import FileWatch
 from fencepost.connectors.files.formats.inference import ddl_text
@@ -130,7 +130,7 @@ class FileSourceConnector(SourceConnector):
         self._names = FormerNames(context.offset_reader, context.allowed_paths)
         # What the last call found holds for most of the files in the next one.
         self._hashes = PathHashes()
-        self._shares: list[tuple[Share, Place | None, dict[str, str]]] = []
+        self._shares: list[tuple[Share, TaskPlace | None, dict[str, str]]] = []
         # Other files cannot be listed by a task as by the connector: it would find more of them, or other spellings.
         self._are_listed = not (parsed[SETTLE] or any(map(is_object, parsed[FILES])) or may_differ(parsed[FILES]))
 
@@ -186,7 +186,7 @@ class FileSourceConnector(SourceConnector):
             own |= {TASK_SCHEMA: self._inferred}
         found = [self._share([file for unit in share for file in units[unit]], inodes) for share in shares]
         by_rule = self._are_listed and are_many(len(units), len(shares))
-        places = [Place(task, len(shares), self._hashes) if by_rule else None for task in range(len(shares))]
+        places = [TaskPlace(task, len(shares), self._hashes) if by_rule else None for task in range(len(shares))]
         self._shares = [
             (share, place, before[2] if before is not None and before[:2] == (share, place) else share.in_config(place))
             for share, place, before in zip(found, places, [*self._shares, *[None] * len(found)], strict=False)

@@ -37,7 +37,7 @@ _LEVEL: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TaskPlace:
     """The number of a task, of how many, if hashes of paths give it nearly all of its files."""
 
     task: int
@@ -79,7 +79,7 @@ class Share:
             ) from error
         return cls(files, inodes, renamed, spellings)
 
-    def in_config(self, place: Place | None = None) -> dict[str, str]:
+    def in_config(self, place: TaskPlace | None = None) -> dict[str, str]:
         """Return the properties of a task's configuration. Only a task with a place can have a rule."""
         other = {TASK_RENAMED: json.dumps(self.renamed)} if self.renamed else {}
         if self.spellings:

@@ -9,7 +9,7 @@ import pytest
 from fencepost import DataError
 from fencepost.connectors.distribution import PathHashes, distribute
 from fencepost.connectors.files.discovery.file_rule import TASK_RULE, FileRule
-from fencepost.connectors.files.discovery.shares import Place, Share
+from fencepost.connectors.files.discovery.shares import Share, TaskPlace
 
 _CHANCE = random.Random(7)
 FILES = {f"/data/in/{uuid.UUID(int=_CHANCE.getrandbits(128))}.json": number for number in range(1, 20_001)}
@@ -33,7 +33,7 @@ def shares(tasks: int) -> list[dict[str, int]]:
 @pytest.mark.parametrize("tasks", [1, 4])
 def test_names_without_a_pattern_take_less_than_100_kb(tasks: int) -> None:
     for task, share in enumerate(shares(tasks)):
-        config = Share(list(share), share).in_config(Place(task, tasks, PathHashes()))
+        config = Share(list(share), share).in_config(TaskPlace(task, tasks, PathHashes()))
         assert config.keys() == {TASK_RULE}
         assert len(json.dumps(config)) < 80_000
         assert listed(read(config), FILES) == list(share)
