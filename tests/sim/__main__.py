@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
 from tests.sim.mutations import MUTATIONS, keep, noticing_seeds
-from tests.sim.schedule import Outcome, first_bad, run_schedule, run_schedules
+from tests.sim.runs import first_bad, run_schedule, run_schedules
+from tests.sim.schedule import Outcome
 
 _CHUNK = 100
 _TELL_EVERY = 5000

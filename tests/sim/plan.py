@@ -6,6 +6,15 @@ from dataclasses import dataclass, replace
 
 from fencepost.kafka.producer.transaction import TransactionVersion
 from tests.sim.kernel import Kernel
+from tests.sim.site import OFFSETS, OWN_OFFSETS
+from tests.sim.source import DATA
+
+_GROWING_OFFSETS = (2, 6)
+"""Of eight seeds in a row, those in whose schedules the offsets topics get more partitions."""
+_GROWING_DATA = (4, 7)
+"""Of eight seeds in a row, those in whose schedules the topic of the records does."""
+_WITH_RERUNS = 5
+"""Of eight seeds in a row, the one in whose schedule Spark runs stages again."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +47,28 @@ class Plan:
     """The topics that get more partitions."""
     keyed: bool = False
     """Whether the records of each source partition have a key of their own."""
+    data_partitions: int = 1
+    """How many partitions the topic of the records has at the start."""
     reruns: float = 0.0
     """How often Spark runs the stage of a writer again."""
 
 
-def plan(kernel: Kernel, *, steady: bool, own_offsets: bool) -> Plan:
-    """Draw a schedule's setting."""
+def plan(kernel: Kernel, seed: int, *, harsh: bool = False) -> Plan:
+    """Draw a schedule's setting. For `harsh` see `run_schedule`."""
+    drawn = _drawn(kernel, steady=bool(seed % 2), own_offsets=seed % 8 in (2, 3))
+    if harsh:
+        drawn = replace(drawn, partitions=5, records=60, chaos_s=50.0, slow=0.1, pause_s=4.0)
+        drawn = replace(drawn, troubles=0.004, connectors=("a",))
+    if seed % 8 in _GROWING_OFFSETS:
+        drawn = replace(drawn, growing=(OFFSETS, OWN_OFFSETS))
+    if seed % 8 in _GROWING_DATA:
+        drawn = replace(drawn, growing=(DATA,), keyed=seed % 32 < 24, data_partitions=1 + seed % 3)
+    if seed % 8 == _WITH_RERUNS:
+        drawn = replace(drawn, reruns=0.1)
+    return drawn
+
+
+def _drawn(kernel: Kernel, *, steady: bool, own_offsets: bool) -> Plan:
     draw = kernel.random
     drawn = Plan(
         workers=draw.choice((2, 2, 3)),

@@ -8,12 +8,9 @@ start the workers, create the connectors
 
 from __future__ import annotations
 
-import gc
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fencepost.api.errors import FencepostError
@@ -29,19 +26,13 @@ from tests.sim.kernel import Kernel, Process
 from tests.sim.network import Network
 from tests.sim.plan import plan
 from tests.sim.rest import SimRest
-from tests.sim.site import GROUP_ID, OFFSETS, OWN_OFFSETS, SimStatuses, SimWorkerRuntime, group_config, in_world
+from tests.sim.site import GROUP_ID, OFFSETS, OWN_OFFSETS, SimStatuses, SimWorkerRuntime, group_config
 from tests.sim.source import DATA
 
 _PEACE_S = 400.0
 _OWNING = f"before InitProducerId of {GROUP_ID}-"
 TASKS_MAX = (3, 5, 1, 5, 3)
-_GROWING_OFFSETS = (2, 6)
-"""Of eight seeds in a row, those in whose schedules the offsets topics get more partitions."""
-_GROWING_DATA = (4, 7)
-"""Of eight seeds in a row, those in whose schedules the topic of the records does."""
 _MOST_PARTITIONS = 5
-_WITH_RERUNS = 5
-"""Of eight seeds in a row, the one in whose schedule Spark runs stages again."""
 STEADY_TASKS_MAX = (3, 5, 3, 4, 5, 4, 2, 1)
 
 Mutation = Sequence[tuple[Any, str, Any]]
@@ -64,25 +55,14 @@ class World:
 
     def __init__(self, seed: int, trace: Callable[[str], None] | None, *, harsh: bool = False) -> None:
         self.kernel = Kernel(seed, trace)
-        self.plan = plan(self.kernel, steady=bool(seed % 2), own_offsets=seed % 8 in (2, 3))
-        if harsh:
-            self.plan = replace(self.plan, partitions=5, records=60, chaos_s=50.0, slow=0.1, pause_s=4.0)
-            self.plan = replace(self.plan, troubles=0.004, connectors=("a",))
-        if seed % 8 in _GROWING_OFFSETS:
-            self.plan = replace(self.plan, growing=(OFFSETS, OWN_OFFSETS))
-        data_partitions = 1
-        if seed % 8 in _GROWING_DATA:
-            self.plan = replace(self.plan, growing=(DATA,), keyed=seed % 32 < 24)
-            data_partitions = 1 + seed % 3
-        if seed % 8 == _WITH_RERUNS:
-            self.plan = replace(self.plan, reruns=0.1)
+        self.plan = plan(self.kernel, seed, harsh=harsh)
         self.kernel.reruns = self.plan.reruns
         self._harsh = harsh
         self.checker = Checker(self.kernel, self._wake_stopped)
         self.broker = Broker(self.kernel, self.checker.on_marker)
         self.checker.follow(self.broker)
         self.checker.keyed = self.plan.keyed
-        for _ in range(1, data_partitions):
+        for _ in range(1, self.plan.data_partitions):
             self.broker.grow(DATA)
         self.broker.compacts = self.plan.compacted
         self._group = GroupCoordinator(self.kernel)
@@ -400,47 +380,3 @@ class World:
 
 def _ignore(_: Any) -> None:
     pass
-
-
-def run_schedule(
-    seed: int, *, trace: Callable[[str], None] | None = None, mutations: Mutation = (), harsh: bool = False
-) -> Outcome:
-    """Run one schedule; with `trace` each thing that happens is told, a line each.
-
-    A `harsh` one is for what must go wrong: all the time tasks write while others start, and nobody waits for the end.
-    """
-    world = World(seed, trace, harsh=harsh)
-    with in_world(world.kernel, world.here, mutations):
-        outcome = world.run()
-    return replace(outcome, seed=seed)
-
-
-def run_schedules(seeds: Sequence[int], ends: float | None) -> list[Outcome]:
-    """Run several; none is begun when a time of the clock, in seconds, is over."""
-    outcomes = []
-    with _collected_at_the_end():
-        for seed in seeds:
-            if ends is not None and time.time() >= ends:
-                break
-            outcomes.append(run_schedule(seed))
-    return outcomes
-
-
-def first_bad(seeds: Sequence[int], mutations: Mutation) -> Outcome | None:
-    """Run harsh schedules with something broken until one of them notices."""
-    with _collected_at_the_end():
-        outcomes = (run_schedule(seed, mutations=mutations, harsh=True) for seed in seeds)
-        return next((outcome for outcome in outcomes if outcome.faults), None)
-
-
-@contextmanager
-def _collected_at_the_end() -> Iterator[None]:
-    """Keep the garbage: a schedule leaves little of it, and to look for it would be a fifth of the time."""
-    gc.freeze()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-        gc.collect()
-        gc.unfreeze()

@@ -6,7 +6,8 @@ import json
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Self
 
 import pytest
@@ -18,6 +19,20 @@ from tests.support.postgres import Database
 from tests.support.postgres_task import Topics
 
 _PLACEHOLDER = "__debezium_unavailable_value"
+
+
+@contextmanager
+def signalled_topics(database: Database) -> Iterator[Topics]:
+    """The topics of a connector with a table of signals, which reads chunks of seven rows."""
+    database.execute("create table signals(id text primary key, type text not null, data text)")
+    topics = Topics(
+        database,
+        signal_data_collection="public.signals",
+        table_exclude_list=r"public\.signals",
+        incremental_snapshot_chunk_size="7",
+    )
+    yield topics
+    topics.drop_slot()
 
 
 def send(database: Database, name: str, kind: str = "execute-snapshot", **data: Any) -> None:

@@ -17,18 +17,7 @@ from fencepost.api.errors import ConfigError, FencepostError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import WorkerConfig, WorkerMode
 from fencepost.herder.core.assignor import Unit
-from fencepost.herder.core.history import HistoryPoint
 from fencepost.herder.core.mixed_group import MixedGroup
-from fencepost.herder.core.observation import (
-    Json,
-    Observation,
-    Overview,
-    RecordsView,
-    ShownRecord,
-    TopicView,
-    WorkerView,
-    summed,
-)
 from fencepost.herder.core.transaction_info import TaskCommit, TaskTransactionInfo
 from fencepost.herder.entities import (
     ConfigInfos,
@@ -55,10 +44,10 @@ from fencepost.runtime.connector.validation import connector_class
 from fencepost.runtime.worker import Worker
 from fencepost.storage.configs.codec import TargetState
 from fencepost.storage.offsets.codec import identity_of
+from tests.support.model_observation import MODEL_WORKER, ModelObservation
 
 SESSION_KEY = b"0123456789abcdef0123456789abcdef"
 CATALOGUE = PluginCatalogue()
-_WORKER = "127.0.0.1:8083"
 _SHOWN = {TargetState.STARTED: "RUNNING", TargetState.PAUSED: "PAUSED", TargetState.STOPPED: "STOPPED"}
 
 
@@ -157,8 +146,10 @@ class ModelHerder(Herder):
         connector = self.find(name)
         shown = _SHOWN[connector.target]
         failed = shown == "RUNNING" and self.fails(name)
-        task = TaskState(0, task_state or ("FAILED" if failed else shown), _WORKER, "why" if failed else None, "1.0")
-        state = ConnectorStatus(connector_state or shown, _WORKER, version="1.0")
+        task = TaskState(
+            0, task_state or ("FAILED" if failed else shown), MODEL_WORKER, "why" if failed else None, "1.0"
+        )
+        state = ConnectorStatus(connector_state or shown, MODEL_WORKER, version="1.0")
         return ConnectorStateInfo(name, state, [task] * connector.tasks)
 
     def alter(self, name: str, given: ConnectorOffset, plugin: Any, config: Mapping[str, str]) -> None:
@@ -300,7 +291,16 @@ class _Transactions(Transactions):
         commit = TaskCommit(1_700_000_000_000, 3, [{"partition": {"p": "a"}, "offset": {"o": 3}}])
         return [
             TaskTransactionInfo(
-                number, _WORKER, f"group-{name}-{number}", "IN_TRANSACTION", 1000, 7, 1_700_000_001_000, 2, 99, commit
+                number,
+                MODEL_WORKER,
+                f"group-{name}-{number}",
+                "IN_TRANSACTION",
+                1000,
+                7,
+                1_700_000_001_000,
+                2,
+                99,
+                commit,
             )
             for number in range(self._model.find(name).tasks)
         ]
@@ -323,92 +323,6 @@ class _Plugins(Plugins):
 class _Loggers(LoggerRegistry, Loggers):  # the registry has the other methods
     async def set_everywhere(self, namespace: str, level: str) -> None:
         self.set_level(namespace, level)
-
-
-class ModelObservation(Observation):
-    """Every task has committed one transaction; `topics` and `rate` are set by tests."""
-
-    def __init__(self, model: ModelHerder) -> None:
-        self._model = model
-        self.views: dict[str, TopicView] = {}
-        self.aborted: list[str] = []
-        self.asked: list[str | None] = []
-        self.rate = 12.5
-        self.kept = -1
-        """The samples since the start; -1 before it, and after the stop."""
-
-    def worker(self) -> Json:
-        return {"version": "1.0", "started": 1_700_000_000_000}
-
-    def here(self, connector: str | None = None) -> list[Json]:
-        names = self._model.known if connector is None else [connector]
-        return [self._task(name, number) for name in names for number in range(self._model.known[name].tasks)]
-
-    def _task(self, connector: str, number: int) -> Json:
-        counts = {"records": 3, "bytes": 99, "open_records": 0, "skipped": 0, "transactions": 1, "aborted": 0}
-        ended = [{"since": 1_700_000_000_000, "until": 1_700_000_001_000, "records": 3, "end": "COMMITTED"}]
-        times = {"lag": None, "restarts": 0, "open_since": None, "last_commit": 1_700_000_001_000}
-        return {"connector": connector, "task": number, **counts, "rate": self.rate, **times, "ended": ended}
-
-    async def overview(self, authorization: str | None) -> Overview:
-        self.asked.append(authorization)
-        rows = {name: self._row(name) for name in self._model.known}
-        return Overview(_WORKER, "group", {_WORKER: WorkerView(len(rows), len(rows), "1.0", 1_700_000_000_000)}, rows)
-
-    def _row(self, name: str) -> Json:
-        status = self._model.state_info(name, "", "")
-        return {
-            "name": name,
-            "class": self._model.known[name].config["connector.class"],
-            **summed(self.here(name)),
-            "state": status.connector.state,
-            "worker_id": _WORKER,
-            "error": next((task.trace for task in status.tasks if task.trace), None),
-            "tasks": [{"id": task.id, "state": task.state, "worker_id": task.worker_id} for task in status.tasks],
-        }
-
-    async def activity(self, connector: str, authorization: str | None) -> list[Json]:
-        self.asked.append(authorization)
-        self._model.find(connector)
-        return self.here(connector)
-
-    def start(self) -> None:
-        self.kept = 0
-
-    def stop(self) -> None:
-        self.kept = -1
-
-    async def sample(self) -> None:
-        self.kept += 1
-
-    def history_here(self, connector: str) -> list[HistoryPoint]:
-        return [HistoryPoint(1_700_000_000, self.rate, None)] if connector in self._model.known else []
-
-    async def history(self, connector: str, authorization: str | None) -> list[HistoryPoint]:
-        self.asked.append(authorization)
-        self._model.find(connector)
-        return self.history_here(connector)
-
-    def logs_here(self, connector: str) -> list[Json]:
-        line = {"at": 1_700_000_000_000, "level": "WARNING", "task": 0, "message": "<b>", "worker": _WORKER}
-        return [line] if connector in self._model.known else []
-
-    async def logs(self, connector: str, authorization: str | None) -> list[Json]:
-        self.asked.append(authorization)
-        self._model.find(connector)
-        return self.logs_here(connector)
-
-    async def topic(self, topic: str) -> TopicView:
-        if topic not in self.views:
-            raise NotFoundError(f"Topic {topic} does not exist")
-        return self.views[topic]
-
-    async def records(self, topic: str, count: int, connector: str | None) -> RecordsView:
-        found = [ShownRecord(0, 7, 1_700_000_000_000, None, '{"id": 9007199254740993}', [("h", '"x"')])]
-        return RecordsView(topic, connector or "a", ["a", "b"], found[:count], complete=True)
-
-    async def abort(self, transactional_id: str) -> None:
-        self.aborted.append(transactional_id)
 
 
 class _Peers(PeerRequests):

@@ -106,8 +106,6 @@ EXCEPTIONS: dict[str, str] = {
             "herder/work/local_work.py",
             "herder/work/task_work.py",
             "kafka/consumer/topic_follower.py",
-            "kafka/group/asyncio_bridge.py",
-            "kafka/group/member.py",
             "storage/offsets/partition_guard.py",
         ],
         _WHOLE_WORKERS,

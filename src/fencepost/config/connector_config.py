@@ -15,6 +15,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.api.topic_names import topic_name
 from fencepost.config.config_transformer import TransformedConfig
 from fencepost.config.error_handling import ErrorHandling, define_errors
+from fencepost.config.properties import below
 from fencepost.config.restart_config import define_restarts
 from fencepost.config.topic_creation import TopicCreation, topic_creation
 from fencepost.config.validators import at_least, connector_name, not_blank, one_of
@@ -225,11 +226,6 @@ class ConnectorConfig:
         """Return the converter for a role, such as `key.converter`: the connector's own, else the worker's."""
         owner = self.properties if role in self.properties else worker_properties
         return PluginSpec(owner[role], below(owner, f"{role}."))
-
-
-def below(properties: Mapping[str, str], prefix: str) -> dict[str, str]:
-    """Return the properties whose names begin with `prefix`, without it."""
-    return {name.removeprefix(prefix): value for name, value in properties.items() if name.startswith(prefix)}
 
 
 _TRANSFORM_PROPERTIES: Final = frozenset({"type", "predicate", "negate"})

@@ -27,6 +27,11 @@ def load_properties(path: str | Path, allowed: AllowedPaths = ANYWHERE) -> dict[
     return parse_properties(_read(path, allowed), where=str(path))
 
 
+def below(properties: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """Return the properties whose names begin with `prefix`, without it."""
+    return {name.removeprefix(prefix): value for name, value in properties.items() if name.startswith(prefix)}
+
+
 def load_connector_config(path: str | Path) -> dict[str, str]:
     """Return a connector's configuration from a `.properties` file or from JSON (by the ending `.json`).
 

@@ -10,8 +10,7 @@ from typing import Any, Final
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
 from fencepost.api.secrets import HIDDEN, SECRETS
-from fencepost.config.connector_config import below
-from fencepost.config.properties import load_properties
+from fencepost.config.properties import below, load_properties
 from fencepost.config.validators import not_blank, one_of
 
 _T = ConfigDef.Type
@@ -43,8 +42,12 @@ PREFIXES: Final = ("listeners.https.", "admin.listeners.https.")
 
 def rest_config_def() -> ConfigDef:
     """Return the definitions of the properties of the REST API."""
+    return _define_access(_define_listeners(ConfigDef()))
+
+
+def _define_listeners(definitions: ConfigDef) -> ConfigDef:
     return (
-        ConfigDef()
+        definitions
         .define(
             LISTENERS, _T.LIST, None, _I.LOW,
             "The addresses to listen on, comma-separated, as http://host:port or https://host:port. An empty host is "
@@ -69,6 +72,12 @@ def rest_config_def() -> ConfigDef:
             "Which listener the other workers use: http or https. Unset: http, if there is such a listener.",
             validator=_http_or_https,
         )
+    )  # fmt: skip
+
+
+def _define_access(definitions: ConfigDef) -> ConfigDef:
+    return (
+        definitions
         .define(
             CREDENTIALS, _T.STRING, None, _I.MEDIUM,
             "A properties file of users and passwords, one user=password a line. With it, requests need one of them "

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from fencepost.config.connector_config import below
+from fencepost.config.properties import below
 from fencepost.converters.record_decoding import RecordDecoder
 from fencepost.converters.registry.reading import RegistryReader, names_registry
 

@@ -54,7 +54,7 @@ class Converted:
 
     @property
     def positions(self) -> np.ndarray:
-        """The positions of all rows, which are polled records' ones or count from 0."""
+        """The position of each row in the batch: of polled records `rows`, else counted from 0."""
         if self.rows is None:
             return np.arange(len(self.records), dtype=np.int64)
         return np.asarray(self.rows.to_numpy())

@@ -33,6 +33,9 @@ _log: Final = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+CONNECTOR: Final = "/connectors/{connector}"
+"""The path of a connector."""
+
 _KEPT_HEADERS: Final = (hdrs.ALLOW, hdrs.WWW_AUTHENTICATE)
 _OPEN: Final = (
     ("GET", re.compile(r"/health/?")),
@@ -54,6 +57,11 @@ class Route:
     path: str
     handler: Handler
     produces: str | None = JSON
+
+
+def name_of(request: web.Request) -> str:
+    """Return the connector that the path names."""
+    return request.match_info["connector"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,18 +10,12 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.herder.errors import NotFoundError
 from fencepost.herder.interface import Connectors
 from fencepost.rest import requests, responses
-from fencepost.rest.app import Route
+from fencepost.rest.app import CONNECTOR, Route, name_of
 from fencepost.rest.requests import json_body
 from fencepost.rest.responses import created, empty, json_response
 
-CONNECTOR: Final = "/connectors/{connector}"
 # No task has a greater number.
 _TASK: Final = CONNECTOR + "/tasks/{task:[0-9]{1,9}}"
-
-
-def name_of(request: web.Request) -> str:
-    """Return the connector that the path names."""
-    return request.match_info["connector"]
 
 
 class ConnectorsResource:

@@ -7,8 +7,7 @@ from aiohttp import web
 from fencepost.herder.interface import PeerRequests
 from fencepost.herder.peers.request_signing import SignedRequest
 from fencepost.rest import requests
-from fencepost.rest.app import Route
-from fencepost.rest.connectors import CONNECTOR, name_of
+from fencepost.rest.app import CONNECTOR, Route, name_of
 from fencepost.rest.requests import body, json_body
 from fencepost.rest.responses import empty, json_response
 

@@ -8,8 +8,7 @@ from aiohttp import web
 
 from fencepost.herder.interface import Offsets
 from fencepost.rest import requests, responses
-from fencepost.rest.app import Route
-from fencepost.rest.connectors import CONNECTOR, name_of
+from fencepost.rest.app import CONNECTOR, Route, name_of
 from fencepost.rest.requests import json_body
 from fencepost.rest.responses import json_response
 

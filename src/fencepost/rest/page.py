@@ -28,16 +28,9 @@ from fencepost.herder.interface import Herder
 from fencepost.rest.app import Route
 from fencepost.rest.group_events import GroupEvents
 from fencepost.rest.requests import number
-from fencepost.rest.responses import empty, json_response
+from fencepost.rest.responses import SECURITY_HEADERS, empty, json_response
 
 _log: Final = logging.getLogger(__name__)
-
-SECURITY_HEADERS: Final[Mapping[str, str]] = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-}
 
 _TYPES: Final = {
     "html": "text/html",

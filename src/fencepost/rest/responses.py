@@ -40,6 +40,14 @@ if TYPE_CHECKING:
 
 JSON: Final = "application/json"
 
+SECURITY_HEADERS: Final[Mapping[str, str]] = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+"""The headers of a page for people."""
+
 Json = dict[str, Any]
 
 T = TypeVar("T")

@@ -14,9 +14,8 @@ from fencepost.herder.entities import HealthStatus
 from fencepost.herder.interface import Herder
 from fencepost.rest import responses
 from fencepost.rest.app import Route, accepting, names
-from fencepost.rest.page import SECURITY_HEADERS
 from fencepost.rest.reporter_names import WithReporterNames
-from fencepost.rest.responses import JSON, json_response
+from fencepost.rest.responses import JSON, SECURITY_HEADERS, json_response
 
 # Tools determine from it which requests they can send.
 CONNECT_VERSION: Final = "4.1.0"

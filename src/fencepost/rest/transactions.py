@@ -5,8 +5,7 @@ from __future__ import annotations
 from aiohttp import hdrs, web
 
 from fencepost.herder.interface import Transactions
-from fencepost.rest.app import Route
-from fencepost.rest.connectors import CONNECTOR, name_of
+from fencepost.rest.app import CONNECTOR, Route, name_of
 from fencepost.rest.responses import json_response
 
 

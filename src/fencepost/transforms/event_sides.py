@@ -54,7 +54,7 @@ class EventSideTransformation(RecordTransformation):
 
 
 def same_nulls(field: t.StructField, new: Column) -> Column:
-    """Return the new content of a field, which by its type is not null if the field is not."""
+    """Return the new content of a field. For a field that cannot be null, its type says that it is not null either."""
     if field.nullable:
         return new
     if isinstance(field.dataType, t.StringType | t.BinaryType):

@@ -125,7 +125,7 @@ def with_fields(column: Column, kind: StructType, added: Mapping[FieldPath, Colu
 
 
 def without(column: Column, kind: StructType, paths: Collection[FieldPath]) -> Column | None:
-    """Return a struct without the fields at some paths; None if that leaves it, or a struct within it, no field."""
+    """Return a struct without the fields at some paths; None if it, or a struct within it, would have no field then."""
     return selected(column, kind, lambda path: path not in paths, dict.fromkeys(paths, ""))
 
 

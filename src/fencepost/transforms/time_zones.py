@@ -30,7 +30,7 @@ _UNITS: Final = {
     f"{_TIME}MicroTimestamp": 1_000_000,
     f"{_TIME}NanoTimestamp": 1_000_000_000,
 }
-"""How many units of a column's type are a second."""
+"""Units per second of a column's type."""
 _ZONED: Final = r"^(-?\d{4,})-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d(:\d\d)?)$"
 _PREFIXES: Final = ("topic", "source")
 

@@ -8,8 +8,7 @@ import secrets
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,18 +23,17 @@ from fencepost.engine.engine import SparkEngine
 from fencepost.engine.spark.session_settings import REQUIRED
 from tests.support.checker import log_ends, read_topic
 from tests.support.processes import wait_for
+from tests.support.spark_format import COUNT, PATIENCE, numbers, save, values, waits_until_written
 from tests.support.spark_queries import FileQuery, texts, users_session
 from tests.support.topics import Topics, unique
 
 # Rows are waited for, also by Python workers of Spark that has just started.
 pytestmark = pytest.mark.timeout(1_500)
 
-COUNT = 40_000
 MANY = 200_000
 _LATE = 15
 """The number of an Arrow batch of many rows, so that earlier ones have left the buffers between two Python workers."""
 
-_PATIENCE = 500.0
 FAILURES = (PySparkException, Py4JError)
 
 
@@ -71,20 +69,6 @@ def topic(topics: Topics) -> str:
     return topics.create(partitions=2)
 
 
-def values(spark: SparkSession, partitions: int, count: int = COUNT) -> DataFrame:
-    """The numbers below `count` as text."""
-    return spark.range(0, count, numPartitions=partitions).select(F.col("id").cast("string").alias("value"))
-
-
-def save(frame: DataFrame, servers: str, topic: str, **options: str) -> None:
-    told = {"kafka.bootstrap.servers": servers, "topic": topic, **options}
-    frame.write.format("fencepost").options(**told).mode("append").save()
-
-
-def numbers(servers: str, topic: str) -> list[int]:
-    return sorted(int(record.value or b"") for record in read_topic(servers, topic))
-
-
 @pytest.mark.parametrize("partitions", [1, 9])
 def test_a_run_is_written_once_by_any_number_of_tasks(
     spark: SparkSession, bootstrap_servers: str, topic: str, partitions: int
@@ -113,34 +97,11 @@ def test_rows_with_keys_go_where_their_keys_belong(spark: SparkSession, bootstra
     assert {len(found) for found in places.values()} == {1}
 
 
-@contextmanager
-def told_when_written(servers: str, topic: str, file: Path) -> Iterator[Callable[[], None]]:
-    """Gives a function with which a Python worker waits until brokers have records of the open transaction."""
-    ended = threading.Event()
-
-    def look() -> None:
-        wait_for(lambda: ended.is_set() or read_topic(servers, topic, isolation="read_uncommitted") != [], _PATIENCE)
-        file.touch()
-
-    def wait() -> None:
-        deadline = time.monotonic() + _PATIENCE
-        while not file.exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-
-    thread = threading.Thread(target=look)
-    thread.start()
-    try:
-        yield wait
-    finally:
-        ended.set()
-        thread.join()
-
-
 def test_a_task_whose_python_worker_dies_fails_the_write(
     spark: SparkSession, bootstrap_servers: str, topic: str, tmp_path: Path
 ):
     died = tmp_path / "died"
-    with told_when_written(bootstrap_servers, topic, tmp_path / "written") as wait:
+    with waits_until_written(bootstrap_servers, topic, tmp_path / "written") as wait:
 
         def die_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for number, batch in enumerate(batches):
@@ -165,7 +126,7 @@ def test_a_stage_that_lost_its_input_fails_the_write(
 ):
     """One task reads two shuffled parts. What it wrote of the first is in Kafka when the second cannot be fetched."""
     lost = tmp_path / "lost"
-    with told_when_written(bootstrap_servers, topic, tmp_path / "written") as wait:
+    with waits_until_written(bootstrap_servers, topic, tmp_path / "written") as wait:
 
         def lose_shuffle_files(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from batches
@@ -197,7 +158,7 @@ def test_a_stage_that_gets_other_rows_when_it_is_run_again_fails_the_write(
 ):
     """A task has written its rows when later ones lose theirs: computed again, a row may be that of another task."""
     lost = tmp_path / "lost"
-    with told_when_written(bootstrap_servers, topic, tmp_path / "written") as wait:
+    with waits_until_written(bootstrap_servers, topic, tmp_path / "written") as wait:
 
         def lose_shuffle_files(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             context = TaskContext.get()
@@ -209,7 +170,7 @@ def test_a_stage_that_gets_other_rows_when_it_is_run_again_fails_the_write(
                     file.unlink()
             yield from batches
             # Two tasks run at a time: the later ones must not have read their rows before.
-            deadline = time.monotonic() + _PATIENCE
+            deadline = time.monotonic() + PATIENCE
             while not lost.exists() and time.monotonic() < deadline:
                 time.sleep(0.05)
 
@@ -228,12 +189,12 @@ def one_at_a_time(spark: SparkSession, tmp_path: Path) -> Iterator[None]:
 
     def keep(_: int) -> None:
         begun.touch()
-        wait_for(over.exists, 2 * _PATIENCE)
+        wait_for(over.exists, 2 * PATIENCE)
 
     job = threading.Thread(target=spark.sparkContext.parallelize([0], 1).foreach, args=[keep])
     job.start()
     try:
-        wait_for(begun.exists, _PATIENCE)
+        wait_for(begun.exists, PATIENCE)
         yield
     finally:
         over.touch()
@@ -391,7 +352,7 @@ def test_a_failed_batch_of_a_stream_leaves_nothing_open_and_is_written_later(
                 failed.touch()
                 raise ValueError("a row that cannot be read")
 
-    with told_when_written(bootstrap_servers, topic, tmp_path / "written") as wait:
+    with waits_until_written(bootstrap_servers, topic, tmp_path / "written") as wait:
         stream.shape = lambda frame: frame.mapInArrow(fail_once, "value STRING")
         stream.add(*(str(number) for number in range(MANY)))
         with pytest.raises(StreamingQueryException, match="of a write again after an attempt that may have written"):

@@ -120,7 +120,7 @@ class NumberFindings:
 class _Seen:
     numbers: NumberRanges = field(default_factory=NumberRanges)
     highest: dict[int, int] = field(default_factory=dict)
-    """By partition of the topic."""
+    """The highest number, by partition of the topic."""
     records: int = 0
     duplicates: int = 0
     out_of_order: int = 0

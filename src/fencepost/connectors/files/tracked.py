@@ -85,7 +85,7 @@ class TrackedFile:
 
     @property
     def end(self) -> int:
-        """The byte up to which the file is known when its records are returned."""
+        """The position after the returned records; for a table file its size when it was last checked."""
         return self.file.position if isinstance(self.file, GrowingFile) else self.file.looked_at_size
 
     def pending(self) -> int:
@@ -99,7 +99,7 @@ class TrackedFile:
         return max(0, size - self.file.position)
 
     def was_read(self, mark: Mark) -> bool:
-        """Return whether the file of a mark is the one that was read, completely."""
+        """Return whether a mark is of the file that was read, and all of it was read."""
         track = self.track
         return (
             track is not None

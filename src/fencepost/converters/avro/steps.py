@@ -67,7 +67,7 @@ class WholeStep(AvroStep):
     per_second: int = 0
 
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
-        """Zigzag."""
+        """Encode whole numbers as zigzag varints."""
         return [varints(whole_numbers(values, self.per_second, place), rows)]
 
 

@@ -114,7 +114,7 @@ class FloatStep(ValueStep):
 
 @dataclass(frozen=True)
 class DoubleStep(ValueStep):
-    """double."""
+    """Encodes fields of type double."""
 
     wire_type: ClassVar[int] = FIXED64
 

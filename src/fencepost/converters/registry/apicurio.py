@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
-from fencepost.config.connector_config import below
+from fencepost.config.properties import below
 from fencepost.config.validators import at_least, not_empty
 from fencepost.converters.registry.config import choice, class_name, simple_name
 from fencepost.converters.registry.settings import REQUEST_HEADER, SSL, URL
@@ -54,6 +54,14 @@ _SAME: Final[Mapping[str, str]] = {
 
 def define_apicurio(definitions: ConfigDef) -> ConfigDef:
     """Add the properties of Apicurio's serializers. Returns the definitions."""
+    _define_schemas(definitions)
+    _define_framing(definitions)
+    _define_requests(definitions)
+    _define_access(definitions)
+    return definitions
+
+
+def _define_schemas(definitions: ConfigDef) -> None:
     definitions.define(
         APICURIO_URL, _T.STRING, ConfigDef.NO_DEFAULT, _I.HIGH,
         "The registry: http://host:port/apis/registry/v3, or v2. Its Confluent API below the same address is used.",
@@ -72,7 +80,11 @@ def define_apicurio(definitions: ConfigDef) -> ConfigDef:
     ).define(
         f"{APICURIO}artifact.group-id", _T.STRING, "default", _I.LOW, "The group of artifacts: default only.",
         validator=choice("DEFAULT"),
-    ).define(
+    )  # fmt: skip
+
+
+def _define_framing(definitions: ConfigDef) -> None:
+    definitions.define(
         _HEADERS, _T.BOOLEAN, None, _I.MEDIUM,
         "Whether the id is in headers: only false is possible, and must be said for a registry of the line 2.",
         validator=_no_headers,
@@ -85,7 +97,11 @@ def define_apicurio(definitions: ConfigDef) -> ConfigDef:
         _USE_ID, _T.STRING, None, _I.MEDIUM,
         "Which id is written: only contentId is possible, and must be said for a registry of the line 2.",
         validator=_content_id,
-    ).define(
+    )  # fmt: skip
+
+
+def _define_requests(definitions: ConfigDef) -> None:
+    definitions.define(
         _PERIOD, _T.LONG, 30_000, _I.LOW,
         "After how many milliseconds the newest schema is looked up again (find-latest).", validator=at_least(0),
     ).define(
@@ -103,8 +119,6 @@ def define_apicurio(definitions: ConfigDef) -> ConfigDef:
         f"{APICURIO}avro-datum-provider", _T.CLASS, "io.apicurio.registry.serde.avro.DefaultAvroDatumProvider", _I.LOW,
         "DefaultAvroDatumProvider only.", validator=class_name("DefaultAvroDatumProvider"),
     )  # fmt: skip
-    _define_access(definitions)
-    return definitions
 
 
 def _define_access(definitions: ConfigDef) -> None:

@@ -298,7 +298,7 @@ def _has_rules(answer: Mapping[str, Any]) -> bool:
 
 
 def _id(number: object) -> int:
-    """An id, which has four bytes in each record."""
+    """Return an id of a schema. It must fit into the four bytes that records have for it."""
     if isinstance(number, bool) or not isinstance(number, int) or not 0 < number <= _LARGEST_ID:
         raise RegistryAnswerError(
             f"The schema registry answered with the id {number!r}, which is not a number from 1 to {_LARGEST_ID}: is this "

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from fencepost.api.errors import ConfigError
 from fencepost.api.secrets import HIDDEN, SECRETS
-from fencepost.config.connector_config import below
+from fencepost.config.properties import below
 from fencepost.kafka.config.security import TlsConfig, parse_jaas
 
 URL: Final = "schema.registry.url"

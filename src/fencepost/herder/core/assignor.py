@@ -76,7 +76,7 @@ class AssignmentDecision:
 
 
 def all_work(task_counts: Mapping[str, int]) -> Work:
-    """Return the connectors and tasks that `task_counts`, from a connector's name to its number of tasks, makes."""
+    """Return all connectors and tasks. `task_counts` has the number of tasks of each connector, by name."""
     tasks = (ConnectorTaskId(connector, task) for connector, count in task_counts.items() for task in range(count))
     return frozenset(chain(task_counts, tasks))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -39,7 +40,7 @@ class GroupView:
         own = WorkerTopics(*(store.name for store in stores))
         return cls(
             url,
-            WorkerFiles(str(Path.cwd()), config.allowed_paths.paths),
+            _announced(str(Path.cwd()), config.allowed_paths.paths),
             MixedGroup(str(config.exactly_once_source_support)),
             GroupTopics(own, _group_url(url)),
         )
@@ -53,6 +54,12 @@ class GroupView:
     def worker_id(self) -> str:
         """This worker's name in statuses, as host:port."""
         return urlsplit(self.url).netloc
+
+
+def _announced(directory: str, paths: Sequence[str] | None) -> WorkerFiles:
+    """The directories as text that has a form in UTF-8, which names of directories need not have."""
+    directory, *allowed = (path.encode(errors="backslashreplace").decode() for path in (directory, *(paths or ())))
+    return WorkerFiles(directory, None if paths is None else tuple(allowed))
 
 
 def _group_url(url: str) -> str:

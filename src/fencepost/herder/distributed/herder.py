@@ -93,20 +93,23 @@ class DistributedHerder(Herder):
         self._member = group_member(
             worker, group, view, topic=topic, assign=assignor, listener=self._work, metrics=metrics
         )
-        states = ConnectorStates(parts, ShownStatuses(view, statuses, self._is_cut_off))
-        transactions = GroupTransactions(
-            parts, view, self._leadership, work=self._work.local, states=states, client=client
-        )
-        restarts = GroupRestarts(url, group.sync_timeout_ms, topic, self._leadership, self._work, assignor, states)
         self._loggers = LoggerRegistry()
-        self.connectors = ConnectorRequests(parts, self._leadership, restarts, states)
-        self.offsets = OffsetRequests(parts, self._leadership, rounds)
-        self.transactions = transactions
+        self._answer_requests(client, rounds, assignor)
+        self._cluster_id = ""
+
+    def _answer_requests(self, client: RestClient, rounds: FencingRounds, assignor: LeaderAssignor) -> None:
+        parts, view, leadership, group = self._parts, self._view, self._leadership, self._group
+        states = ConnectorStates(parts, ShownStatuses(view, self._statuses, self._is_cut_off))
+        restarts = GroupRestarts(view.url, group.sync_timeout_ms, self._topic, leadership, self._work, assignor, states)
+        self.connectors = ConnectorRequests(parts, leadership, restarts, states)
+        self.offsets = OffsetRequests(parts, leadership, rounds)
+        self.transactions = transactions = GroupTransactions(
+            parts, view, leadership, work=self._work.local, states=states, client=client
+        )
         self.plugins = PluginRequests(parts)
         self.loggers = LoggerRequests(parts, self._loggers)
         self.observation = GroupObservation(parts, view, states, client)
-        self.peers = GroupRequests(self._leadership, rounds, transactions, self._task_configs)
-        self._cluster_id = ""
+        self.peers = GroupRequests(leadership, rounds, transactions, self._task_configs)
 
     async def start(self) -> None:
         """Reach the brokers, read the internal topics, and join the group.

@@ -19,7 +19,7 @@ class ShownStatuses:
     """The valid state and trace of each status."""
 
     def __init__(self, view: GroupView, statuses: StatusBackingStore, is_cut_off: Callable[[], bool]) -> None:
-        """`is_cut_off`: the group's coordinator has been unreachable for so long that others may have lost it, too."""
+        """`is_cut_off` returns whether this worker has not reached the group's coordinator for a session timeout."""
         self._view = view
         self._statuses = statuses
         self._is_cut_off = is_cut_off

@@ -159,7 +159,7 @@ class PluginCatalogue:
 
 
 def _beside(plugin: InstalledPlugin, java: Iterable[InstalledPlugin]) -> InstalledPlugin:
-    """A registered plugin beside Java connectors, which have their names for themselves."""
+    """Return a registered plugin without the names that Java connectors have."""
     taken = {name for one in java if one.kind is plugin.kind for name in one.names}
     if plugin.names.isdisjoint(taken):
         return plugin

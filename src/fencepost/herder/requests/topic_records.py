@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from fencepost.api.errors import ConfigError, RetriableError
 from fencepost.api.secrets import SECRETS
-from fencepost.config.connector_config import ConnectorConfig, below
+from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.error_handling import DEAD_LETTER_TOPIC
+from fencepost.config.properties import below
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.converters.decoded_json import to_json
 from fencepost.converters.record_decoding import RecordDecoder, decoder

@@ -82,7 +82,7 @@ class CountWriter(Protocol):
     """Writes task counts to the config topic, as the leader of the worker's group."""
 
     async def require(self) -> None:
-        """Return if this worker may write. Raises NotLeaderError, and the errors that prevent writing."""
+        """Check that this worker may write. Raises NotLeaderError, and the errors that prevent writing."""
 
     async def write_task_count(self, connector: str, count: int, *, check: Callable[[], None]) -> None:
         """Write that former tasks are fenced and this number of tasks may start.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import ApiVersionsRequest
 
+from fencepost.api.closing import Closing
 from fencepost.api.errors import ConfigError
 from fencepost.config.internal_topics import AUTOMATIC_CREATION
 from fencepost.kafka.admin import fencing
@@ -55,19 +55,11 @@ class TopicDescription:
     configs: Mapping[str, str | None]
 
 
-class Admin:
+class Admin(Closing):
     """Administers one cluster. Threads may share it; calls then wait for each other."""
 
     def __init__(self, config: ClientConfig) -> None:
         self._client = BrokerClient(config)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def create_topics(self, *topics: NewTopic) -> dict[str, bool]:
         """Create topics and wait until their partitions have leaders. False for those that exist already.

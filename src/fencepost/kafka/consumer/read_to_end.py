@@ -13,10 +13,10 @@ partition_requests.py has the requests to the leaders.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar, TypeVarTuple, Unpack
+from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
 from uuid import UUID
 
+from fencepost.api.closing import Closing
 from fencepost.api.errors import FencepostError, RetriableError
 from fencepost.kafka.admin.open_transactions import find_open_transactions
 from fencepost.kafka.config.client_config import ClientConfig
@@ -60,7 +60,7 @@ class TopicReadTimeoutError(KafkaError, RetriableError):
         self.partition = partition
 
 
-class TopicReader:
+class TopicReader(Closing):
     """Reads all partitions of a topic, or `only` one, from the beginning, and keeps its position between calls.
 
     One thread at a time may read; `close` may be called from any thread.
@@ -80,14 +80,6 @@ class TopicReader:
         self._positions: dict[int, int] = {}
         self._requests = PartitionRequests(self._client, topic, only=only)
         self._topic_id: UUID | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def positions(self) -> Mapping[int, int]:

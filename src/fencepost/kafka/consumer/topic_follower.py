@@ -12,10 +12,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 from uuid import UUID
 
+from fencepost.api.closing import Closing
 from fencepost.api.errors import FencepostError, IllegalStateError
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
@@ -30,7 +30,7 @@ _LONGEST_PAUSE_MS: Final = 1_000
 _MISSING_SECONDS: Final = 2.0
 
 
-class TopicLog:
+class TopicLog(Closing):
     """All partitions of a topic, followed by a thread that calls `on_record`. Threads may share it.
 
     Records of a partition come in order, and one call of `on_record` ends before the next begins.
@@ -59,14 +59,6 @@ class TopicLog:
         self._missing_since: float | None = None
         self._hurried = False
         self._thread = threading.Thread(target=self._follow, name=f"log of {topic}", daemon=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def start(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
         """Deliver the committed records on the calling thread; follow the topic from then on.

@@ -34,6 +34,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -56,8 +57,9 @@ _DEFLATED_MARK: Final = b"FNCZ"
 _WORTH_DEFLATING: Final = 1_024
 """From this number of bytes on, the fields about the members of a group are compressed."""
 
-_MOST_INFLATED: Final = 1 << 24
-"""The most bytes that these fields may have: anybody with the right to join a group can send an assignment."""
+_MOST_INFLATED: Final = 1 << 22
+"""The most bytes that these fields may have: anybody with the right to join a group can send an assignment. Reading them
+takes a second, and no heartbeat is sent meanwhile."""
 
 _NO_ALLOCATION: Final = b"\xff\xff\xff\xff"
 _NO_CHANGE: Final = bytes(8)
@@ -92,7 +94,8 @@ def decode_metadata(data: bytes) -> WorkerMetadata:
     version = reader.version()
     url, config_offset = reader.string(), reader.int64()
     allocation = reader.nullable_bytes() if version > 0 else None
-    assignment = decode_assignment(allocation) if allocation else None
+    # The other fields of an assignment are of no use here, and may be large.
+    assignment = _work_of(_Reader(allocation, "the work of a worker"))[0] if allocation else None
     support, topics, files = "", UNKNOWN_TOPICS, UNKNOWN_FILES
     if reader.marked(_MARK if version > 0 else _NO_ALLOCATION + _MARK):
         support = reader.string()
@@ -147,16 +150,27 @@ def _of_members(
 def decode_assignment(data: bytes) -> Assignment:
     """Read the assignment of a member. Raises GroupProtocolError."""
     reader = _Reader(data, "an assignment")
-    version = reader.version()
-    error, leader, leader_url, config_offset = reader.int16(), reader.string(), reader.string(), reader.int64()
-    connectors, tasks = reader.work()
-    revoked_connectors, revoked_tasks = reader.work() if version > 0 else ((), ())
-    delay_ms = reader.int32() if version > 0 else 0
+    work, version = _work_of(reader)
     before = b"" if version > 0 else _NO_CHANGE
     if reader.marked(before + _DEFLATED_MARK):
         before, reader = b"", reader.inflated()
     supports = reader.pairs() if reader.marked(before + _MARK) else ()
     tells_topics = bool(supports) and reader.marked(_TOPICS_MARK)
+    return replace(
+        work,
+        supports=supports,
+        leader_topics=reader.topics() if tells_topics else UNKNOWN_TOPICS,
+        other_topics=reader.topics_by_url() if tells_topics else (),
+        files=reader.files_by_url() if supports and reader.marked(_FILES_MARK) else (),
+    )
+
+
+def _work_of(reader: _Reader) -> tuple[Assignment, int]:
+    """Read the fields of Connect, and return them with the version."""
+    version = reader.version()
+    error, leader, leader_url, config_offset = reader.int16(), reader.string(), reader.string(), reader.int64()
+    connectors, tasks = reader.work()
+    revoked_connectors, revoked_tasks = reader.work() if version > 0 else ((), ())
     return Assignment(
         error=error,
         leader=leader,
@@ -166,12 +180,8 @@ def decode_assignment(data: bytes) -> Assignment:
         tasks=tasks,
         revoked_connectors=revoked_connectors,
         revoked_tasks=revoked_tasks,
-        delay_ms=delay_ms,
-        supports=supports,
-        leader_topics=reader.topics() if tells_topics else UNKNOWN_TOPICS,
-        other_topics=reader.topics_by_url() if tells_topics else (),
-        files=reader.files_by_url() if supports and reader.marked(_FILES_MARK) else (),
-    )
+        delay_ms=reader.int32() if version > 0 else 0,
+    ), version
 
 
 def _int16(number: int) -> bytes:

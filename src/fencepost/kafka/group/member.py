@@ -13,7 +13,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -25,7 +25,7 @@ from kafka.net.wakeup_notifier import WakeupNotifier
 from fencepost.api.errors import IllegalStateError
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.deadline import Backoff, Deadline
-from fencepost.kafka.errors import AuthorizationError
+from fencepost.kafka.errors import AuthorizationError, GroupProtocolError
 from fencepost.kafka.group.asyncio_bridge import ListenerLoop
 from fencepost.kafka.group.codec import decode_assignment, decode_metadata, encode_assignment, encode_metadata
 from fencepost.kafka.group.connections import BAD_CREDENTIALS, ConnectionManager, TlsError, translated
@@ -46,6 +46,8 @@ _log: Final = logging.getLogger(__name__)
 # How long the member does not react to rejoin and close while it waits for an answer.
 _TICK_MS: Final = 200
 _LEAVE_TIMEOUT_MS: Final = 3_000
+_UNREADABLE_PAUSE_S: Final = 5.0
+"""The pause before a member joins again whose leader sends what cannot be read."""
 
 _LASTING: Final = (
     *BAD_CREDENTIALS,
@@ -302,15 +304,31 @@ class GroupMember:
             await self._lose(f"the coordinator of group {self._settings.group_id} does not know it as a member")
 
     def assign(self, leader: str, protocol: str, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """Compute the assignments as the leader."""
+        """Compute the assignments as the leader. A member whose metadata cannot be read gets none."""
         spoken = ConnectProtocol(protocol)
-        metadata = {name: decode_metadata(data) for name, data in members.items()}
+        metadata = dict(self._readable(members))
         election = Election(leader=leader, protocol=spoken, members=metadata, held=self._held)
         return {name: encode_assignment(given, spoken) for name, given in self._assign(election).items()}
 
+    def _readable(self, members: Mapping[str, bytes]) -> Iterator[tuple[str, WorkerMetadata]]:
+        for name, data in members.items():
+            try:
+                yield name, decode_metadata(data)
+            except GroupProtocolError as error:
+                _log.warning("Group %s: the member %s gets no work. %s", self._settings.group_id, name, error)
+
     async def joined(self, generation: int, member_id: str, protocol: str, assignment: bytes) -> None:
-        """Apply an assignment: stop the revoked work, then notify the listener of the assigned work."""
-        given = decode_assignment(assignment)
+        """Apply an assignment: stop the revoked work, then notify the listener of the assigned work.
+
+        If it cannot be read, all work stops, and the member joins again after a pause: the leader may have changed.
+        """
+        try:
+            given = decode_assignment(assignment)
+        except GroupProtocolError as error:
+            _log.warning("Group %s: no work can be assigned to this worker. %s", self._settings.group_id, error)
+            await self._lose(str(error))
+            self._rejoin_at = time.monotonic() + _UNREADABLE_PAUSE_S
+            return
         self._protocol = ConnectProtocol(protocol)
         self._become(MemberState.MEMBER)
         self._watch_coordinator()

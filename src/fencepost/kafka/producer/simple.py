@@ -11,11 +11,11 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from kafka.protocol.producer import ProduceRequest
 
+from fencepost.api.closing import Closing
 from fencepost.kafka.config.client_config import ProducerConfig
 from fencepost.kafka.deadline import Backoff, Deadline
 from fencepost.kafka.errors import (
@@ -40,7 +40,7 @@ _ALL_REPLICAS: Final = -1
 _TOO_LARGE: Final = (Code.MESSAGE_TOO_LARGE, Code.RECORD_LIST_TOO_LARGE)
 
 
-class PlainProducer:
+class PlainProducer(Closing):
     """Writes rows to topics of one cluster. Thread-safe; calls then wait for each other."""
 
     def __init__(self, config: ProducerConfig) -> None:
@@ -48,14 +48,6 @@ class PlainProducer:
         self._client = BrokerClient(config.client)
         self._leaders: dict[str, TopicLeaders] = {}
         self._writing = threading.Lock()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def write(self, topic: str, rows: Sequence[Row | OutgoingRecord]) -> dict[int, int]:
         """Write records, each to its given partition or to the one of its key's hash.

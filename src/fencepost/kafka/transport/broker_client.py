@@ -9,11 +9,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar, TypeVarTuple, Unpack
+from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
 
 from kafka.protocol.metadata import MetadataRequest
 
+from fencepost.api.closing import Closing
 from fencepost.api.errors import IllegalStateError
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.deadline import Deadline
@@ -62,7 +62,7 @@ def remaining_ms(deadline: Deadline, at_most: float) -> float:
     return max(1.0, min(at_most, deadline.remaining_s * 1000))
 
 
-class BrokerClient:
+class BrokerClient(Closing):
     """Asks the brokers of one cluster. Safe to share between threads, which then wait for each other."""
 
     def __init__(self, config: ClientConfig) -> None:
@@ -71,14 +71,6 @@ class BrokerClient:
         self.interruption = Interruption()
         self._lock, self._closing = threading.Lock(), threading.Lock()
         POOL.join(config)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def run(self, procedure: Callable[[Unpack[Arguments]], T], *args: *Arguments, doing: str) -> T:
         """Run a procedure that uses this client, and return its result.

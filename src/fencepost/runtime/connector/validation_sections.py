@@ -11,12 +11,13 @@ from fencepost.api.errors import ConfigError
 from fencepost.api.plugin_calls import call_plugin
 from fencepost.api.secrets import is_secret_name
 from fencepost.config.client_overrides import ClientKind
-from fencepost.config.connector_config import below, connector_config_def, plugin_aliases
+from fencepost.config.connector_config import connector_config_def, plugin_aliases
 from fencepost.config.connector_instance import ConnectorInstance
 from fencepost.config.java_plugins import JavaClass
 from fencepost.config.java_properties import open_prefixes, refusals, takes_any_property, without_effect
 from fencepost.config.plugin_instances import plugin_definitions
 from fencepost.config.plugins import PluginKind, find_plugin, installed_versions, plugin_version
+from fencepost.config.properties import below
 from fencepost.config.restart_config import define_restarts
 from fencepost.config.topic_creation import PREFIX as TOPIC_CREATION
 from fencepost.config.validators import not_blank
@@ -124,7 +125,7 @@ def _of_plugin(
 
 
 def _refused(plugin: type[Any], prefix: str, config: Mapping[str, str]) -> list[ConfigValue]:
-    """The properties that the plugin's Java class has, and that it does not do."""
+    """Return the given properties that the plugin's Java class supports and the plugin does not."""
     given = below(config, prefix)
     return [
         ConfigValue(prefix + name, given[name], errors=[message]) for name, message in refusals(plugin, given).items()

@@ -6,10 +6,10 @@ import logging
 from typing import Final
 
 from fencepost.api.errors import FencepostError
-from fencepost.config.connector_config import below
 from fencepost.config.java_properties import open_prefixes, takes_any_property, without_effect
 from fencepost.config.plugin_instances import plugin_definitions
 from fencepost.config.plugins import find_plugin
+from fencepost.config.properties import below
 from fencepost.config.unknown_properties import unknown_properties
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.runtime.connector.plugin_versions import ROLES, VERSION

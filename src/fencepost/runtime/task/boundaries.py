@@ -132,7 +132,7 @@ class IntervalBoundary(TransactionBoundaryManager):
         return BoundaryDecision.COMMIT
 
     def before_wait(self, now: float) -> BoundaryDecision:
-        """Commit: the transaction has whole polls."""
+        """Commit: no poll is in the transaction in part."""
         self._last_commit = now
         return BoundaryDecision.COMMIT
 

@@ -79,6 +79,13 @@ def _of_single_write(sink: str) -> SinkKey:
 def sink_config_def() -> ConfigDef:
     """Return the definitions of a sink's own properties. They are shared: do not add to them."""
     definitions = ConfigDef()
+    _define_records(definitions)
+    _define_progress(definitions)
+    define_errors(definitions, _ERRORS)
+    return definitions
+
+
+def _define_records(definitions: ConfigDef) -> None:
     definitions.define(
         "topic", _T.STRING, None, _I.HIGH,
         "The topic for rows that name none in a column `topic`. Spark's own sink ignores the column if this is set.",
@@ -106,7 +113,11 @@ def sink_config_def() -> ConfigDef:
         "transforms", _T.LIST, "", _I.LOW, "The aliases of transforms, as in a connector.",
     ).define(
         "predicates", _T.LIST, "", _I.LOW, "The aliases of predicates, as in a connector.",
-    ).define(
+    )  # fmt: skip
+
+
+def _define_progress(definitions: ConfigDef) -> None:
+    definitions.define(
         "first.batch", _T.LONG, 0, _I.LOW,
         "The first batch id to write for a sink without any progress: lower ones are taken to be in Kafka. For a query "
         "that goes on with the checkpoint of another sink, and after the loss of the sink's progress.",
@@ -120,8 +131,6 @@ def sink_config_def() -> ConfigDef:
         "The number of its replicas. Unset: 3, or 1 in a cluster of one broker.",
         validator=replication_factor,
     )  # fmt: skip
-    define_errors(definitions, _ERRORS)
-    return definitions
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
+from fencepost.api.closing import Closing
 from fencepost.kafka.admin.topic_creation import NewTopic
 from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.deadline import Deadline
@@ -82,7 +82,7 @@ def find_opened(config: SinkConfig, transactional_id: str, clients: KafkaClients
     return None if found is None else found[1]
 
 
-class LedgerLog:
+class LedgerLog(Closing):
     """Appends to a ledger and reads it. For one thread."""
 
     def __init__(self, config: SinkConfig, place: LedgerPlace) -> None:
@@ -93,14 +93,6 @@ class LedgerLog:
         self._producer = clients.plain_producer(config.producer)
         self._reader = clients.topic_reader(config.producer.client, place.topic, only=place.partition)
         self._begun = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the connections."""

@@ -133,7 +133,7 @@ def task_spec(config: SinkConfig, key: SinkKey, schema: StructType) -> TaskSpec:
     converter's `prepare`.
     """
     if not schema.fields:
-        # Arrow counts the rows of a batch by its columns: tasks would get none.
+        # A batch without columns has no rows in Arrow: tasks would get none.
         raise ConfigError(
             "The DataFrame has no columns, and Spark hands no rows over to a data source then: give it a column, or use "
             "write_kafka or exactly_once of fencepost.spark"

@@ -10,10 +10,11 @@ from pyspark.sql import types as t
 
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.plugin import Converter, HeaderConverter
-from fencepost.config.connector_config import PluginSpec, below
+from fencepost.config.connector_config import PluginSpec
 from fencepost.config.plugin_instances import plugin_definitions
 from fencepost.config.plugin_sources import ANY_MODULE
 from fencepost.config.plugins import PluginKind
+from fencepost.config.properties import below
 from fencepost.config.unknown_properties import unknown_properties
 from fencepost.converters import ByteArrayConverter, SimpleHeaderConverter, StringConverter
 from fencepost.engine.column_types import ColumnTypes, column_types

@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
+from fencepost.api.closing import Closing
 from fencepost.config.internal_topics import InternalTopic
 from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.config.client_config import ClientConfig
@@ -26,7 +26,7 @@ _NAMING_MS: Final = 5_000
 """The additional time to find out why a topic was not read in time."""
 
 
-class OffsetStore:
+class OffsetStore(Closing):
     """The offsets of all connectors in one offsets topic. Thread-safe.
 
     `consumer` reads the topic, `admin` creates it. Its connections are closed with the last reference to it, unless they
@@ -49,14 +49,6 @@ class OffsetStore:
         self._reading = threading.Lock()
         self._close = weakref.finalize(self, self._reader.close)
         self._close.atexit = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def ensure_topic(self) -> bool:
         """Create the topic, compacted, if it does not exist. True if it was created.

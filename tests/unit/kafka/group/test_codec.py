@@ -194,6 +194,17 @@ def test_topics_follow_the_settings_where_older_versions_stop_reading(protocol: 
     assert (decoded.supports, decoded.leader_topics, decoded.other_topics) == (told.supports, topics, others)
 
 
+def test_the_work_of_a_member_is_read_without_a_list_of_members():
+    bomb = zlib.compress(b"FNCP" + (4_000_000).to_bytes(4, "big") + bytes(16_000_000), 9)
+    work = encode_assignment(ASSIGNMENT, ConnectProtocol.SESSIONED)
+    work += b"FNCZ" + len(bomb).to_bytes(4, "big") + bomb
+    head = encode_metadata(WorkerMetadata(url=URL, config_offset=5), ConnectProtocol.SESSIONED)[:-4]
+    found = decode_metadata(head + len(work).to_bytes(4, "big") + work)
+    assert found.assignment == ASSIGNMENT
+    with pytest.raises(GroupProtocolError, match="has more than"):
+        decode_assignment(work)
+
+
 def of_group(workers: int) -> Assignment:
     """An assignment in a group whose workers are pods of Kubernetes."""
     urls = [f"http://fencepost-{number:03}.fencepost.data.svc:8083/" for number in range(workers)]

@@ -57,7 +57,7 @@ def plan_lines(file: FileIO, part: FileRange, size: int) -> list[FileRange]:
 
 
 class _Followed:
-    """A file of `size` bytes and one more, so that a planner takes a return at its end for the end of a record."""
+    """A file with one byte more than its `size`: a carriage return at its end then ends a record."""
 
     def __init__(self, file: FileIO, size: int) -> None:
         self._file = file

@@ -28,10 +28,13 @@ class ContentOrigin(Protocol):
     path: str
 
     def is_missing(self, *, whole: bool = False) -> bool:
-        """Return whether there is no file yet. Raises DataError if nothing is waited for, because it is `whole`."""
+        """Return whether there is no file yet. Raises DataError for a missing file that must be `whole`."""
 
     def stamp(self) -> Stamp | None:
-        """Return a value that changes with the file, None if there is no file. Raises DataError and RetriableError."""
+        """Return a value that differs if the file was changed or replaced, None without a file.
+
+        Raises DataError and RetriableError.
+        """
 
     def check(self, position: int, opened: str | None = None) -> None:
         """Raise DataError if the file is another one than the one that was read up to the position.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import ConfigError
@@ -60,25 +60,11 @@ class PostgresConfig:
         """Return the properties of a configuration. Raises ConfigError."""
         given = DEFINITIONS.parse(config)
         refuse_unsupported(config)
-        if given["heartbeat.action.query"] and not given["heartbeat.interval.ms"]:
-            raise ConfigError(
-                "The property heartbeat.action.query has no effect without heartbeat.interval.ms",
-                name="heartbeat.action.query",
-            )
-        for what in ("table", "message.prefix"):
-            if given[f"{what}.include.list"] and given[f"{what}.exclude.list"]:
-                raise ConfigError(
-                    f"{what}.include.list and {what}.exclude.list are both set: remove one of them",
-                    name=f"{what}.exclude.list",
-                )
-        tls = {name: given[f"database.{name}"] for name in ("sslmode", "sslpassword", *_FILES)}
+        _check_together(given)
         split_ms = given["transaction.split.interval.ms"]
         mode = SnapshotMode(given["snapshot.mode"].lower())
         return cls(
-            connection=ConnectionSettings(
-                given["database.hostname"], given["database.port"], given["database.user"], given["database.dbname"],
-                given["database.password"], {name: value for name, value in tls.items() if value is not None},
-            ),
+            connection=_connection(given),
             prefix=given["topic.prefix"],
             slot=given["slot.name"],
             slot_failover=given["slot.failover"],
@@ -88,13 +74,7 @@ class PostgresConfig:
             decimals=DecimalHandling(given["decimal.handling.mode"].lower()),
             times=TimePrecision(given["time.precision.mode"].lower()),
             intervals=IntervalHandling(given["interval.handling.mode"].lower()),
-            envelope=EnvelopeSettings(
-                prefix=given["topic.prefix"],
-                database=given["database.dbname"],
-                tombstones=given["tombstones.on.delete"],
-                skipped=frozenset(given["skipped.operations"]) - {"none"},
-                placeholder=given["unavailable.value.placeholder"],
-            ),
+            envelope=_envelope(given),
             split_after_s=None if split_ms is None else split_ms / 1000,
             heartbeat_s=given["heartbeat.interval.ms"] / 1000,
             heartbeat_action=given["heartbeat.action.query"],
@@ -144,6 +124,38 @@ class PostgresConfig:
     def has_column(self, column: str) -> bool:
         """Whether `schema.table.column` is part of the events."""
         return not any(pattern.fullmatch(column) for pattern in self.excluded_columns)
+
+
+def _check_together(given: Mapping[str, Any]) -> None:
+    if given["heartbeat.action.query"] and not given["heartbeat.interval.ms"]:
+        raise ConfigError(
+            "The property heartbeat.action.query has no effect without heartbeat.interval.ms",
+            name="heartbeat.action.query",
+        )
+    for what in ("table", "message.prefix"):
+        if given[f"{what}.include.list"] and given[f"{what}.exclude.list"]:
+            raise ConfigError(
+                f"{what}.include.list and {what}.exclude.list are both set: remove one of them",
+                name=f"{what}.exclude.list",
+            )
+
+
+def _connection(given: Mapping[str, Any]) -> ConnectionSettings:
+    tls = {name: given[f"database.{name}"] for name in ("sslmode", "sslpassword", *_FILES)}
+    return ConnectionSettings(
+        given["database.hostname"], given["database.port"], given["database.user"], given["database.dbname"],
+        given["database.password"], {name: value for name, value in tls.items() if value is not None},
+    )  # fmt: skip
+
+
+def _envelope(given: Mapping[str, Any]) -> EnvelopeSettings:
+    return EnvelopeSettings(
+        prefix=given["topic.prefix"],
+        database=given["database.dbname"],
+        tombstones=given["tombstones.on.delete"],
+        skipped=frozenset(given["skipped.operations"]) - {"none"},
+        placeholder=given["unavailable.value.placeholder"],
+    )
 
 
 def _listed(name: str, included: Sequence[re.Pattern[str]], excluded: Sequence[re.Pattern[str]]) -> bool:

@@ -49,7 +49,7 @@ class OrcTable(Table):
 
     @property
     def first_key(self) -> int:
-        """0."""
+        """The first stripe has the number 0."""
         return 0
 
     def groups(self, key: int) -> Iterator[Group]:

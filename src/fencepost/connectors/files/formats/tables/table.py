@@ -72,7 +72,7 @@ class Table(ABC):
 
     @abstractmethod
     def groups(self, key: int) -> Iterator[Group]:
-        """Yield the groups, starting with one.
+        """Yield the group with a key, and all groups after it.
 
         Raises IncompleteTableError where the file ends within a group, and DataError for a key that no group has.
         """

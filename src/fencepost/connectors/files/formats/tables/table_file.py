@@ -96,7 +96,7 @@ class TableFile:
 
     @property
     def lag(self) -> int:
-        """About how many bytes are left. Raises DataError if there was no look yet, and the file cannot be read."""
+        """About how many bytes are left. Raises DataError if the file was not checked yet and cannot be read."""
         return self._file_size() if self._left is None else self._left
 
     @property
@@ -217,7 +217,7 @@ class TableFile:
         return RowRange(self.path, group.key, row, rows, group.size * rows // max(1, group.rows), identity)
 
     def _whole_group(self, groups: Any) -> Group | None:
-        """Return the next group, None at the end of the groups that are whole."""
+        """Return the next group, None if there is none, or if the file ends within it."""
         try:
             group: Group | None = next(groups, None)
         except IncompleteTableError as error:

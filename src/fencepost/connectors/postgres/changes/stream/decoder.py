@@ -147,7 +147,7 @@ class Decoder:
                 part for low, high in self._runs(block) for part in self._tables(block, changes, low, high)
             ]
         if decoded.wal_end and not self._in_transaction:
-            # Sent after everything before it: transactions that are not published lie between.
+            # The server sent all published changes before this LSN: other transactions may lie between.
             self._end = max(self._end, decoded.wal_end)
         return decoded
 
