@@ -33,6 +33,7 @@ MOST_NAMED: Final = 500
 MOST_CHARACTERS: Final = 64_000
 """The maximum number of characters of named and of packed files: a rule takes as many."""
 
+_SAMPLE: Final = 1_000
 _LEVEL: Final = 6
 
 
@@ -89,10 +90,16 @@ class Share:
             named = {TASK_FILES: json.dumps(self.files)} | inodes
             if sum(map(len, named.values())) <= MOST_CHARACTERS:
                 return named | other
-        packed = _packed(self.files, self.inodes)
-        if place is None or self.inodes is None or len(packed) <= MOST_CHARACTERS:
+        if place is None or self.inodes is None:
+            return {TASK_PACKED: _packed(self.files, self.inodes)} | other
+        if not self._seem_long() and len(packed := _packed(self.files, self.inodes)) <= MOST_CHARACTERS:
             return {TASK_PACKED: packed} | other
         return FileRule.of(place.task, place.tasks, self.inodes, place.hashes).in_config() | other
+
+    def _seem_long(self) -> bool:
+        """Return whether some of the files say that all of them are too long when packed, which takes longer than a rule."""
+        some = self.files[:_SAMPLE]
+        return len(_packed(some, self.inodes)) * len(self.files) > MOST_CHARACTERS * len(some)
 
 
 def _packed(files: Sequence[str], inodes: Mapping[str, int | None] | None) -> str:
