@@ -7,8 +7,6 @@ from tests.support.java_plugins import ODD
 from tests.support.workers import Worker
 
 TRANSFORMS = "org.apache.kafka.connect.transforms."
-
-
 LONGS = "org.apache.kafka.connect.converters.LongConverter"
 
 
