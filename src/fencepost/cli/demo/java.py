@@ -21,8 +21,8 @@ from rich.console import Console
 
 from fencepost.api.errors import FencepostError
 from fencepost.cli.common.tables import print_figures
+from fencepost.cli.demo.database_writers import DatabaseWriters
 from fencepost.cli.demo.workers import KILLS, DemoServers, DemoWorker
-from fencepost.cli.demo.writers import Writers
 from fencepost.embedded.jars import JarSet, class_path
 from fencepost.embedded.java import find_java
 from fencepost.embedded.postgres import SUPERUSER
@@ -136,7 +136,7 @@ def _install(plugin: Path) -> None:
         (plugin / jar.name).symlink_to(jar)
 
 
-class _Shop(Writers):
+class _Shop(DatabaseWriters):
     """A shop that uses a database, and does not know Kafka."""
 
     def __init__(self, conninfo: str) -> None:

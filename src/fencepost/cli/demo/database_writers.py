@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _PAUSE_S = 0.004
 
 
-class Writers(ABC):
+class DatabaseWriters(ABC):
     """Threads that write to a database. Their number of rolled back transactions is known after `writing`."""
 
     def __init__(self, conninfo: str, tables: bytes) -> None:
