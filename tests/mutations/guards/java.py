@@ -19,7 +19,7 @@ GUARDS = (
     Guard(
         "what a batch of columns says about refused records",
         "engine/engine.py",
-        "            if isinstance(batch, SourceBatch) and batch.pipeline is not None:",
+        "            if batch.pipeline is not None:",
         "            if False:",
         f"{_REFUSED}::test_an_exception_of_a_transform_fails_the_task_with_its_trace[noted]",
     ),
