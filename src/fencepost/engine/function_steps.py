@@ -14,7 +14,7 @@ from fencepost.engine.column_types import COLUMNS, ColumnTypes
 from fencepost.engine.conversion import ROW
 from fencepost.engine.dead_letters import contents_of
 from fencepost.engine.error_handler import ErrorHandler, StageRows
-from fencepost.engine.grouping import RecordGroup, json_text
+from fencepost.engine.grouping import RecordGroup, json_texts
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.refused_records import Stage
 from fencepost.engine.write_stage import SplitRows, StageSource
@@ -157,7 +157,7 @@ def finished(group: RecordGroup) -> tuple[list[pa.RecordBatch], ColumnTypes]:
     for name, declared in (("value", types.value), ("key", types.key)):
         if declared is None and pa.types.is_nested(columns[name].type):
             where = f"The transformed {name} of a record for topic {group.topic}"
-            texts = pa.array([json_text(value, where) for value in columns[name].to_pylist()], pa.string())
+            texts = pa.array(json_texts(columns[name].to_pylist(), where), pa.string())
             columns[name] = pa.ExtensionArray.from_storage(pa.json_(), texts)
         elif pa.types.is_null(columns[name].type):
             columns[name] = columns[name].cast(pa.string())
