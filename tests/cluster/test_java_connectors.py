@@ -105,7 +105,7 @@ def test_the_context_can_be_used_once_the_worker_has_its_connection(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("heap", "options"), [("512m", ()), ("128m", ()), ("32m", ()), ("512m", ("-Xmx96m",)), ("1g", ("-Xmn16m",))]
+    ("heap", "options"), [("512m", ()), ("256m", ()), ("32m", ()), ("512m", ("-Xmx96m",)), ("1g", ("-Xmn16m",))]
 )
 def test_a_jvm_starts_with_each_size_of_its_heap(heap: str, options: tuple[str, ...]):
     jvm = Jvm("sized", JavaSettings(heap=heap, options=options))

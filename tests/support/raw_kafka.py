@@ -6,7 +6,12 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kafka.protocol.admin import ListTransactionsRequest, ListTransactionsResponse
+from kafka.protocol.admin import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
@@ -15,6 +20,7 @@ from tests.support.processes import wait_for
 _PRODUCE_VERSION = 8
 _FETCH_VERSION = 11
 _LIST_TRANSACTIONS_VERSION = 0
+_DESCRIBE_GROUPS_VERSION = 3
 _TIMEOUT_SECONDS = 30.0
 _BATCH_HEAD = 12
 # UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER
@@ -84,6 +90,12 @@ class RawKafka:
         request = ListTransactionsRequest(state_filters=["PrepareCommit", "PrepareAbort"], producer_id_filters=[])
         response = self._call(request, ListTransactionsResponse, _LIST_TRANSACTIONS_VERSION)
         return {(row.transactional_id, row.producer_id) for row in response.transaction_states}
+
+    def members(self, group: str) -> set[str]:
+        """The ids of a group's members, as the coordinator has them: whoever was expelled comes back with another one."""
+        request = DescribeGroupsRequest(groups=[group], include_authorized_operations=False)
+        (row,) = self._call(request, DescribeGroupsResponse, _DESCRIBE_GROUPS_VERSION).groups
+        return {member.member_id for member in row.members}
 
     def _call(self, request: Any, response: Any, version: int) -> Any:
         request.API_VERSION = version

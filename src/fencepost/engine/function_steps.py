@@ -14,7 +14,7 @@ from fencepost.engine.column_types import COLUMNS, ColumnTypes
 from fencepost.engine.conversion import ROW
 from fencepost.engine.dead_letters import contents_of
 from fencepost.engine.error_handler import ErrorHandler, StageRows
-from fencepost.engine.grouping import RecordGroup, json_text
+from fencepost.engine.grouping import RecordGroup, json_texts
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.refused_records import Stage
 from fencepost.engine.write_stage import SplitRows, StageSource
@@ -49,13 +49,15 @@ def apply_functions(group: RecordGroup, chain: Sequence[Step]) -> RecordGroup:
     for rows in _functions(chain):
         columns = rows.applied(columns)
         made = rows.replaced()
+        # Bytes are what header.converter wrote of a polled record's headers: it must not convert them again.
+        raw = types.raw_headers and isinstance(_made_header(made.get("headers")), t.BinaryType | None)
         types = replace(
             types,
             value=made.get("value", types.value),
             key=made.get("key", types.key),
             has_key=types.has_key or "key" in made,
-            raw_headers=types.raw_headers and "headers" not in made,
-            has_headers=types.has_headers and "headers" not in made,
+            raw_headers=raw,
+            has_headers=raw and (types.has_headers or "headers" in made),
         )
     return replace(group, columns=columns, types=types)
 
@@ -144,7 +146,7 @@ class FunctionSource:
         yield from (part.result for part in passed)
 
 
-def _made_header(kind: t.DataType) -> t.DataType | None:
+def _made_header(kind: t.DataType | None) -> t.DataType | None:
     pair = kind.elementType if isinstance(kind, t.ArrayType) else None
     return pair["value"].dataType if isinstance(pair, t.StructType) else None
 
@@ -157,7 +159,7 @@ def finished(group: RecordGroup) -> tuple[list[pa.RecordBatch], ColumnTypes]:
     for name, declared in (("value", types.value), ("key", types.key)):
         if declared is None and pa.types.is_nested(columns[name].type):
             where = f"The transformed {name} of a record for topic {group.topic}"
-            texts = pa.array([json_text(value, where) for value in columns[name].to_pylist()], pa.string())
+            texts = pa.array(json_texts(columns[name].to_pylist(), where), pa.string())
             columns[name] = pa.ExtensionArray.from_storage(pa.json_(), texts)
         elif pa.types.is_null(columns[name].type):
             columns[name] = columns[name].cast(pa.string())

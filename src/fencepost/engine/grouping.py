@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
+from json.encoder import c_make_encoder, encode_basestring  # type: ignore[attr-defined]  # of CPython
 from typing import Any, Final
 
 import numpy as np
@@ -47,6 +48,11 @@ _ARROW: Final[dict[str, pa.DataType]] = {
     "null": pa.null(), "string": pa.string(), "binary": pa.binary(), "boolean": pa.bool_(), "int64": pa.int64(),
     "double": pa.float64(),
 }  # fmt: skip
+
+_NOTHING: Final = frozenset({type(None)})
+_DICTS: Final = frozenset({dict})
+_TEXTS: Final = frozenset({str})
+_PRIMITIVES: Final = frozenset({str, int, float, bool, type(None)})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,7 +172,7 @@ def _group(
     columns = fitting.columns
     for name, kind in (("partition", pa.int32()), ("timestamp", pa.int64())):
         plain = [getattr(records[row], name) for row in fitting.rows]
-        if any(item is not None for item in plain):
+        if not _NOTHING.issuperset(map(type, plain)):
             check_kept(plain, t.LongType(), f"{name} of a record for topic {topic}")
             columns[name] = _array(plain, kind, f"the {name}", topic)
     types = ColumnTypes(
@@ -250,7 +256,7 @@ def _column(values: list[Any], form: _Form, name: str, topic: str) -> pa.Array:
         return _array(values, arrow_type(form.schema), f"{name}_schema {form.schema.simpleString()}", topic)
     if form.kind == JSON:
         where = f"The {name} of a record for topic {topic}"
-        storage = pa.array([json_text(value, where) for value in values], pa.string())
+        storage = pa.array(json_texts(values, where), pa.string())
         return pa.ExtensionArray.from_storage(pa.json_(), storage)
     wanted = f"one type with the others of its kind; give it a {name}_schema"
     return _array(values, _ARROW.get(form.kind), wanted, topic)
@@ -272,14 +278,28 @@ def arrow_type(schema: t.DataType) -> pa.DataType:
     return to_arrow_type(schema, timezone="UTC")
 
 
-def json_text(value: Any, where: str) -> str | None:
-    """A schemaless structure as JSON text; bytes become base64, as in Connect. Raises DataError."""
+def json_texts(values: Sequence[Any], where: str) -> list[str | None]:
+    """Schemaless structures as JSON text; bytes become base64, as in Connect. Raises DataError."""
+    flat = _are_flat(values)
+    return [_json_text(value, where, flat=flat) for value in values]
+
+
+def _are_flat(values: Sequence[Any]) -> bool:
+    """Whether all are dicts of primitive values, whose names are text; without a step of Python for each of them."""
+    return (
+        _DICTS.issuperset(map(type, values))
+        and _TEXTS.issuperset(map(type, chain.from_iterable(values)))
+        and _PRIMITIVES.issuperset(map(type, chain.from_iterable(map(dict.values, values))))
+    )
+
+
+def _json_text(value: Any, where: str, *, flat: bool) -> str | None:
     if value is None:
         return None
     try:
-        if isinstance(value, dict | list | tuple):
+        if not flat and isinstance(value, dict | list | tuple):
             _check_names(value)
-        return _COMPACT.encode(value)
+        return "".join(_COMPACT(value, 0))
     except (TypeError, ValueError, RecursionError) as error:
         why = why_no_json(value)
         told = f"{error}. Give the record" if why is None else f"{why}, or the record"
@@ -289,10 +309,10 @@ def json_text(value: Any, where: str) -> str | None:
 def _check_names(value: Mapping[Any, Any] | Sequence[Any]) -> None:
     """Raise TypeError for keys of one dict that JSON would give the same name, such as 1 and "1"."""
     if isinstance(value, Mapping):
-        if any(type(name) is not str for name in value):
+        if not _TEXTS.issuperset(map(type, value)):
             found: dict[str, Any] = {}
             for name in value:
-                (text,) = json.loads(_COMPACT.encode({name: None}))
+                (text,) = json.loads("".join(_COMPACT({name: None}, 0)))
                 if text in found:
                     raise TypeError(
                         f"{found[text]!r} and {name!r} are keys of one dict, and both have the name {text!r} in JSON"
@@ -312,8 +332,9 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
-# One encoder for all: json.dumps() with these options would create one for each value.
-_COMPACT: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+# json.JSONEncoder makes one of these for each value, which takes as long as to encode a small one. The arguments are no
+# search for circles (`_check_names` finds them), default, encoder, indent, separators, sort_keys, skipkeys, allow_nan.
+_COMPACT: Final = c_make_encoder(None, _plain, encode_basestring, None, ":", ",", False, False, False)
 
 
 def _headers(topic: str, headers: Sequence[Sequence[tuple[str, Any]]], converter: HeaderConverter) -> pa.Array:

@@ -7,7 +7,9 @@ import decimal
 import json
 import re
 from dataclasses import replace
+from enum import IntEnum
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
@@ -24,8 +26,16 @@ from fencepost.config.plugins import PluginKind, find_plugin
 from fencepost.engine.conversion import ROW, convert, in_record_order
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.errors import RecordRefusedError
-from fencepost.engine.grouping import RecordGroup, group_records, json_text, signature
+from fencepost.engine.grouping import RecordGroup, group_records, json_texts, signature
 from tests.support.engine import SKIP, pipeline
+
+
+class _Text(str):
+    __slots__ = ()
+
+
+class _Level(IntEnum):
+    LOW = 1
 
 
 def record(value: object = None, topic: str = "t", **more: object) -> SourceRecord:
@@ -166,8 +176,8 @@ def test_headers_of_many_kinds_stay_with_their_records():
 
 
 def test_schemaless_json_has_bytes_as_base64_and_refuses_other_values():
-    assert json.loads(json_text({"b": b"\x00\x01", "t": (1, None)}, "") or "") == {"b": "AAE=", "t": [1, None]}
-    assert json_text({"row": MappingProxyType({"id": 1})}, "") == '{"row":{"id":1}}'
+    assert json_texts([{"b": b"\x00\x01", "t": (1, None)}], "") == ['{"b":"AAE=","t":[1,null]}']
+    assert json_texts([{"row": MappingProxyType({"id": 1})}], "") == ['{"row":{"id":1}}']
 
 
 @pytest.mark.parametrize(
@@ -189,7 +199,7 @@ def test_schemaless_json_has_bytes_as_base64_and_refuses_other_values():
 )
 def test_values_that_json_cannot_hold_are_refused_with_a_replacement(value: object, told: str):
     with pytest.raises(DataError, match=re.escape(told)) as refused:
-        json_text(value, "The value")
+        json_texts([{"id": 1}, value], "The value")
     assert "value_schema" in str(refused.value)
 
 
@@ -204,11 +214,21 @@ def test_values_that_json_cannot_hold_are_refused_with_a_replacement(value: obje
 )
 def test_keys_that_json_gives_one_name_are_refused(value: object, pair: str, name: str):
     with pytest.raises(DataError, match=f"{pair} are keys of one dict, and both have the name '{name}' in JSON"):
-        json_text(value, "The value")
+        json_texts([{"id": 1}, value], "The value")
 
 
 def test_keys_that_are_no_texts_are_texts_in_json():
-    assert json_text({1: "a", "2": {3: "b"}, None: [{True: 1}]}, "") == '{"1":"a","2":{"3":"b"},"null":[{"true":1}]}'
+    value = {1: "a", "2": {3: "b"}, None: [{True: 1}]}
+    assert json_texts([{"id": 1}, value], "") == ['{"id":1}', '{"1":"a","2":{"3":"b"},"null":[{"true":1}]}']
+
+
+def test_flat_structures_are_the_json_of_the_standard_library():
+    values: list[Any] = [
+        {"": '"\\\n\x7f\u2028é😀\ud800', "n": -(10**30), "f": 1e16, "z": -0.0, "s": 5e-324, "t": True, "x": None},
+        {},
+        {"kind": _Text("a"), "level": _Level.LOW},
+    ]
+    assert json_texts(values, "") == [json.dumps(value, ensure_ascii=False, separators=(",", ":")) for value in values]
 
 
 def test_values_that_contain_themselves_or_are_too_deep_are_refused():
@@ -219,7 +239,7 @@ def test_values_that_contain_themselves_or_are_too_deep_are_refused():
         deep = [deep]
     for value in (circle, deep):
         with pytest.raises(DataError, match="cannot be written without a schema"):
-            json_text(value, "The value")
+            json_texts([value], "The value")
 
 
 def test_structured_groups_have_the_same_fields_at_all_depths():

@@ -38,7 +38,7 @@ def _is_same(partition: SourcePartition, other: SourcePartition) -> bool:
         return (
             partition == other
             and [*partition] == [*other]
-            and [type(value) for value in partition.values()] == [type(value) for value in other.values()]
+            and [*map(type, partition.values())] == [*map(type, other.values())]
         )
     except Exception:  # noqa: BLE001 - values of the connector that cannot be compared are refused where they are stored
         return False
