@@ -56,17 +56,11 @@ EXCEPTIONS: dict[str, str] = {
     ),
     **dict.fromkeys(
         [
-            "java/channel.py",
             "java/connector.py",
             "java/definitions.py",
-            "java/errors.py",
-            "java/host_jar.py",
-            "java/jvm.py",
             "java/pipeline.py",
             "java/plugins.py",
             "java/questions.py",
-            "java/session.py",
-            "java/task.py",
         ],
         _REAL_CONNECTORS,
     ),
