@@ -28,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from fencepost.api.errors import DataError
 from fencepost.api.record import SourceBatch, SourceRecord
 from fencepost.engine.batch_write import BatchWrite
 from fencepost.engine.column_types import raw_types
@@ -43,7 +44,7 @@ from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.plugin_counts import PluginCounts
 from fencepost.engine.preparation import has_decisions, prepare_columns
 from fencepost.engine.refused_records import log_refused
-from fencepost.engine.routing import Ownership, PartitionCounts, PolledMetadata, Router
+from fencepost.engine.routing import MissingPartitionError, Ownership, PartitionCounts, PolledMetadata, Router
 from fencepost.engine.source_write import SourceWrite, transform_rows
 from fencepost.engine.spark.jobs import Cancelled, Jobs, check_cancelled, wait_unless_cancelled
 from fencepost.engine.spark.session import LazySession
@@ -262,9 +263,12 @@ def _write_records(
         router = Router(counts, counts.beyond, Ownership(), run_bytes=spec.config.batch_size, start=spec.start)
         parts = (part for of_topic in in_record_order(converted) for part in of_topic.slices(_SLICE))
         for part in parts:
-            for routed in router.route(part):
-                metadata.sent(part, routed)
-                writer.write(routed.topic, routed.partition, routed.records)
+            try:
+                for routed in router.route(part):
+                    metadata.sent(part, routed)
+                    writer.write(routed.topic, routed.partition, routed.records)
+            except MissingPartitionError as error:
+                raise DataError(f"{error}{write.errors.origin(int(part.positions[error.row]))}") from error
         if along is not None and topics:
             along.write(writer)
         acks = writer.flush()
