@@ -48,6 +48,9 @@ QUESTIONS: Final = ""
 SHARED: Final = " "
 """The name of the JVM that all connectors of a worker share."""
 
+_SHORT_LIVED: Final = ("-XX:TieredStopAtLevel=1",)
+"""Questions run little code, once: Java's optimizing compiler would take more time than it saves."""
+
 _START_TIMEOUT_S: Final = 60.0
 _END_TIMEOUT_S: Final = 2.0
 _STEP_S: Final = 0.01
@@ -81,6 +84,7 @@ class Jvm:
             "-Dlog4j2.isThreadContextMapInheritable=true",
             # The default is the working directory.
             f"-XX:ErrorFile={tempfile.gettempdir()}/hs_err_pid%p.log",
+            *(_SHORT_LIVED if name == QUESTIONS else ()),
             *settings.options,
             *("-cp", jars, "fencepost.host.Host", self._socket),
         ]
