@@ -203,6 +203,15 @@ def test_a_task_ends_its_own_transactions(connector: Connectors, topics: Topics,
     assert [record.key for record in read_topic(bootstrap_servers, topic)] == [b"k3", b"k4", b"k7", b"k8"]
 
 
+@pytest.mark.parametrize("behaviour", ["late in task.poll", "late"], ids=["an empty list", "null"])
+def test_a_task_ends_its_transaction_with_a_poll_without_records(
+    connector: Connectors, topics: Topics, bootstrap_servers: str, behaviour: str
+):
+    topic = topics.create()
+    connector.hostile(topic, behaviour, limit="3", **{"transaction.boundary": "connector"})
+    wait_for(lambda: [record.key for record in read_topic(bootstrap_servers, topic)] == [b"k1", b"k2", b"k3"])
+
+
 @pytest.mark.parametrize("where", ["task.poll", "task.stop", "connector.stop"])
 def test_a_jvm_that_hangs_is_killed_when_its_connector_stops(connector: Connectors, topics: Topics, where: str):
     before = {one.pid for one in jvms(connector.worker)}

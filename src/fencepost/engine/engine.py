@@ -158,19 +158,8 @@ class SparkEngine:
         """
         check_cancelled(task, cancelled)
         write = self._batch_write(batch, pipeline, producer, task, cancelled)
-        metadata: PolledMetadata | None = None
-        send: Callable[[WriteSpec], list[Ack]]
         try:
-            if isinstance(batch, SourceBatch) and batch.pipeline is not None:
-                write.errors.take_over(batch.pipeline)
-            if isinstance(batch, SourceBatch) and batch.columns is not None and places:
-                metadata = PolledMetadata(batch.columns.num_rows)
-                send = partial(_write_records, write, _numbered(write, batch.columns), metadata, along)
-            elif isinstance(batch, SourceBatch):
-                send = SourceWrite(write, batch, self._spark_ready, self._own_writes, along).prepared()
-            else:
-                metadata = PolledMetadata(len(batch))
-                send = partial(_write_records, write, _converted(write, batch), metadata, along)
+            send, metadata = self._prepared(write, batch, along, places=places)
             begin()
             spec = WriteSpec(
                 pipeline=write.pipeline,
@@ -188,6 +177,25 @@ class SparkEngine:
         acks = [ack for ack in acks if along is None or ack.topic != along.topic]
         dead = write_letters(write.errors.letters, spec, producer, task, write.check)
         return WriteResult.of(acks, metadata, write.errors.tally.counts, dead=dead)
+
+    def _prepared(
+        self,
+        write: BatchWrite,
+        batch: Sequence[SourceRecord] | SourceBatch,
+        along: RecordsAlong | None,
+        *,
+        places: bool,
+    ) -> tuple[Callable[[WriteSpec], list[Ack]], PolledMetadata | None]:
+        """Prepare a batch as far as possible without a transaction. Return what sends it, and the places of its rows."""
+        if isinstance(batch, SourceBatch):
+            if batch.pipeline is not None:
+                write.errors.take_over(batch.pipeline)
+            if batch.columns is None or not places:
+                return SourceWrite(write, batch, self._spark_ready, self._own_writes, along).prepared(), None
+            metadata, blocks = PolledMetadata(batch.columns.num_rows), _numbered(write, batch.columns)
+        else:
+            metadata, blocks = PolledMetadata(len(batch)), _converted(write, batch)
+        return partial(_write_records, write, blocks, metadata, along), metadata
 
     def _batch_write(
         self,

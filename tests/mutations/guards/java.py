@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.guard import Guard
 
 _PIPELINE = "tests/cluster/test_java_pipeline.py"
+_REFUSED = "tests/cluster/test_java_refused_records.py"
 _TRANSACTIONS = "tests/cluster/test_debezium_transactions.py"
 
 GUARDS = (
@@ -18,9 +19,9 @@ GUARDS = (
     Guard(
         "what a batch of columns says about refused records",
         "engine/engine.py",
-        "            if isinstance(batch, SourceBatch) and batch.pipeline is not None:",
+        "            if batch.pipeline is not None:",
         "            if False:",
-        f"{_PIPELINE}::test_an_exception_of_a_transform_fails_the_task_with_its_trace[noted]",
+        f"{_REFUSED}::test_an_exception_of_a_transform_fails_the_task_with_its_trace[noted]",
     ),
     Guard(
         "the transforms in Python of a Java task that wants to know where its records are",

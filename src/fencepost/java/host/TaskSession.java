@@ -164,7 +164,9 @@ final class TaskSession implements Session, SourceTaskContext {
 
     private List<RecordColumns> polled() throws InterruptedException {
         List<SourceRecord> records = task.poll();
-        if (records == null || records.isEmpty()) return List.of();
+        if (records == null) records = List.of();
+        // A task that defines its transactions may end one with a poll without records.
+        if (records.isEmpty() && !(boundaries instanceof Transactions)) return List.of();
         return pipeline.columns(records, boundaries);
     }
 

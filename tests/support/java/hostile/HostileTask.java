@@ -57,7 +57,9 @@ public class HostileTask extends SourceTask {
         }
         if (number >= Long.parseLong(config.getOrDefault("limit", "10"))) {
             Thread.sleep(10);
-            return null;
+            boolean asks = how().equals("late");
+            if (asks) context.transactionContext().commitTransaction();
+            return asks && is("poll") ? List.of() : null;
         }
         if (how().equals("odd")) return number++ == 0 ? OddOffsets.records(config.get("topic")) : null;
         number++;
