@@ -1,11 +1,11 @@
 """FileSource with many small files in one directory: what grows with them.
 
-    python bench/many_files.py [--files 1000 4000 16000 100000] [--tasks 4] [--rounds 5]
+    python bench/many_files.py [--files 1000 4000 16000 100000] [--tasks 4] [--rounds 5] [--random]
 
 Connector and tasks in one process, without Kafka: CPU seconds (median of the rounds) of the validation and start of the
 connector, of its scan when nothing changed, of the scan and the task configurations when one file is new, of the start of
-all tasks, of a second of idle polls of all tasks once everything is read; the bytes of the largest task configuration,
-and how many batches (each is a transaction) the files take.
+all tasks with offsets (`restart`) and without, of a second of idle polls of all tasks once everything is read; the bytes of the largest task configuration,
+and how many batches (each is a transaction) the files take. With `--random` each name is a UUID, else a number.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import argparse
 import statistics
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,11 +69,12 @@ def read_all(tasks: list[Any], offsets: SourceOffsets) -> tuple[int, int]:
     return batches, lines
 
 
-def measure(folder: Path, count: int, most: int) -> dict[str, float]:
+def measure(folder: Path, count: int, most: int, *, random: bool) -> dict[str, float]:
     """Return the figures of one round."""
     figures: dict[str, float] = {}
     for number in range(count):
-        (folder / f"events-{number * 7919 % 1_000_003:07}.txt").write_text("a line\nanother\n")
+        name = uuid.uuid4() if random else f"events-{number * 7919 % 1_000_003:07}"
+        (folder / f"{name}.txt").write_text("a line\nanother\n")
     config = {
         "connector.class": FileSourceConnector.__module__ + ".FileSourceConnector", "files": f"{folder}/*.txt",
         "topic": "t", "format": "text", "files.poll.interval.ms": "3600000",
@@ -99,9 +101,10 @@ def measure(folder: Path, count: int, most: int) -> dict[str, float]:
     (folder / "new.txt").write_text("a line\n")
     with cpu(figures, "new file"):
         scan()
-        started.task_configs(most)
+        changed = started.task_configs(most)
+    figures["tasks changed"] = sum(after != before for before, after in zip(configs, changed, strict=True))
     with cpu(figures, "restart"):
-        tasks_of(started, started.task_configs(most))
+        tasks_of(started, changed)
     return figures
 
 
@@ -111,13 +114,14 @@ def main() -> None:
     parser.add_argument("--files", type=int, nargs="+", default=[1_000, 4_000, 16_000, 100_000])
     parser.add_argument("--tasks", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--random", action="store_true", help="names without a pattern")
     arguments = parser.parse_args()
     names: list[str] = []
     for count in arguments.files:
         rounds = []
         for _ in range(arguments.rounds):
             with tempfile.TemporaryDirectory() as folder:
-                rounds.append(measure(Path(folder), count, arguments.tasks))
+                rounds.append(measure(Path(folder), count, arguments.tasks, random=arguments.random))
         if not names:
             names = list(rounds[0])
             print("files".rjust(8), *(name.rjust(13) for name in names))

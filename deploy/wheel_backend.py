@@ -54,7 +54,9 @@ class HostJarHook(BuildHookInterface[Any]):
             return
         jar = Path(self.directory) / "host.jar"
         jar.parent.mkdir(parents=True, exist_ok=True)
-        environment = {**os.environ, "PYTHONPATH": str(_ROOT / "src")}
+        # pip has what the build requires in PYTHONPATH.
+        paths = [str(_ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
         subprocess.run([sys.executable, "-m", "fencepost.java.host_jar", str(jar)], env=environment, check=True)
         build_data["force_include"][str(jar)] = "fencepost/java/host.jar"
 

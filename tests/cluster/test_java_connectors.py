@@ -105,7 +105,7 @@ def test_the_context_can_be_used_once_the_worker_has_its_connection(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("heap", "options"), [("512m", ()), ("128m", ()), ("32m", ()), ("512m", ("-Xmx96m",)), ("1g", ("-Xmn16m",))]
+    ("heap", "options"), [("512m", ()), ("256m", ()), ("32m", ()), ("512m", ("-Xmx96m",)), ("1g", ("-Xmn16m",))]
 )
 def test_a_jvm_starts_with_each_size_of_its_heap(heap: str, options: tuple[str, ...]):
     jvm = Jvm("sized", JavaSettings(heap=heap, options=options))
@@ -201,6 +201,15 @@ def test_a_task_ends_its_own_transactions(connector: Connectors, topics: Topics,
     connector.hostile(topic, "boundaries", limit="8", **{"transaction.boundary": "connector"})
     wait_for(lambda: len(read_topic(bootstrap_servers, topic)) == 4)
     assert [record.key for record in read_topic(bootstrap_servers, topic)] == [b"k3", b"k4", b"k7", b"k8"]
+
+
+@pytest.mark.parametrize("behaviour", ["late in task.poll", "late"], ids=["an empty list", "null"])
+def test_a_task_ends_its_transaction_with_a_poll_without_records(
+    connector: Connectors, topics: Topics, bootstrap_servers: str, behaviour: str
+):
+    topic = topics.create()
+    connector.hostile(topic, behaviour, limit="3", **{"transaction.boundary": "connector"})
+    wait_for(lambda: [record.key for record in read_topic(bootstrap_servers, topic)] == [b"k1", b"k2", b"k3"])
 
 
 @pytest.mark.parametrize("where", ["task.poll", "task.stop", "connector.stop"])

@@ -18,15 +18,13 @@ from fencepost.embedded.java import find_java
 from fencepost.embedded.registry import EmbeddedRegistry
 from tests.support.checker import read_topic, values
 from tests.support.java_connectors import Connectors
+from tests.support.java_pipeline import LONGS, TRANSFORMS, numbers, odd, transforms
 from tests.support.java_plugins import APICURIO_AVRO, FILE_STREAM, HOSTILE, NOTED, ODD, install_avro, plugin_path
 from tests.support.processes import wait_for
 from tests.support.topics import Topics
 from tests.support.workers import Group, Worker
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
-TRANSFORMS = "org.apache.kafka.connect.transforms."
-LONGS = "org.apache.kafka.connect.converters.LongConverter"
-DEAD = "errors.deadletterqueue.topic.name"
 
 
 @pytest.fixture(scope="module")
@@ -58,26 +56,10 @@ def connector(worker: Worker) -> Iterator[Connectors]:
         yield connectors
 
 
-def transforms(*types: str, **properties: str) -> dict[str, str]:
-    """A chain of transforms with the aliases a, b and so on; `a_x` is the property x of a."""
-    aliases = "abcdef"[: len(types)]
-    chain = {f"transforms.{alias}.type": name for alias, name in zip(aliases, types, strict=True)}
-    given = {f"transforms.{name.replace('_', '.')}": value for name, value in properties.items()}
-    return {"transforms": ",".join(aliases), **chain, **given}
-
-
-def odd(how: str, every: int = 2) -> dict[str, str]:
-    return {"value.converter": LONGS, **transforms(ODD, a_how=how, a_every=str(every))}
-
-
 @pytest.fixture(params=[False, True], ids=["plain", "noted"])
 def notes(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     """Nothing, or the properties of a connector whose task wants to know where its records are."""
     return {"connector.class": NOTED, "notes": str(tmp_path / "notes")} if request.param else {}
-
-
-def numbers(bootstrap_servers: str, topic: str) -> list[int]:
-    return [int.from_bytes(value or b"") for value in values(read_topic(bootstrap_servers, topic))]
 
 
 def plugin_metrics(worker: Worker, name: str) -> dict[str, float]:
@@ -269,105 +251,6 @@ def test_a_password_of_a_transform_in_java_is_hidden(connector: Connectors, topi
     assert "s3cret-of-odd" not in json.dumps(config)
 
 
-def test_an_exception_of_a_transform_fails_the_task_with_its_trace(
-    connector: Connectors, topics: Topics, notes: dict[str, str]
-):
-    name = connector.hostile(topics.create(), "", **odd("throw", 3), **notes)
-    connector.worker.wait_for_states(name, "RUNNING", "FAILED")
-    trace = connector.trace(name)
-    assert "failed in the stage TRANSFORMATION (transforms.Odd): " in trace
-    assert "DataException: number 3 is refused" in trace
-    assert "at transforms.Odd.apply" in trace
-
-
-def test_a_negative_partition_fails_the_task_as_in_kafka_connect(
-    connector: Connectors, topics: Topics, bootstrap_servers: str
-):
-    topic = topics.create()
-    name = connector.hostile(topic, "", **odd("partition", 3))
-    connector.worker.wait_for_states(name, "RUNNING", "FAILED")
-    assert f"A record for topic {topic} has the partition -1" in connector.trace(name)
-    assert numbers(bootstrap_servers, topic) == [1, 2]
-
-
-def test_a_refused_record_is_skipped_counted_and_written_as_a_dead_letter(
-    connector: Connectors, topics: Topics, bootstrap_servers: str, notes: dict[str, str]
-):
-    topic, dead = topics.create(), topics.create()
-    more = {"errors.tolerance": "all", DEAD: dead, "errors.log.enable": "true"}
-    name = connector.hostile(topic, "", limit="5", **odd("throw"), **more, **notes)
-    wait_for(lambda: numbers(bootstrap_servers, topic) == [1, 3, 5], what="the others")
-    first, second = read_topic(bootstrap_servers, dead)
-    assert (first.key, first.value, second.value) == (b"k2", b"2", b"4")
-    headers = {key.removeprefix("__connect.errors."): (value or b"").decode() for key, value in first.headers}
-    assert "at transforms.Odd.apply" in headers.pop("exception.stacktrace")
-    assert headers == {
-        "connector.name": name,
-        "task.id": "0",
-        "topic": topic,
-        "stage": "TRANSFORMATION",
-        "class.name": "transforms.Odd",
-        "exception.class.name": "org.apache.kafka.connect.errors.DataException",
-        "exception.message": "number 2 is refused",
-        "source.partition": '{"counter":"c"}',
-        "source.offset": '{"number":2}',
-    }
-    connector.worker.process.wait_for_output("failed in the stage TRANSFORMATION (transforms.Odd)")
-    assert metrics(connector.worker, name)["task_error_total_records_skipped"] == 2
-    assert metrics(connector.worker, name)["source_task_source_record_poll_total"] == 5
-
-
-@pytest.mark.parametrize("role", ["key", "value", "header"])
-def test_the_stage_of_a_dead_letter_is_the_converter_that_refused(
-    connector: Connectors, topics: Topics, bootstrap_servers: str, role: str
-):
-    topic, dead = topics.create(), topics.create()
-    longs = {f"{one}.converter": LONGS for one in ("value", role)}
-    text = {"key": {}, "value": transforms(ODD, a_how="text", a_every="1"), "header": {}}[role]
-    if role == "header":
-        # Headers are longs, which this takes for bytes.
-        longs["header.converter"] = "org.apache.kafka.connect.converters.ByteArrayConverter"
-    connector.hostile(topic, "", limit="2", **longs, **text, **{"errors.tolerance": "all", DEAD: dead})
-    wait_for(lambda: len(read_topic(bootstrap_servers, dead)) == 2, what="the dead letters")
-    stages = {dict(letter.headers)["__connect.errors.stage"] for letter in read_topic(bootstrap_servers, dead)}
-    assert stages == {f"{role.upper()}_CONVERTER".encode()}
-    assert read_topic(bootstrap_servers, topic) == []
-
-
-def test_a_retriable_exception_of_a_transform_is_tried_again(
-    connector: Connectors, topics: Topics, bootstrap_servers: str
-):
-    topic = topics.create()
-    more = {"errors.retry.timeout": "60000", "errors.retry.delay.max.ms": "10"}
-    name = connector.hostile(topic, "", limit="2", **odd("retry"), **more)
-    wait_for(lambda: numbers(bootstrap_servers, topic) == [1, 2], what="both numbers")
-    assert metrics(connector.worker, name)["task_error_total_retries"] == 2
-
-
-def test_a_task_stops_while_a_transform_is_tried_again_for_ever(
-    connector: Connectors, topics: Topics, bootstrap_servers: str
-):
-    topic, dead = topics.create(), topics.create()
-    more = {"errors.retry.timeout": "-1", "errors.tolerance": "all", DEAD: dead}
-    name = connector.hostile(topic, "", limit="2", **odd("wait"), **more)
-    wait_for(lambda: numbers(bootstrap_servers, topic) == [1], what="the first number")
-    assert connector.worker.request("PUT", f"/connectors/{name}/stop").status == 204
-    connector.worker.wait_for_states(name, "STOPPED")
-    offsets = connector.worker.get(f"/connectors/{name}/offsets")
-    # What waited was neither skipped nor written.
-    assert offsets["offsets"] == [{"partition": {"counter": "c"}, "offset": {"number": 1}}]
-    assert read_topic(bootstrap_servers, dead) == []
-
-
-def test_an_error_is_never_tolerated(connector: Connectors, topics: Topics, bootstrap_servers: str):
-    topic = topics.create()
-    more = {"errors.tolerance": "all", "task.restart.policy": "never"}
-    name = connector.hostile(topic, "", limit="2", **odd("error"), **more)
-    connector.worker.wait_for_states(name, "RUNNING", "FAILED")
-    assert "java.lang.StackOverflowError: too deep" in connector.trace(name)
-    assert numbers(bootstrap_servers, topic) == [1]
-
-
 def test_a_converter_of_a_jar_writes_avro_with_a_registry(
     connector: Connectors,
     topics: Topics,
@@ -418,13 +301,3 @@ def test_a_level_that_is_set_for_a_logger_of_java_reaches_the_jvm(connector: Con
         worker.process.wait_for_output("is polled after 1 (java.hostile.HostileTask)")
     finally:
         worker.request("PUT", "/admin/loggers/java.hostile", {"level": "INFO"})
-
-
-def metrics(worker: Worker, name: str) -> dict[str, float]:
-    """The figures of a connector's task, without the prefix of their group."""
-    found = {}
-    for line in worker.text("/metrics").splitlines():
-        if f'connector="{name}"' in line:
-            metric, _, value = line.rpartition(" ")
-            found[metric.partition("{")[0].removeprefix("kafka_connect_")] = float(value)
-    return found

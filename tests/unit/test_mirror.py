@@ -56,21 +56,15 @@ EXCEPTIONS: dict[str, str] = {
     ),
     **dict.fromkeys(
         [
-            "java/channel.py",
             "java/connector.py",
             "java/definitions.py",
-            "java/errors.py",
-            "java/host_jar.py",
-            "java/jvm.py",
             "java/pipeline.py",
             "java/plugins.py",
             "java/questions.py",
-            "java/session.py",
-            "java/task.py",
         ],
         _REAL_CONNECTORS,
     ),
-    **dict.fromkeys(["config/java_regex.py", "config/spark_patterns.py"], _IN_TRANSFORMS),
+    "config/spark_patterns.py": _IN_TRANSFORMS,
     **dict.fromkeys(
         [
             "connectors/jdbc/postgres/column_reader.py",

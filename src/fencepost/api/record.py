@@ -72,7 +72,8 @@ class ArrowReader(Protocol):
     meaning as in a SourceBatch's DataFrame.
 
     A reader whose rows name their topics may list all of them in `topics`: a converter with a schema registry needs
-    them in advance, and otherwise the rows are read twice.
+    them in advance, and otherwise the rows are read twice. A reader may have `place(split, row)`, which returns the
+    place of a row, by its number from 0, as in `RefusedRow.place`: the error of a row that fails the task then has it.
     """
 
     @property

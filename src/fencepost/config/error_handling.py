@@ -75,8 +75,9 @@ class ErrorTexts:
     """The parts of the properties' documentation that differ between connectors and sinks of Spark queries."""
 
     tolerance: str = (
-        "What to do with a record that cannot be read, transformed or converted: none fails the task, all skips the "
-        "record. A record that Kafka refuses fails the task with either."
+        "What to do with a record that cannot be read, transformed or converted, or that names a topic, partition or "
+        "timestamp that no record can have: none fails the task, all skips the record. A record that Kafka refuses, or "
+        "whose topic does not have its partition, fails the task with either."
     )
     dead_letters: str = (
         "The topic for records that errors.tolerance=all skips, written in the same transaction as the other records and "

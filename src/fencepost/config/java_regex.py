@@ -1,7 +1,7 @@
 """Checks regular expressions of Java's, which Spark runs, without a JVM: `java.util.regex.Pattern`, Java 17.
 
 A worker validates a configuration without a session of Spark. Where this grammar is narrower than Java's for a rare
-feature (the flag x), the error says so. Names of Unicode's scripts and blocks are not looked up.
+feature (the flag x), the error says so.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 from typing import Any, Final
 
 from fencepost.api.errors import ConfigError
+from fencepost.config.unicode_names import is_block, is_property, is_script
 
 _FLAGS: Final = re.compile(r"\(\?([idmsuxU]*)(?:-([idmsuxU]*))?([:)])")
 _NAMED: Final = re.compile(r"\(\?<([a-zA-Z][a-zA-Z0-9]*)>")
@@ -102,10 +103,20 @@ _PROPERTIES: Final = frozenset(
         "javaMirrored",
     ]
 )
-_OF_UNICODE: Final = re.compile(r"I[sn]\w|(?:sc|script|blk|block)=\w", re.ASCII | re.IGNORECASE)
-"""Names of scripts, blocks and other properties of characters, which are not looked up here."""
-_CATEGORY: Final = re.compile(r"(?:gc|general_category)=(.*)", re.IGNORECASE | re.DOTALL)
+_NAMED_PROPERTY: Final = re.compile(r"(?:(sc|script)|(blk|block)|gc|general_category)=(.*)", re.IGNORECASE | re.DOTALL)
 _MOST_REPETITIONS: Final = 2**31 - 1
+
+
+def _is_property(name: str) -> bool:
+    """Whether Java has a class of characters of a name between the braces after p."""
+    if (found := _NAMED_PROPERTY.fullmatch(name)) is not None:
+        script, block, value = found.groups()
+        return is_script(value) if script else is_block(value) if block else value in _PROPERTIES
+    if name.startswith("In"):
+        return is_block(name[2:])
+    if name.startswith("Is"):
+        return is_property(name[2:]) or name[2:] in _PROPERTIES or is_script(name[2:])
+    return name in _PROPERTIES
 
 
 class JavaRegex:
@@ -255,8 +266,7 @@ class JavaRegex:
         """Read an escape for one character or a set. Returns the character; None for a set."""
         if (prop := self._take(_PROPERTY)) is not None:
             name = prop[1] if prop[1] is not None else prop[2]
-            category = _CATEGORY.fullmatch(name)
-            if (category[1] if category else name) not in _PROPERTIES and not _OF_UNICODE.match(name):
+            if not _is_property(name):
                 raise self._error(f"has the unknown property of characters {prop[0]}", start)
             return None
         if self._next() in _CLASSES and self._next():

@@ -25,9 +25,10 @@ _HEAP_DEFAULT: Final = "512m"
 
 _SIZE: Final = re.compile(r"(\d+)([kmgt]?)", re.IGNORECASE)
 _POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_HEAP_OF_FIRST: Final = 128 * 1024**2
+_HEAP_OF_FIRST: Final = 256 * 1024**2
 """The least heap, in bytes, for which its first size is set."""
-_FIRST_SIZES: Final = ("-Xms64m", "-XX:NewSize=32m")
+_FIRST_SIZES: Final = ("-Xms192m", "-XX:NewSize=64m")
+"""What is not used takes no memory: a small connector fills the part for new objects, and next to nothing of the other."""
 _OF_HEAP: Final = (
     "-Xm",
     "-XX:NewSize=",
@@ -63,7 +64,8 @@ class JavaSettings:
     def heap_options(self) -> tuple[str, ...]:
         """The options of java for the heap.
 
-        Java takes a 64th of the machine's memory for it at first. A heap that begins small grows where records need it.
+        By default Java takes a 64th of the machine's memory for it at first, and a third of that is filled before anything
+        is collected. A heap that begins smaller grows where records need it.
         """
         size = _SIZE.fullmatch(self.heap)
         bytes_ = int(size[1]) * 1024 ** _POWERS[size[2].lower()] if size is not None else 0

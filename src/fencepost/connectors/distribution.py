@@ -37,10 +37,12 @@ class PathHashes:
         for file in files:
             if file not in known:
                 known[file] = _hash(file)
-        found = np.fromiter(map(known.__getitem__, files), np.uint64, len(files))
-        if len(known) > 2 * len(files):
-            self._known = dict(zip(files, found.tolist(), strict=True))
-        return found
+        return np.fromiter(map(known.__getitem__, files), np.uint64, len(files))
+
+    def keep(self, files: Sequence[str]) -> None:
+        """Forget the hashes of most other paths."""
+        if len(self._known) > 2 * len(files):
+            self._known = {file: self._known[file] for file in files if file in self._known}
 
 
 def distribute(files: Sequence[str], tasks: int, hashes: PathHashes | None = None) -> list[list[str]]:
@@ -48,7 +50,7 @@ def distribute(files: Sequence[str], tasks: int, hashes: PathHashes | None = Non
 
     `hashes` spare those who call this again for almost the same files most of the time.
     """
-    if len(files) >= MANY * tasks:
+    if are_many(len(files), tasks):
         return _by_preference(files, tasks, hashes or PathHashes())
     share, larger_shares = divmod(len(files), tasks)
     preferences = sorted((_preference(task, file), task, file) for task in range(tasks) for file in files)
@@ -61,6 +63,11 @@ def distribute(files: Sequence[str], tasks: int, hashes: PathHashes | None = Non
         sizes[task] += 1
         task_of[file] = task
     return [[file for file in files if task_of[file] == task] for task in range(tasks)]
+
+
+def are_many(files: int, tasks: int) -> bool:
+    """Return whether each of so many files goes to the task that prefers it most."""
+    return files >= MANY * tasks
 
 
 def preferring(hashes: NDArray[np.uint64], tasks: int) -> NDArray[np.int64]:
@@ -88,6 +95,7 @@ def mixed(hashes: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
 
 def _by_preference(files: Sequence[str], tasks: int, hashes: PathHashes) -> list[list[str]]:
     """Return the files of each task without a limit. One hash of each path is mixed with the tasks' numbers."""
+    hashes.keep(files)
     shares: list[list[str]] = [[] for _ in range(tasks)]
     for file, task in zip(files, preferring(hashes.of(files), tasks).tolist(), strict=True):
         shares[task].append(file)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -19,22 +19,23 @@ from pyspark.sql import types as t
 from fencepost.api.errors import DataError
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.plugin_calls import call_plugin, kind_of
+from fencepost.api.topic_names import is_topic_name
 from fencepost.engine.column_types import ColumnTypes
 from fencepost.engine.dead_letters import contents_of
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import ConverterContractError
 from fencepost.engine.pipeline import Pipeline
+from fencepost.engine.record_places import check_places, partitions, timestamps
 from fencepost.engine.refused_records import Stage
 from fencepost.kafka.records.columns import HEADERS, Records, concat_binary, normalize
 
-NO_TIMESTAMP: Final = -1
-"""Kafka's number for a record without a timestamp."""
 ROW: Final = "__fencepost_row"
 """The column with a polled record's position in its batch."""
 FOLLOWED: Final = "__fencepost_followed"
 """The column that says whether the next row is of the same polled record; only where transforms made several of one."""
 
-_HIGHEST_PARTITION: Final = 2**31 - 1
+_PRODUCER: Final = "RecordProducer"
+"""What refuses a row's place in Kafka, for messages, if no transform made it."""
 _PLAIN: Final = (pa.binary(), pa.large_binary())
 
 
@@ -128,8 +129,8 @@ def convert(
     """Convert rows to records, topic by topic; rows of one topic keep their order.
 
     `topic` is for rows that name none, else the pipeline's default topic is. Rows that a converter refuses are skipped
-    if `errors` tolerates them. Raises RecordRefusedError if it does not, and DataError for rows without a topic, or
-    with one that is not text.
+    if `errors` tolerates them, and so are rows with a topic, partition or timestamp that no record can have. Raises
+    RecordRefusedError if it does not, and DataError for rows without a topic.
     """
     default = topic or pipeline.default_topic
     for name, rows in _by_topic(batch, types, default):
@@ -147,23 +148,20 @@ def _by_topic(batch: pa.RecordBatch, types: ColumnTypes, default: str | None) ->
     topics = batch["topic"]
     if topics.null_count:
         topics = pc.fill_null(topics, require_topic(default))
-    distinct = _texts(topics.unique())
+    distinct = topics.unique()
     if len(distinct) == 1:
-        yield distinct[0], batch
+        yield _text(distinct[0]), batch
         return
     for name in distinct:
-        yield name, batch.filter(pc.equal(topics, name))
+        yield _text(name), batch.filter(pc.equal(topics, name))
 
 
-def _texts(topics: pa.Array) -> list[str]:
-    """The names of topics. Raises DataError for one that is not UTF-8, which Spark casts from BINARY unchecked."""
+def _text(name: pa.Scalar) -> str:
+    """The name of a topic. Bytes that are not UTF-8, which Spark casts unchecked, are shown as escapes."""
     try:
-        names: list[str] = topics.to_pylist()
-    except UnicodeDecodeError as error:
-        raise DataError(
-            "The column 'topic' has a name that is not UTF-8: a topic's name has 1 to 249 letters, digits, '.', '_' and '-'"
-        ) from error
-    return names
+        return str(name.as_py())
+    except UnicodeDecodeError:
+        return str(name.as_buffer().to_pybytes().decode(errors="backslashreplace"))
 
 
 def require_topic(topic: str | None) -> str:
@@ -181,6 +179,8 @@ def _convert_topic(
 ) -> Converted:
     """Convert the rows of one topic to records, without refused rows that are tolerated."""
     rows = _Rows(topic, batch, errors)
+    if types.has_timestamp or types.has_partition or not is_topic_name(topic):
+        rows.check(pipeline.transform_names or _PRODUCER, lambda part: check_places(topic, part, types))
     if types.has_headers and not types.raw_headers:
         header = pipeline.header_converter
         rows.pass_stage(
@@ -210,12 +210,9 @@ def _convert_topic(
     if types.has_key:
         headers = _with_header(headers, pipeline.key_converter, topic, types.key, rows.converted["key"])
     headers = _with_header(headers, value, topic, types.value, rows.converted["value"])
-    timestamp = left["timestamp"] if types.has_timestamp else None
+    timestamp = timestamps(topic, left["timestamp"]) if types.has_timestamp else None
     records = normalize(rows.converted["value"], key=rows.converted.get("key"), timestamp=timestamp, headers=headers)
-    if records.timestamp is not None:
-        is_number = timestamp is None or not pa.types.is_timestamp(timestamp.type)
-        records = replace(records, timestamp=_checked_timestamps(topic, records.timestamp, is_number=is_number))
-    partition = _partitions(topic, left["partition"]) if types.has_partition else None
+    partition = partitions(topic, left["partition"]) if types.has_partition else None
     rows_of, followed = (left[name] if name in left.schema.names else None for name in (ROW, FOLLOWED))
     return Converted(pipeline.destination(topic), records, partition, rows_of, followed)
 
@@ -251,34 +248,6 @@ def _json(texts: pa.Array) -> pa.Array:
     return pa.ExtensionArray.from_storage(pa.json_(), texts.cast(pa.string()))
 
 
-def _partitions(topic: str, given: pa.Array) -> pa.Array:
-    """Return partitions as int32. Raises DataError for any other number."""
-    for bound in pc.min_max(given).as_py().values():
-        if bound is not None and abs(bound) > _HIGHEST_PARTITION:
-            raise DataError(
-                f"A record for topic {topic} has {bound} in the column 'partition', and no topic has such a partition: "
-                "correct the column, or leave it out"
-            )
-    return given.cast(pa.int32())
-
-
-def _checked_timestamps(topic: str, timestamps: pa.Array, *, is_number: bool) -> pa.Array:
-    """Return timestamps in milliseconds. The number NO_TIMESTAMP becomes null; as a time it would be one of 1969.
-
-    Raises DataError for another negative one, as Connect and Spark's own sink do: brokers would take it, and clients that
-    process the record fail.
-    """
-    least = pc.min(timestamps).as_py()
-    if least is None or least >= 0:
-        return timestamps
-    if least < NO_TIMESTAMP or not is_number:
-        raise DataError(
-            f"A record for topic {topic} has the timestamp {least}, which is before 1970: leave it out, or null, for the "
-            "time of sending"
-        )
-    return pc.if_else(pc.equal(timestamps, NO_TIMESTAMP), pa.scalar(None, pa.int64()), timestamps)
-
-
 def _with_nulls(converted: pa.Array, given: pa.Array, *, keep: bool) -> pa.Array:
     """Return converted values; with `keep`, null where the given values are null."""
     if not keep or given.null_count == 0:
@@ -308,20 +277,32 @@ class _Rows:
         convert: Callable[[pa.Array], pa.Array],
     ) -> None:
         batch = self.batch
-        rows = StageRows(
-            stage,
-            type(converter).__name__,
-            self._topic,
-            batch.num_rows,
-            row=lambda position: batch[ROW][position].as_py() if ROW in batch.schema.names else None,
-            contents=lambda start, stop: contents_of(batch.slice(start, stop - start)),
-        )
+        rows = self._stage_rows(stage, type(converter).__name__)
         passed, kept = self._errors.apply(rows, lambda start, stop: convert(batch[name].slice(start, stop - start)))
         if kept is not None:
             indices = pa.array(kept)
             self.batch = batch.take(indices)
             self.converted = {done: array.take(indices) for done, array in self.converted.items()}
         self.converted[name] = _joined([part.result for part in passed], name)
+
+    def check(self, plugin: str, check: Callable[[pa.RecordBatch], None]) -> None:
+        """Leave out the rows that a check of their place in Kafka refuses."""
+        batch = self.batch
+        rows = self._stage_rows(Stage.KAFKA_PRODUCE, plugin)
+        _, kept = self._errors.apply(rows, lambda start, stop: check(batch.slice(start, stop - start)))
+        if kept is not None:
+            self.batch = batch.take(pa.array(kept))
+
+    def _stage_rows(self, stage: Stage, plugin: str) -> StageRows:
+        batch = self.batch
+        return StageRows(
+            stage,
+            plugin,
+            self._topic,
+            batch.num_rows,
+            row=lambda position: batch[ROW][position].as_py() if ROW in batch.schema.names else None,
+            contents=lambda start, stop: contents_of(batch.slice(start, stop - start)),
+        )
 
 
 def _joined(parts: Sequence[pa.Array], name: str) -> pa.Array:
@@ -381,6 +362,30 @@ def convert_headers(topic: str, schema: t.DataType | None, headers: pa.Array, co
     names, values = headers.flatten().flatten()
     found = header_converted_by(converter, topic, schema, values)
     return list_of_headers(lengths, names, found)
+
+
+def needs_raw_headers(types: ColumnTypes) -> bool:
+    """Whether headers must be converted before transforms: a text that one adds would else be written as bytes are."""
+    return types.has_headers and not types.raw_headers and isinstance(types.header, t.BinaryType)
+
+
+@dataclass(frozen=True, slots=True)
+class RawHeaders:
+    """Converts the headers of rows before their transforms, as the headers of polled records are; `topic` is for messages."""
+
+    topic: str
+    converter: HeaderConverter
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run as a Spark partition."""
+        return map(self.applied, batches)
+
+    def applied(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows with converted headers; null for a row without any stays null."""
+        given = rows["headers"]
+        found = convert_headers(self.topic, t.BinaryType(), given, self.converter)
+        found = pc.if_else(given.is_valid(), found, pa.scalar(None, found.type)).cast(given.type)
+        return rows.set_column(rows.schema.get_field_index("headers"), "headers", found)
 
 
 def list_of_headers(lengths: np.ndarray, names: pa.Array, values: pa.Array) -> pa.Array:

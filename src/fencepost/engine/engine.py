@@ -29,6 +29,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from fencepost.api.errors import DataError
 from fencepost.api.record import SourceBatch, SourceRecord
 from fencepost.engine.batch_write import BatchWrite
 from fencepost.engine.column_types import raw_types
@@ -44,7 +45,7 @@ from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.plugin_counts import PluginCounts
 from fencepost.engine.preparation import has_decisions, prepare_columns
 from fencepost.engine.refused_records import log_refused
-from fencepost.engine.routing import Ownership, PartitionCounts, PolledMetadata, Router
+from fencepost.engine.routing import MissingPartitionError, Ownership, PartitionCounts, PolledMetadata, Router
 from fencepost.engine.source_write import SourceWrite, transform_rows
 from fencepost.engine.spark.arrow_plans import ArrowPlans
 from fencepost.engine.spark.job_write import Changed
@@ -161,19 +162,8 @@ class SparkEngine:
         """
         check_cancelled(task, cancelled)
         write = self._batch_write(batch, pipeline, producer, task, cancelled)
-        metadata: PolledMetadata | None = None
-        send: Callable[[WriteSpec], list[Ack]]
         try:
-            if isinstance(batch, SourceBatch) and batch.pipeline is not None:
-                write.errors.take_over(batch.pipeline)
-            if isinstance(batch, SourceBatch) and batch.columns is not None and places:
-                metadata = PolledMetadata(batch.columns.num_rows)
-                send = partial(_write_records, write, _numbered(write, batch.columns), metadata, along)
-            elif isinstance(batch, SourceBatch):
-                send = SourceWrite(write, batch, self._spark_ready, self._own_writes, along).prepared()
-            else:
-                metadata = PolledMetadata(len(batch))
-                send = partial(_write_records, write, _converted(write, batch), metadata, along)
+            send, metadata = self._prepared(write, batch, along, places=places)
             begin()
             spec = WriteSpec(
                 pipeline=write.pipeline,
@@ -191,6 +181,25 @@ class SparkEngine:
         acks = [ack for ack in acks if along is None or ack.topic != along.topic]
         dead = write_letters(write.errors.letters, spec, producer, task, write.check)
         return WriteResult.of(acks, metadata, write.errors.tally.counts, dead=dead)
+
+    def _prepared(
+        self,
+        write: BatchWrite,
+        batch: Sequence[SourceRecord] | SourceBatch,
+        along: RecordsAlong | None,
+        *,
+        places: bool,
+    ) -> tuple[Callable[[WriteSpec], list[Ack]], PolledMetadata | None]:
+        """Prepare a batch as far as possible without a transaction. Return what sends it, and the places of its rows."""
+        if isinstance(batch, SourceBatch):
+            if batch.pipeline is not None:
+                write.errors.take_over(batch.pipeline)
+            if batch.columns is None or not places:
+                return SourceWrite(write, batch, self._spark_ready, self._own_writes, along).prepared(), None
+            metadata, blocks = PolledMetadata(batch.columns.num_rows), _numbered(write, batch.columns)
+        else:
+            metadata, blocks = PolledMetadata(len(batch)), _converted(write, batch)
+        return partial(_write_records, write, blocks, metadata, along), metadata
 
     def _batch_write(
         self,
@@ -259,9 +268,12 @@ def _write_records(
         router = Router(counts, counts.beyond, Ownership(), run_bytes=spec.config.batch_size, start=spec.start)
         parts = (part for of_topic in in_record_order(converted) for part in of_topic.slices(_SLICE))
         for part in parts:
-            for routed in router.route(part):
-                metadata.sent(part, routed)
-                writer.write(routed.topic, routed.partition, routed.records)
+            try:
+                for routed in router.route(part):
+                    metadata.sent(part, routed)
+                    writer.write(routed.topic, routed.partition, routed.records)
+            except MissingPartitionError as error:
+                raise DataError(f"{error}{write.errors.origin(int(part.positions[error.row]))}") from error
         if along is not None and topics:
             along.write(writer)
         acks = writer.flush()

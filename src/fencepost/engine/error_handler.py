@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
 import numpy as np
@@ -47,7 +47,7 @@ class StageRows:
     """`count` rows for a stage. `topic` is None if each row names its own.
 
     `row` returns the position of a row's record in a polled batch, None if there is none; `contents` returns the rows
-    from `start` up to `stop`.
+    from `start` up to `stop`, and `origin` a sentence on where another row is from, at the cost of a search.
     """
 
     stage: Stage
@@ -56,6 +56,7 @@ class StageRows:
     count: int
     row: Callable[[int], int | None] = lambda _: None
     contents: Callable[[int, int], Sequence[object]] = lambda start, stop: [None] * (stop - start)
+    origin: Callable[[int], str] = lambda _: ""
 
 
 class ErrorHandler:
@@ -201,7 +202,9 @@ class ErrorHandler:
 
     def _refuse(self, rows: StageRows, refused: Refused) -> None:
         if self._handling.tolerance is Tolerance.NONE:
-            raise self._fatal(self._described(rows, refused.start, refused.reason), refused.reason) from refused.reason
+            described = self._described(rows, refused.start, refused.reason)
+            described = replace(described, origin=described.origin or rows.origin(refused.start))
+            raise self._fatal(described, refused.reason) from refused.reason
         positions, numbers = self._first_refusals(rows, refused)
         room = LISTED - len(self._tally.listed) if self._handling.log_enable else 0
         listed = [self._described(rows, position, refused.reason) for position in positions[:room]]
@@ -261,9 +264,10 @@ class ErrorHandler:
         if self._handling.log_include_messages and position is not None:
             record = self._records[row] if row is not None and self._records else None
             content = repr(rows.contents(position, position + 1)[0] if record is None else record)
-        return RefusedRecord(rows.stage, rows.plugin, rows.topic, _cause(reason), self._origin(row), content)
+        return RefusedRecord(rows.stage, rows.plugin, rows.topic, _cause(reason), self.origin(row), content)
 
-    def _origin(self, row: int | None) -> str:
+    def origin(self, row: int | None) -> str:
+        """Return a sentence that says where the record at a position of the polled batch is from; nothing if it is unknown."""
         if row is None or not self._records:
             return ""
         record = self._records[row]

@@ -49,13 +49,15 @@ def apply_functions(group: RecordGroup, chain: Sequence[Step]) -> RecordGroup:
     for rows in _functions(chain):
         columns = rows.applied(columns)
         made = rows.replaced()
+        # Bytes are what header.converter wrote of a polled record's headers: it must not convert them again.
+        raw = types.raw_headers and isinstance(_made_header(made.get("headers")), t.BinaryType | None)
         types = replace(
             types,
             value=made.get("value", types.value),
             key=made.get("key", types.key),
             has_key=types.has_key or "key" in made,
-            raw_headers=types.raw_headers and "headers" not in made,
-            has_headers=types.has_headers and "headers" not in made,
+            raw_headers=raw,
+            has_headers=raw and (types.has_headers or "headers" in made),
         )
     return replace(group, columns=columns, types=types)
 
@@ -152,7 +154,7 @@ class FunctionChain:
         return name == "value" or bool(getattr(self.types, "has_headers" if name == "headers" else f"has_{name}"))
 
 
-def _made_header(kind: t.DataType) -> t.DataType | None:
+def _made_header(kind: t.DataType | None) -> t.DataType | None:
     pair = kind.elementType if isinstance(kind, t.ArrayType) else None
     return pair["value"].dataType if isinstance(pair, t.StructType) else None
 

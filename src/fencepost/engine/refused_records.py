@@ -20,6 +20,7 @@ class Stage(StrEnum):
     KEY_CONVERTER = "KEY_CONVERTER"
     VALUE_CONVERTER = "VALUE_CONVERTER"
     HEADER_CONVERTER = "HEADER_CONVERTER"
+    KAFKA_PRODUCE = "KAFKA_PRODUCE"
 
 
 @dataclass(frozen=True, slots=True)

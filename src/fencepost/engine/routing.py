@@ -35,6 +35,12 @@ ANY: Final = -1
 _DROPPED: Final = -1
 
 
+class MissingPartitionError(DataError):
+    """A record is for a partition that its topic does not have. `row` is its position among the routed rows."""
+
+    row: int = 0
+
+
 class Routed(NamedTuple):
     """Records of one topic partition. `rows` are their positions among the routed rows, None for all."""
 
@@ -142,7 +148,7 @@ class Router:
     def route(self, converted: Converted) -> Iterator[Routed]:
         """Split records by topic partition; the order within a partition is kept.
 
-        Raises DataError for a partition that the topic does not have, TransactionAbortableError where the topic lost
+        Raises MissingPartitionError for a partition that the topic does not have, TransactionAbortableError where the topic lost
         all partitions that the writer owns.
         """
         topic, records = converted.topic, converted.records
@@ -154,7 +160,7 @@ class Router:
             yield from split(topic, records, self._filled(converted, chosen, count))
 
     def targets(self, converted: Converted) -> np.ndarray:
-        """The partition of each record, as int32. Raises DataError as `route` does."""
+        """The partition of each record, as int32. Raises MissingPartitionError as `route` does."""
         count = self._count(converted)
         chosen = resolve(converted, count)
         if chosen is None:
@@ -215,12 +221,16 @@ def _valid(array: pa.Array) -> np.ndarray:
 
 
 def _check_partitions(topic: str, explicit: pa.Array, count: int) -> None:
-    for bound in pc.min_max(explicit).as_py().values():
-        if not 0 <= bound < count:
-            raise DataError(
-                f"A record is for partition {bound} of topic {topic}, which has the partitions 0 to {count - 1}: "
-                "correct the record's partition, or add partitions to the topic"
-            )
+    found = pc.fill_null(explicit, 0).to_numpy(zero_copy_only=False)
+    beyond = np.flatnonzero((found < 0) | (found >= count))
+    if len(beyond):
+        row = int(beyond[0])
+        missing = MissingPartitionError(
+            f"A record is for partition {found[row]} of topic {topic}, which has the partitions 0 to {count - 1}: "
+            "correct the record's partition, or add partitions to the topic."
+        )
+        missing.row = row
+        raise missing
 
 
 def split(topic: str, records: Records, targets: np.ndarray) -> Iterator[Routed]:

@@ -14,14 +14,15 @@ from fencepost.api.record import ArrowReader, SourceBatch
 from fencepost.engine.batch_columns import as_declared, completed
 from fencepost.engine.batch_write import BatchWrite, Transformed
 from fencepost.engine.column_types import ColumnTypes, raw_types
-from fencepost.engine.conversion import ROW, require_topic
+from fencepost.engine.conversion import ROW, RawHeaders, needs_raw_headers, require_topic
 from fencepost.engine.dead_letters import contents_of
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.grouping import RecordGroup
 from fencepost.engine.own_writes import OwnWrites
-from fencepost.engine.preparation import has_decisions, prepare_columns, prepare_topics, topics_in
+from fencepost.engine.preparation import has_decisions, prepare_columns, prepare_headers, prepare_topics, topics_in
 from fencepost.engine.reports import new_mark
 from fencepost.engine.routing import Ownership
+from fencepost.engine.row_origin import origin_in_splits
 from fencepost.engine.spark.frame_preparation import prepare_batch
 from fencepost.engine.spark.job_write import SparkWrite, changed_by_functions, write_batch, written_rows
 from fencepost.engine.write_spec import WriteSpec
@@ -159,8 +160,11 @@ class SourceWrite:
         return found
 
     def _transform(self, whole: pa.RecordBatch, given: ColumnTypes) -> list[Transformed]:
-        transformed = transform_rows(self.write, whole, given)
+        transformed = transform_rows(self.write, whole, given, self._origin)
         return [([one.drop_columns([ROW]) for one in batches], types) for batches, types in transformed]
+
+    def _origin(self, row: int) -> str:
+        return "" if self.batch.reader is None else origin_in_splits(self.batch.reader, self.batch.splits, row)
 
     def _write_transformed(self, transformed: Sequence[Transformed], spec: WriteSpec) -> list[Ack]:
         """Write transformed rows from the worker."""
@@ -172,21 +176,32 @@ class SourceWrite:
             return list(stage.write_parts(parts, writer, Ownership(), self.write.errors, self.write.check).acks)
 
 
-def transform_rows(write: BatchWrite, whole: pa.RecordBatch, given: ColumnTypes) -> list[Transformed]:
-    """Transform rows without a Spark job. The results have the positions of their rows, in the column ROW."""
+def transform_rows(
+    write: BatchWrite, whole: pa.RecordBatch, given: ColumnTypes, origin: Callable[[int], str] = lambda _: ""
+) -> list[Transformed]:
+    """Transform rows without a Spark job; `origin` says where one is from.
+
+    The results have the positions of their rows, in the column ROW.
+    """
     topic = write.pipeline.default_topic
     numbered = {ROW: pa.array(range(whole.num_rows))}
     columns = pa.RecordBatch.from_pydict({name: whole[name] for name in whole.schema.names} | numbered)
-    # Headers of a reader are converted after the transforms, unlike a polled record's.
-    has_headers = given.has_headers and given.raw_headers
+    # Other headers of a reader are converted after the transforms, unlike a polled record's.
+    made_raw = needs_raw_headers(given)
+    has_headers = made_raw or (given.has_headers and given.raw_headers)
+    raw_headers = RawHeaders(topic or "", write.pipeline.header_converter)
+    if made_raw and has_decisions(write.pipeline):
+        prepare_headers(write.pipeline, topic or "")
     group = RecordGroup(topic or "", replace(given, has_headers=has_headers), columns)
     stage = replace(
         write.stage_rows(group),
         row=lambda _: None,
         contents=lambda start, stop: contents_of(whole.slice(start, stop - start)),
+        origin=origin,
     )
 
     def complete(part: pa.RecordBatch) -> pa.RecordBatch:
+        part = raw_headers.applied(part) if made_raw else part
         return completed(as_declared(part, {"value": given.value, "key": given.key}), topic)
 
     transformed = write.transformed(group, stage, complete)

@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fencepost.api.errors import IllegalStateError
 from fencepost.api.own_pipeline import OwnPipeline, RefusedByPipeline
@@ -141,13 +143,25 @@ class PlacedJavaTask(JavaTask):
 
 
 def _written(places: Sequence[pa.RecordBatch]) -> dict[str, Any]:
-    """The places of written records in order, for the request `commit`; nothing if they were not kept."""
-    if not places:
+    """The places of written records in order, for the request `commit`; nothing if they were not kept.
+
+    They are runs: `count` records of one topic partition and timestamp with consecutive offsets. The topic of records that a
+    transform dropped is -1.
+    """
+    table = pa.Table.from_batches(places).combine_chunks() if places else pa.table({})
+    if not table.num_rows:
         return {}
-    table = pa.Table.from_batches(places).combine_chunks()
     topics = table["topic"].chunk(0).dictionary_encode()
-    numbers = {name: table[name].to_pylist() for name in ("partition", "offset", "timestamp")}
-    return {"written": {"topics": topics.dictionary.to_pylist(), "topic": topics.indices.to_pylist(), **numbers}}
+    numbers = {name: pc.fill_null(table[name].chunk(0), -1).to_numpy() for name in ("partition", "offset", "timestamp")}
+    numbers["topic"] = pc.fill_null(topics.indices, -1).to_numpy()
+    dropped = numbers["topic"] < 0
+    follows = (np.diff(numbers["offset"]) == 1) | (dropped[1:] & dropped[:-1])
+    for name in ("topic", "partition", "timestamp"):
+        follows &= np.diff(numbers[name]) == 0
+    starts = np.flatnonzero(np.concatenate(([True], ~follows)))
+    counts = np.diff(np.append(starts, table.num_rows))
+    runs = {name: column[starts].tolist() for name, column in numbers.items()}
+    return {"written": {"topics": topics.dictionary.to_pylist(), "count": counts.tolist(), **runs}}
 
 
 def _refused(one: Mapping[str, Any]) -> RefusedByPipeline:

@@ -54,7 +54,7 @@ class EventSideTransformation(RecordTransformation):
 
 
 def same_nulls(field: t.StructField, new: Column) -> Column:
-    """Return the new content of a field. For a field that cannot be null, its type says that it is not null either."""
+    """Return the new content of a field, with a type that excludes null if the field's type does."""
     if field.nullable:
         return new
     if isinstance(field.dataType, t.StringType | t.BinaryType):

@@ -20,7 +20,10 @@ _WORD: Final = 4294967295
 
 
 def _routed_partition(given: Mapping[str, Any], schema: t.StructType) -> Mapping[str, str | None]:
-    """Java's rule: the hash codes of the fields, added as int, without the sign, modulo the number of partitions."""
+    """Java's rule: the hash codes of the fields, added as int, without the sign, modulo the number of partitions.
+
+    The highest int counts as 0.
+    """
     kind = schema["value"].dataType
     event = ChangeEvent.of(kind)
     if event is None:
@@ -30,7 +33,7 @@ def _routed_partition(given: Mapping[str, Any], schema: t.StructType) -> Mapping
         return {}
     hashes = " + ".join(f"coalesce({_java_hash(path, of, name)}, 0)" for name, path, of in contents)
     any_there = " OR ".join(f"{path} IS NOT NULL" for _, path, _ in contents)
-    partition = f"CAST((({hashes}) & 2147483647) % {given['partition.topic.num']} AS INT)"
+    partition = f"CAST((({hashes}) & 2147483647) % 2147483647 % {given['partition.topic.num']} AS INT)"
     changes = "value.op IS NULL OR value.op NOT IN ('t', 'm')"
     return {"partition": f"CASE WHEN ({changes}) AND ({any_there}) THEN {partition} ELSE partition END"}
 

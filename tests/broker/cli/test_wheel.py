@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import venv
 import zipfile
 from collections.abc import Iterator
@@ -37,8 +38,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an environment in `venv`, in which the wheel and its dependencies are installed."""
     place = tmp_path_factory.mktemp("wheel") / "mein Gerät, ça va"
     venv.create(place / "venv", with_pip=False, symlinks=True)
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(place), str(ROOT)]
-    subprocess.run(build, check=True, capture_output=True)
+    # As pip builds: what the build requires is in PYTHONPATH, and not in the environment of the interpreter.
+    venv.create(place / "builder", with_pip=False, symlinks=True)
+    builder = str(place / "builder" / "bin" / "python")
+    build = [builder, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(place), str(ROOT)]
+    environment = {**os.environ, "PYTHONPATH": sysconfig.get_path("purelib")}
+    subprocess.run(build, check=True, capture_output=True, env=environment)
     (wheel,) = place.glob("*.whl")
     python = str(place / "venv" / "bin" / "python")
     install = [sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", str(wheel)]

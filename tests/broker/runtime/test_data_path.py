@@ -7,7 +7,7 @@ from tests.support.processes import wait_for
 from tests.support.task_runner import TaskRunner, stop
 from tests.support.topics import Topics
 
-_MOST = 20
+_MOST = 22
 
 
 def test_the_data_of_a_polled_batch_pass_the_listed_modules_in_order(runner: TaskRunner, topics: Topics, name: str):

@@ -49,10 +49,24 @@ GUARDS = (
     ),
     Guard(
         "the last millisecond of 1969",
-        "engine/conversion.py",
-        " or not is_number:",
+        "engine/record_places.py",
+        " or pa.types.is_timestamp(given.type):",
         ":",
         "tests/unit/engine/test_conversion.py::test_the_last_millisecond_of_1969_is_not_taken_for_no_timestamp",
+    ),
+    Guard(
+        "header values that a source declares as bytes, beside which a text would become base64",
+        "engine/conversion.py",
+        "types.has_headers and not types.raw_headers and isinstance(types.header, t.BinaryType)",
+        "False",
+        "tests/broker/engine/spark/test_headers_in_flight.py::test_a_text_beside_bytes_stays_a_text",
+    ),
+    Guard(
+        "headers of polled records, which a function must not have converted again",
+        "engine/function_steps.py",
+        'raw = types.raw_headers and isinstance(_made_header(made.get("headers")), t.BinaryType | None)',
+        'raw = types.raw_headers and "headers" not in made',
+        "tests/broker/engine/spark/test_headers_in_flight.py::test_headers_of_polled_records_are_converted_once",
     ),
     Guard(
         "the last millisecond of 1969 ahead of transforms",

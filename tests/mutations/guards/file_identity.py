@@ -8,9 +8,40 @@ _SPELLED = "tests/unit/connectors/files/discovery/test_spellings.py::"
 _RENAMED = "tests/unit/connectors/files/discovery/test_renames.py::"
 _USED_AGAIN = "tests/unit/connectors/files/discovery/test_names_used_again.py::"
 _ROTATED = "tests/unit/connectors/files/discovery/test_rotated_files.py::"
+_MANY = "tests/unit/connectors/files/test_many_files.py::"
+_LISTING = "tests/unit/connectors/files/discovery/test_own_listing.py::"
 _FORMER = "tests/unit/connectors/files/discovery/test_former_names.py::"
 
 GUARDS = (
+    Guard(
+        "the files that a task sees and the connector does not",
+        "connectors/files/discovery/file_rule.py",
+        "    alike = ~np.isin(numbers, differences)\n",
+        "    alike = ~np.isin(numbers, differences[:0])\n",
+        f"{_MANY}test_a_file_that_the_connector_has_not_seen_is_not_read",
+    ),
+    Guard(
+        "the inodes of the files of a rule",
+        "connectors/files/discovery/file_rule.py",
+        "    return mixed(hashes ^ mixed(numbers, _INODE_SEED), _FILE_SEED)\n",
+        "    return mixed(hashes ^ mixed(numbers * np.uint64(0), _INODE_SEED), _FILE_SEED)\n",
+        f"{_LISTING}test_a_name_with_another_file_is_not_read",
+    ),
+    Guard(
+        "the files of a rule that are too many to tell",
+        "connectors/files/discovery/sketch.py",
+        "        return None if keys.any() or checks.any() else ",
+        "        return ",
+        "tests/unit/connectors/files/discovery/test_file_rule.py::"
+        "test_too_many_other_files_are_not_taken_for_the_task_s",
+    ),
+    Guard(
+        "the renamed file that a task with a rule sees late",
+        "connectors/files/task.py",
+        "        if self._files and not renamed.isdisjoint(files):\n",
+        "        if False:\n",
+        f"{_MANY}test_a_renamed_file_that_comes_after_its_task_has_started_is_an_error",
+    ),
     Guard(
         "the second scan after one that met a rename",
         "connectors/files/discovery/watch.py",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.guard import Guard
 
 _PIPELINE = "tests/cluster/test_java_pipeline.py"
+_REFUSED = "tests/cluster/test_java_refused_records.py"
 _TRANSACTIONS = "tests/cluster/test_debezium_transactions.py"
 
 GUARDS = (
@@ -18,9 +19,9 @@ GUARDS = (
     Guard(
         "what a batch of columns says about refused records",
         "engine/engine.py",
-        "            if isinstance(batch, SourceBatch) and batch.pipeline is not None:",
+        "            if batch.pipeline is not None:",
         "            if False:",
-        f"{_PIPELINE}::test_an_exception_of_a_transform_fails_the_task_with_its_trace[noted]",
+        f"{_REFUSED}::test_an_exception_of_a_transform_fails_the_task_with_its_trace[noted]",
     ),
     Guard(
         "the transforms in Python of a Java task that wants to know where its records are",
@@ -70,6 +71,20 @@ GUARDS = (
         "            self._within = decision is BoundaryDecision.CONTINUE",
         "            self._within = False",
         "tests/unit/runtime/task/test_boundaries.py::test_offsets_wait_while_a_transaction_of_the_source_goes_on",
+    ),
+    Guard(
+        "the abort of what a JVM that has ended left in a transaction",
+        "runtime/task/poll_loop.py",
+        "            self._abort_quietly()\n            raise",
+        "            self._writes.commit(final=True)\n            raise",
+        "tests/cluster/test_java_hostile.py::test_what_a_dead_jvm_left_in_an_open_transaction_is_never_committed",
+    ),
+    Guard(
+        "the end of a JVM in the midst of an answer",
+        "java/channel.py",
+        "            if not received:\n                raise self._ended()",
+        "            if not received:\n                break",
+        "tests/unit/java/test_channel.py::test_an_answer_that_breaks_off_is_the_end_of_the_jvm",
     ),
     Guard(
         "the passwords that transforms in Java define",

@@ -6,15 +6,15 @@ import pytest
 
 from fencepost.config.java_settings import JavaSettings
 
-FIRST = ("-Xms64m", "-XX:NewSize=32m")
+FIRST = ("-Xms192m", "-XX:NewSize=64m")
 
 
-@pytest.mark.parametrize("heap", ["512m", "128M", "1g", "131072k", "134217728", "2T"])
+@pytest.mark.parametrize("heap", ["512m", "256M", "1g", "262144k", "268435456", "2T"])
 def test_a_heap_begins_small(heap: str):
     assert JavaSettings(heap=heap).heap_options == (f"-Xmx{heap}", *FIRST)
 
 
-@pytest.mark.parametrize("heap", ["127m", "64m", "100", "much"])
+@pytest.mark.parametrize("heap", ["255m", "64m", "100", "much"])
 def test_a_small_heap_begins_as_java_has_it(heap: str):
     assert JavaSettings(heap=heap).heap_options == (f"-Xmx{heap}",)
 

@@ -192,5 +192,5 @@ def test_a_column_of_nulls_without_a_schema_is_null_whatever_its_type(schema: sp
 
 def test_a_topic_that_is_not_text_is_reported():
     batch = pa.record_batch({"value": pa.array(["a", "b"]), "topic": pa.array([b"t", b"\xfe"]).view(pa.string())})
-    with pytest.raises(DataError, match="column 'topic' has a name that is not UTF-8"):
+    with pytest.raises(DataError, match=r"A record is for the topic '.*xfe'"):
         converted(batch, types("value STRING, topic STRING"), pipeline("t"))

@@ -23,7 +23,7 @@ def test_numbers_that_json_does_not_have_are_texts_as_of_the_json_converter(numb
 
 
 @pytest.mark.parametrize("at", [0, 2**62], ids=["a time of Python", "a time beyond Python's"])
-def test_maps_of_rows_are_objects_as_those_of_polled_records_are(at: int):
+def test_maps_of_rows_are_objects_like_maps_of_polled_records(at: int):
     tags = pa.array([[("a", {"n": 1}), ("b", None)]], pa.map_(pa.string(), pa.struct([("n", pa.int64())])))
     counts = pa.array([[[(1, 2)]]], pa.list_(pa.map_(pa.int32(), pa.int64())))
     rows = pa.RecordBatch.from_pydict({"tags": tags, "counts": counts, "at": pa.array([at], pa.timestamp("us"))})

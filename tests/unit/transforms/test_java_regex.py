@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from fencepost import ConfigError
 from fencepost.config.java_regex import JavaRegex, check_replacement
+from fencepost.config.unicode_names import BLOCKS, PROPERTIES, SCRIPTS
 from tests.unit.transforms.support import Records, applied, predicate, step
 
 VALID = (
@@ -24,6 +25,7 @@ INVALID = (
     "(", ")", "[", "[a", "[]", "[^]", "*", "+a", "a**", "a|*", "(?i)*", "a{", "a{,3}", "a{3,2}", "a{99999999999}", "{x}", "\\",
     "\\q", "\\p{Foo}", "\\p", "\\k<n>", "(?<n>a)(?<n>b)", "(?<1>a)", "(?P<n>a)", "(?z)", "[b-a]", "[a-\\d]", "[\\b]",
     "\\x4", "\\u41", "\\E", "\\8a\\N", "[\\1]", "[[]a]", "\\p{gc=Foo}", "\\p{category=Lu}", "\\p{age=3}", "\\p{gc=}",
+    "\\p{IsGreeek}", "\\p{InLatin}", "\\p{sc=Basic Latin}", "\\p{blk=Latin}", "\\p{Is}", "\\p{In}", "\\p{isGreek}",
 )  # fmt: skip
 PIECES = [
     *"ab1-.^$|()[]{}*+?\\&,<>=!:_ ", "(?:", "(?=", "(?<=", "(?<n>", "(?i)", "(?s:", "(?>", "\\d", "\\w", "\\b", "\\p{L}", "\\pL",
@@ -69,6 +71,15 @@ def test_expressions_that_java_accepts_are_accepted(java: Takes, text: str) -> N
 def test_expressions_that_java_refuses_are_refused(java: Takes, text: str) -> None:
     assert not java(text)
     assert re.search(r"at character \d+$", _problem(text) or "")
+
+
+def test_names_of_scripts_and_blocks_are_taken_as_java_takes_them(java: Takes) -> None:
+    """A newer Java than the running one has more of them."""
+    names = [f"Is{name}" for name in (*SCRIPTS, *PROPERTIES)] + [f"blk={name.lower()}" for name in BLOCKS]
+    assert [name for name in names if _problem(rf"\p{{{name}}}")] == []
+    assert len([name for name in names if java(rf"\p{{{name}}}")]) > 900
+    others = [f"In{name}" for name in SCRIPTS] + [f"sc={name}" for name in BLOCKS] + [f"Is{name}x" for name in SCRIPTS]
+    assert [name for name in others if java(rf"\p{{{name}}}") and _problem(rf"\p{{{name}}}")] == []
 
 
 def test_random_expressions_are_taken_as_java_takes_them(java: Takes) -> None:

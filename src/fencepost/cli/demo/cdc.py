@@ -40,16 +40,13 @@ def _run(console: Console, servers: DemoServers) -> BankFindings:
     tables = ",".join(table.replace(".", "\\\\.") for table in TABLES)
     worker = servers.worker(_CONNECTOR.format(prefix=PREFIX, tables=tables))
     bank = Bank(servers.postgres.conninfo())
-    bank.open()
     console.print(f"{TELLERS} tellers transfer money between {bank.accounts} accounts in two tables.")
     started = time.monotonic()
-    with bank.tellers(TELLERS) as done:
+    with bank.writing(TELLERS) as done:
         worker.run_with_kills(console, bank.slot_position, COMMITS, lambda: f"{done():,} transfers")
         console.print(f"{done():,} transfers are committed in PostgreSQL.")
     console.print("The tellers are done; the worker reads the rest.")
     worker.drain()
     seconds = time.monotonic() - started
     console.print("Replaying the topics, one Kafka transaction after the other, with an independent client ...")
-    findings = check(servers.bootstrap, bank, kills=KILLS, seconds=seconds)
-    bank.close()
-    return findings
+    return check(servers.bootstrap, bank, kills=KILLS, seconds=seconds)

@@ -9,11 +9,9 @@ from __future__ import annotations
 import json
 import random
 import signal
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +21,7 @@ from rich.console import Console
 
 from fencepost.api.errors import FencepostError
 from fencepost.cli.common.tables import print_figures
+from fencepost.cli.demo.database_writers import DatabaseWriters
 from fencepost.cli.demo.workers import KILLS, DemoServers, DemoWorker
 from fencepost.embedded.jars import JarSet, class_path
 from fencepost.embedded.java import find_java
@@ -110,7 +109,7 @@ def _run(console: Console, servers: DemoServers) -> ShopFindings:
     _run_until(worker, lambda: topics.position() is not None)
     console.print("A shop writes each order and takes a piece from the stock, in one transaction.")
     started = time.monotonic()
-    with shop.selling() as sold:
+    with shop.writing(1) as sold:
         worker.run_with_kills(console, topics.position, COMMITS, lambda: f"{sold():,} orders")
     console.print("The shop is closed; the worker reads the rest.")
     changes = shop.changes()
@@ -137,53 +136,27 @@ def _install(plugin: Path) -> None:
         (plugin / jar.name).symlink_to(jar)
 
 
-class _Shop:
+class _Shop(DatabaseWriters):
     """A shop that uses a database, and does not know Kafka."""
 
     def __init__(self, conninfo: str) -> None:
-        self._conninfo = conninfo
-        self.rolled_back = 0
-        self._sold = 0
-        with self._connect() as connection:
-            connection.execute(_TABLES)
+        super().__init__(conninfo, _TABLES.encode())
 
-    @contextmanager
-    def selling(self) -> Iterator[Callable[[], int]]:
-        """Sell within the block; gives a function that counts the orders."""
-        closing = threading.Event()
-        seller = threading.Thread(target=self._sell, args=(closing,))
-        seller.start()
-        try:
-            yield lambda: self._sold
-        finally:
-            closing.set()
-            seller.join()
-
-    def _sell(self, closing: threading.Event) -> None:
-        with self._connect() as connection:
-            while not closing.wait(0.004):
-                product = random.randint(1, PRODUCTS)  # noqa: S311 - a demo
-                connection.execute("insert into orders (product) values (%s)", [product])
-                connection.execute("update stock set pieces = pieces - 1 where product = %s", [product])
-                if random.random() < 0.1:  # noqa: S311 - likewise
-                    connection.rollback()
-                    self.rolled_back += 1
-                else:
-                    connection.commit()
-                    self._sold += 1
+    def write(self, connection: Any, number: int) -> bool:
+        """Sell a product."""
+        del number
+        product = random.randint(1, PRODUCTS)  # noqa: S311 - a demo
+        connection.execute("insert into orders (product) values (%s)", [product])
+        connection.execute("update stock set pieces = pieces - 1 where product = %s", [product])
+        return random.random() >= 0.1  # noqa: S311 - likewise
 
     def changes(self) -> set[Change]:
         """Return all changes that the database has committed, the first rows of the stock among them."""
-        with self._connect() as connection:
+        with self.connect() as connection:
             orders = connection.execute("select id, product from orders").fetchall()
             stock = connection.execute("select product, pieces from stock").fetchall()
         left = {("stock", product, pieces) for product, now in stock for pieces in range(now, PIECES + 1)}
         return left | {("orders", number, product) for number, product in orders}
-
-    def _connect(self) -> Any:
-        import psycopg  # noqa: PLC0415 - the command says how to install it
-
-        return psycopg.connect(self._conninfo)
 
 
 class _Topics:

@@ -9,11 +9,8 @@ from __future__ import annotations
 import bisect
 import json
 import random
-import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,6 +19,7 @@ from rich.console import Console
 
 from fencepost.api.errors import FencepostError
 from fencepost.cli.common.tables import print_figures
+from fencepost.cli.demo.database_writers import DatabaseWriters
 from fencepost.cli.demo.workers import KILLS, DemoServers
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.fetch_decoder import TransactionMarker
@@ -96,10 +94,9 @@ def demo_outbox() -> None:
 def _run(console: Console, servers: DemoServers) -> OutboxFindings:
     worker = servers.worker(_CONNECTOR)
     service = _OrdersService(servers.postgres.conninfo())
-    service.open()
     console.print("An orders service writes orders, and two events of each into its outbox, in one transaction.")
     started = time.monotonic()
-    with service.serving() as placed:
+    with service.writing(SERVERS) as placed:
         worker.run_with_kills(console, service.slot_position, COMMITS, lambda: f"{placed():,} orders")
     console.print("The service is done; the worker reads the rest.")
     worker.drain()
@@ -108,51 +105,23 @@ def _run(console: Console, servers: DemoServers) -> OutboxFindings:
     return _check(servers.bootstrap, service, seconds)
 
 
-class _OrdersService:
+class _OrdersService(DatabaseWriters):
     """A service that uses a database, and does not know Kafka."""
 
     def __init__(self, conninfo: str) -> None:
-        self._conninfo = conninfo
-        self.rolled_back = 0
+        super().__init__(conninfo, _TABLES)
         self._has_slot = False
 
-    def open(self) -> None:
-        with self._connect() as connection:
-            connection.execute(_TABLES)
-
-    @contextmanager
-    def serving(self) -> Iterator[Callable[[], int]]:
-        """Place orders within the block; gives a function that counts them."""
-        stopping = threading.Event()
-        placed, rolled_back = [0] * SERVERS, [0] * SERVERS
-        threads = [
-            threading.Thread(target=self._serve, args=(number, placed, rolled_back, stopping))
-            for number in range(SERVERS)
-        ]
-        for thread in threads:
-            thread.start()
-        try:
-            yield lambda: sum(placed)
-        finally:
-            stopping.set()
-            for thread in threads:
-                thread.join()
-            self.rolled_back = sum(rolled_back)
-
-    def _serve(self, number: int, placed: list[int], rolled_back: list[int], stopping: threading.Event) -> None:
-        with self._connect() as connection:
-            while not stopping.wait(0.004):
-                order = {"customer": random.randint(1, 50), "total": random.randint(1, 900)}  # noqa: S311 - a demo
-                connection.execute(_ORDER, order)
-                if random.random() < 0.1:  # noqa: S311 - likewise
-                    connection.rollback()
-                    rolled_back[number] += 1
-                else:
-                    if number == 0 and self._is_captured():
-                        # An outbox stays small if its rows are deleted immediately: only the inserts matter.
-                        connection.execute(b"DELETE FROM public.outbox")
-                    connection.commit()
-                    placed[number] += 1
+    def write(self, connection: Any, number: int) -> bool:
+        """Place an order."""
+        order = {"customer": random.randint(1, 50), "total": random.randint(1, 900)}  # noqa: S311 - a demo
+        connection.execute(_ORDER, order)
+        if random.random() < 0.1:  # noqa: S311 - likewise
+            return False
+        if number == 0 and self._is_captured():
+            # An outbox stays small if its rows are deleted immediately: only the inserts matter.
+            connection.execute(b"DELETE FROM public.outbox")
+        return True
 
     def _is_captured(self) -> bool:
         """Whether the connector has its slot: rows deleted before that are in no log and no snapshot."""
@@ -161,19 +130,8 @@ class _OrdersService:
 
     def orders(self) -> set[int]:
         """Return the orders that are committed."""
-        with self._connect() as connection:
+        with self.connect() as connection:
             return {number for (number,) in connection.execute(b"SELECT id FROM public.orders").fetchall()}
-
-    def slot_position(self) -> str | None:
-        """Return the position to which the connector's slot was advanced, None if the slot does not exist."""
-        with self._connect() as connection:
-            found = connection.execute(b"SELECT confirmed_flush_lsn::text FROM pg_replication_slots").fetchone()
-        return None if found is None else found[0]
-
-    def _connect(self) -> Any:
-        import psycopg  # noqa: PLC0415 - the command says how to install it
-
-        return psycopg.connect(self._conninfo)
 
 
 def _check(bootstrap: str, service: _OrdersService, seconds: float) -> OutboxFindings:

@@ -28,7 +28,7 @@ from fencepost.api.errors import ConfigError, DataError, RetriableError
 from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.api.source import Config, SourceConnector, SourceTask
 from fencepost.config.validators import blame
-from fencepost.connectors.distribution import PathHashes, distribute
+from fencepost.connectors.distribution import PathHashes, are_many, distribute
 from fencepost.connectors.files.config import (
     AFTER_END,
     COLUMN_PROPERTIES,
@@ -52,8 +52,8 @@ from fencepost.connectors.files.content.restart_point import check_content_offse
 from fencepost.connectors.files.discovery.find import FILES, Discovery
 from fencepost.connectors.files.discovery.former_names import FormerNames
 from fencepost.connectors.files.discovery.renames import together
-from fencepost.connectors.files.discovery.shares import Share
-from fencepost.connectors.files.discovery.spellings import with_present_names
+from fencepost.connectors.files.discovery.shares import Share, TaskPlace
+from fencepost.connectors.files.discovery.spellings import may_differ, with_present_names
 from fencepost.connectors.files.discovery.watch import FileWatch
 from fencepost.connectors.files.formats.inference import ddl_text
 from fencepost.connectors.files.formats.tables.table_file import TablePosition
@@ -130,7 +130,9 @@ class FileSourceConnector(SourceConnector):
         self._names = FormerNames(context.offset_reader, context.allowed_paths)
         # What the last call found holds for most of the files in the next one.
         self._hashes = PathHashes()
-        self._shares: list[tuple[Share, dict[str, str]]] = []
+        self._shares: list[tuple[Share, TaskPlace | None, dict[str, str]]] = []
+        # Other files cannot be listed by a task as by the connector: it would find more of them, or other spellings.
+        self._are_listed = not (parsed[SETTLE] or any(map(is_object, parsed[FILES])) or may_differ(parsed[FILES]))
 
     def stop(self) -> None:
         """End the watch."""
@@ -183,11 +185,13 @@ class FileSourceConnector(SourceConnector):
             self._inferred = self._inferred or self._schema(files)
             own |= {TASK_SCHEMA: self._inferred}
         found = [self._share([file for unit in share for file in units[unit]], inodes) for share in shares]
+        by_rule = self._are_listed and are_many(len(units), len(shares))
+        places = [TaskPlace(task, len(shares), self._hashes) if by_rule else None for task in range(len(shares))]
         self._shares = [
-            (share, before[1] if before is not None and before[0] == share else share.in_config())
-            for share, before in zip(found, [*self._shares, *[None] * len(found)], strict=False)
+            (share, place, before[2] if before is not None and before[:2] == (share, place) else share.in_config(place))
+            for share, place, before in zip(found, places, [*self._shares, *[None] * len(found)], strict=False)
         ]
-        return [own | properties for _, properties in self._shares]
+        return [own | properties for _, _, properties in self._shares]
 
     def _share(self, files: Sequence[str], seen: Mapping[str, int] | None) -> Share:
         inodes: Mapping[str, int | None] | None = None

@@ -25,6 +25,7 @@ from fencepost.connectors.files.config import (
     FILE_SOURCE_CONFIG,
     INFER,
     MOVE_TO,
+    ORDER,
     POLL_INTERVAL,
     SCHEMA,
     SETTLE,
@@ -36,7 +37,9 @@ from fencepost.connectors.files.content.held import HELD_BYTES, HeldRange
 from fencepost.connectors.files.content.identity import inode_at
 from fencepost.connectors.files.content.ranges import FileRange
 from fencepost.connectors.files.discovery.ended import ENDED_FIELD, AfterEnd, Mark, take_away
-from fencepost.connectors.files.discovery.find import FILES
+from fencepost.connectors.files.discovery.file_rule import FileRule
+from fencepost.connectors.files.discovery.find import FILES, Discovery
+from fencepost.connectors.files.discovery.own_listing import OwnListing
 from fencepost.connectors.files.discovery.renames import resume
 from fencepost.connectors.files.discovery.seen_inodes import SeenInodes
 from fencepost.connectors.files.discovery.shares import Share
@@ -108,6 +111,8 @@ class FileSourceTask(SourceTask):
         self._had_more = False
         self._all_looked_at = False
         self._inodes = SeenInodes({}, 0.0)
+        # None if the task's configuration has names.
+        self._listing: OwnListing | None = None
         # Offsets to commit before anything else: for renamed files, None for a name that has no file any more.
         self._changed: list[tuple[SourcePartition, SourceOffset | None]] = []
         # Records that their file has already passed, but that are not in a batch yet.
@@ -124,24 +129,51 @@ class FileSourceTask(SourceTask):
         self._readers = Readers(self._parsed, declared_columns({**self._parsed, **self._inferred}), allowed)
         self._opening = Opening(self._parsed, allowed)
         self._after_end = AfterEnd(self._parsed[AFTER_END].lower())
-        share = Share.of(config)
+        self._share = Share.of(config)
         self._looks_s = LOOKS_FOR_RENAMED * self._parsed[POLL_INTERVAL] / 1000
-        self._inodes = SeenInodes(share.inodes or {}, self._looks_s)
+        self._inodes = SeenInodes({}, self._looks_s)
+        self._track(self._share)
+        if (rule := FileRule.from_config(config)) is not None:
+            by_time = self._parsed[ORDER].lower() == "time"
+            discovery = Discovery(tuple(self._parsed[FILES]), allowed, by_time=by_time)
+            self._listing = OwnListing(rule, discovery, self._parsed[POLL_INTERVAL] / 1000)
+            self._track_listed()
+
+    def _track_listed(self) -> None:
+        """Take up files of the rule that are found now."""
+        found = self._listing.look() if self._listing is not None else None
+        if found is None:
+            return
+        files, inodes = found
+        renamed = {*self._share.renamed, *chain(*self._share.renamed.values())}
+        if self._files and not renamed.isdisjoint(files):
+            raise DataError(
+                f"The file {next(file for file in files if file in renamed)}, which was renamed or has the name of a renamed "
+                "file, was not there when the task started, and came since. Restart the task"
+            )
+        self._track(replace(self._share, files=files, inodes=inodes))
+
+    def _track(self, share: Share) -> None:
+        allowed = self.context.allowed_paths
+        self._inodes.add(share.inodes or {})
         # An offset is adopted only if the connector knows where the file went that had the name before.
         formers = {file: names for file, names in share.renamed.items() if not self._inodes.is_unsure(file)}
         spellings = {file: other_spellings(file, share.spellings) for file in share.files} if share.spellings else {}
         names = list(dict.fromkeys([*share.files, *chain(*formers.values(), *spellings.values())]))
         offsets = self.context.offset_reader.offsets([{FILENAME_FIELD: name} for name in names])
         resumed = resume(share.files, formers, dict(zip(names, offsets, strict=True)), allowed, spellings)
-        self._changed = resumed.changed
+        self._changed += resumed.changed
         for path in share.files:
             # An old name may be used again.
             gone = path in resumed.abandoned and inode_at(path) is None
             self._files.append(self._opening.gone(path) if gone else self._opening.started(path, resumed.offsets[path]))
-        self._ended = [tracked for tracked in self._files if tracked.state is FileState.ENDED]
+        new = self._files[len(self._files) - len(share.files) :]
+        self._ended += [tracked for tracked in new if tracked.state is FileState.ENDED]
+        self._all_looked_at, self._lag = False, None
 
     def poll(self) -> PollResult:
         """Return a batch of records of some files, or None after a second without any."""
+        self._track_listed()
         if self._changed:
             changed, self._changed = self._changed, []
             return SourceBatch(reader=self._readers.of_nothing, offsets=changed, bytes=0)
@@ -333,6 +365,9 @@ class FileSourceTask(SourceTask):
         moved.
         """
         self._whole = True
+        if self._listing is not None and self._listing.missing:
+            self._listing.check_end()
+            return False
         there = [tracked for tracked in self._files if tracked.state is not FileState.GONE]
         if self._after_end is not AfterEnd.LEAVE:
             return not self._changed and not there

@@ -186,7 +186,7 @@ class RegistryConverter(BuiltinConverter):
                 for number, (topic, schema) in enumerate(schemas.items()):
                     if time.monotonic() - began > _CHECK_S / 2:
                         _log.info(
-                            "%d of %d schemas were asked for; the others are when they are written",
+                            "%d of %d schemas were checked; the others are checked when their records are written",
                             number,
                             len(schemas),
                         )

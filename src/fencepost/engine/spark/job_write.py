@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -22,9 +23,10 @@ from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.refused_records import Stage
 from fencepost.engine.reports import read_reports
 from fencepost.engine.routing import agreed, writer_count
+from fencepost.engine.row_origin import origin_in_split
 from fencepost.engine.spark.arrow_plans import ArrowPlans, arrow_plan
 from fencepost.engine.spark.known_plans import settings_hash
-from fencepost.engine.spark.tolerant_transform import passing_rows
+from fencepost.engine.spark.tolerant_transform import Origin, passing_rows, refuse_row
 from fencepost.engine.spark.transform import check_user_types, read_frame, transform_frame
 from fencepost.engine.write_spec import WriteSpec
 from fencepost.engine.write_stage import (
@@ -205,7 +207,7 @@ def write_batch(write: SparkWrite, batch: SourceBatch) -> list[Ack]:
         check_user_types(frame, where=write.spec.pipeline.given)
         if not write.spec.pipeline.transforms:
             return write.frame(frame, column_types(frame.schema, where=write.spec.pipeline.given))
-    return _write_transformed(write, frame)
+    return _write_transformed(write, frame, partial(_origin, batch))
 
 
 def _changed_by_arrow(write: SparkWrite, rows: SplitRows) -> Changed | None:
@@ -231,7 +233,14 @@ def _changed_by_arrow(write: SparkWrite, rows: SplitRows) -> Changed | None:
     return write.plans.found(key, make)
 
 
-def _write_transformed(write: SparkWrite, frame: DataFrame) -> list[Ack]:
+def _origin(batch: SourceBatch, partition: int, row: int) -> str:
+    """Where a row of a batch is from. Each split of a reader is a partition of its DataFrame."""
+    if batch.reader is None or partition >= len(batch.splits):
+        return ""
+    return origin_in_split(batch.reader, batch.splits[partition], row)
+
+
+def _write_transformed(write: SparkWrite, frame: DataFrame, origin: Origin) -> list[Ack]:
     if write.errors.stops_at_first:
         rows = StageRows(
             Stage.TRANSFORMATION, write.spec.pipeline.transform_names, write.spec.pipeline.default_topic, 1
@@ -241,9 +250,12 @@ def _write_transformed(write: SparkWrite, frame: DataFrame) -> list[Ack]:
                 return write.frame(*transform_frame(frame, write.spec.pipeline))
         except AllRowsRefusedError as error:
             raise write.errors.refuse_batch(rows, error.reason) from error
-        except (SparkDataError, RetriableJobError) as error:
+        except SparkDataError as error:
+            refuse_row(frame, write.spec.pipeline, write.errors, write.running, origin)
             raise write.errors.refuse_batch(rows, error) from error
-    with passing_rows(frame, write.spec.pipeline, write.errors, write.running) as passing:
+        except RetriableJobError as error:
+            raise write.errors.refuse_batch(rows, error) from error
+    with passing_rows(frame, write.spec.pipeline, write.errors, write.running, origin) as passing:
         if passing is None:
             return []
         with write.running():

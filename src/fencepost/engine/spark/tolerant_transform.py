@@ -8,6 +8,7 @@ the driver can evaluate the transforms row by row, bisection ends at parts of a 
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -25,13 +26,21 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's 
 from fencepost.engine.column_types import ColumnTypes
 from fencepost.engine.dead_letters import contents_of
 from fencepost.engine.error_handler import ErrorHandler, Sorted, StageRows
-from fencepost.engine.errors import AllRowsRefusedError, RetriableJobError, SparkDataError
+from fencepost.engine.errors import (
+    AllRowsRefusedError,
+    BatchCancelledError,
+    RetriableJobError,
+    SparkDataError,
+    SparkJobError,
+)
 from fencepost.engine.job_failure import WITHOUT_JVM
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.refused_records import Stage
 from fencepost.engine.spark.row_check import RowCheck
 from fencepost.engine.spark.transform import transform_frame
 from fencepost.transforms.chain import all_planned_by_schema
+
+_log: Final = logging.getLogger(__name__)
 
 _NUMBER: Final = "__fencepost_number"
 
@@ -43,15 +52,17 @@ _PARTITION_BITS: Final = 33
 
 Running = Callable[[], AbstractContextManager[None]]
 Keep = Callable[[DataFrame], DataFrame]
+Origin = Callable[[int, int], str]
 Transformed = tuple[DataFrame, ColumnTypes]
 
 
 @contextmanager
 def passing_rows(
-    frame: DataFrame, pipeline: Pipeline, errors: ErrorHandler, running: Running
+    frame: DataFrame, pipeline: Pipeline, errors: ErrorHandler, running: Running, origin: Origin
 ) -> Iterator[Transformed | None]:
     """Yield the transformed rows of a batch, computed and cached until the context ends; None if none passes.
 
+    `origin` returns a sentence on where a row is from, by the partition of the DataFrame and its number there.
     Raises RecordRefusedError for a refused row unless that is tolerated, and other failures, including the errors of
     the batch's own DataFrame, as `running` converts them.
     """
@@ -60,8 +71,22 @@ def passing_rows(
             with running():
                 passing: Transformed | None = _computed(transform_frame(frame, pipeline), keep)
         except (AllRowsRefusedError, SparkDataError, RetriableJobError):
-            passing = _isolated(frame, pipeline, errors, running, keep)
+            passing = _isolated(frame, pipeline, errors, running, keep, origin=origin)
         yield passing
+
+
+def refuse_row(frame: DataFrame, pipeline: Pipeline, errors: ErrorHandler, running: Running, origin: Origin) -> None:
+    """Find the row that failed the job of a batch, which may not be skipped. Raises RecordRefusedError for it.
+
+    Returns if there is none: the batch's own DataFrame may fail, or other rows be there now.
+    """
+    try:
+        with kept_frames() as keep:
+            _isolated(frame, pipeline, errors, running, keep, origin=origin)
+    except BatchCancelledError:
+        raise
+    except (AllRowsRefusedError, SparkDataError, SparkJobError, RetriableJobError):
+        _log.debug("The row that failed a batch of %s was not found", pipeline.given, exc_info=True)
 
 
 @contextmanager
@@ -90,7 +115,7 @@ def _computed(transformed: Transformed, keep: Keep) -> Transformed:
 
 
 def _isolated(
-    frame: DataFrame, pipeline: Pipeline, errors: ErrorHandler, running: Running, keep: Keep
+    frame: DataFrame, pipeline: Pipeline, errors: ErrorHandler, running: Running, keep: Keep, *, origin: Origin
 ) -> Transformed | None:
     with running():
         source = keep(frame.withColumn(_NUMBER, F.monotonically_increasing_id()))
@@ -119,7 +144,14 @@ def _isolated(
             return contents_of(table_of(start, stop))
 
     topic = pipeline.default_topic
-    rows = StageRows(Stage.TRANSFORMATION, pipeline.transform_names, topic, numbers.count, contents=contents)
+    rows = StageRows(
+        Stage.TRANSFORMATION,
+        pipeline.transform_names,
+        topic,
+        numbers.count,
+        contents=contents,
+        origin=lambda position: origin(*divmod(numbers.at(position), 1 << _PARTITION_BITS)),
+    )
     passed, kept = errors.apply(rows, transform)
     if not passed:
         return None

@@ -22,13 +22,14 @@ from fencepost.api.errors import ConfigError, DataError, FencepostError, PluginE
 from fencepost.api.schema_name import NamedStruct
 from fencepost.config.error_handling import ErrorHandling
 from fencepost.engine.column_types import COLUMNS, ColumnTypes, column_types
-from fencepost.engine.conversion import ROW
+from fencepost.engine.conversion import ROW, RawHeaders, needs_raw_headers
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.errors import AllRowsRefusedError, RetriableJobError
 from fencepost.engine.function_steps import apply_functions, finished, segments
 from fencepost.engine.grouping import RecordGroup
 from fencepost.engine.job_failure import JobFailure
 from fencepost.engine.pipeline import Pipeline
+from fencepost.engine.preparation import prepare_headers
 from fencepost.engine.reports import CarriedFailureError
 from fencepost.engine.spark.arrow_rows import frame_from_arrow
 from fencepost.engine.spark.known_plans import KnownPlans, LocalPlan, settings_hash
@@ -306,7 +307,11 @@ def transform_frame(frame: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, Co
 
     Raises AllRowsRefusedError if they refuse the columns regardless of the rows.
     """
-    complete = _with_all_columns(frame, pipeline)
+    given = column_types(frame.schema, where=pipeline.given)
+    made_raw = needs_raw_headers(given)
+    complete = _with_all_columns(frame, pipeline, given)
+    if made_raw:
+        complete = _with_raw_headers(complete, pipeline)
     with _planning():
         transformed = apply_chain(complete, pipeline.transforms)
     constants = constant_columns(transformed, [name for name in COLUMNS if name != "value"])
@@ -315,11 +320,20 @@ def transform_frame(frame: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, Co
         absent.append("topic")
     left = transformed.drop(*absent)
     with _planning():
-        return left, column_types(left.schema, where=f"{pipeline.given}, transformed,")
+        types = column_types(left.schema, where=f"{pipeline.given}, transformed,")
+    return left, replace(types, raw_headers=made_raw and isinstance(types.header, t.BinaryType))
 
 
-def _with_all_columns(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
-    types = column_types(frame.schema, where=pipeline.given)
+def _with_raw_headers(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
+    topic = pipeline.default_topic or ""
+    prepare_headers(pipeline, topic)
+    fields = [t.StructField(field.name, field.dataType) for field in frame.schema.fields]
+    converted = frame.mapInArrow(RawHeaders(topic, pipeline.header_converter), t.StructType(fields))
+    kept = {field.name: field.metadata for field in frame.schema.fields if field.metadata}
+    return converted.withColumns({name: F.col(name).alias(name, metadata=kept[name]) for name in kept})
+
+
+def _with_all_columns(frame: DataFrame, pipeline: Pipeline, types: ColumnTypes) -> DataFrame:
     columns = {name: F.col(name) for name in frame.columns if name in COLUMNS}
     for name, kind in _ABSENT.items():
         columns.setdefault(name, F.lit(None).cast(kind).alias(name))

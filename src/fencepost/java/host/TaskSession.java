@@ -3,6 +3,7 @@ package fencepost.host;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayDeque;
+import java.util.Collections;
 import java.util.Deque;
 import java.util.List;
 import java.util.Iterator;
@@ -163,11 +164,13 @@ final class TaskSession implements Session, SourceTaskContext {
 
     private List<RecordColumns> polled() throws InterruptedException {
         List<SourceRecord> records = task.poll();
-        if (records == null || records.isEmpty()) return List.of();
+        if (records == null) records = List.of();
+        // A task that defines its transactions may end one with a poll without records.
+        if (records.isEmpty() && !(boundaries instanceof Transactions)) return List.of();
         return pipeline.columns(records, boundaries);
     }
 
-    /** `written` has the places of the written records, if the worker was to keep them. */
+    /** `written` has the places of the written records in runs, if the worker was to keep them. */
     private void commit(long batch, JsonNode written) {
         Iterator<Place> places = places(written);
         for (RecordColumns records = committed(batch); records != null; records = committed(batch)) {
@@ -212,13 +215,15 @@ final class TaskSession implements Session, SourceTaskContext {
     }
 
     private static Iterator<Place> places(JsonNode written) {
-        JsonNode topics = written.path("topics");
-        JsonNode offsets = written.path("offset");
-        return IntStream.range(0, offsets.size()).mapToObj(row -> {
-            if (offsets.get(row).isNull()) return new Place(null, -1, -1);
-            String topic = topics.get(written.get("topic").get(row).asInt()).asText();
-            TopicPartition partition = new TopicPartition(topic, written.get("partition").get(row).asInt());
-            return new Place(partition, offsets.get(row).asLong(), written.get("timestamp").get(row).asLong());
+        return IntStream.range(0, written.path("count").size()).boxed().flatMap(run -> {
+            int count = written.get("count").get(run).asInt();
+            int topic = written.get("topic").get(run).asInt();
+            if (topic < 0) return Collections.nCopies(count, new Place(null, -1, -1)).stream();
+            String name = written.get("topics").get(topic).asText();
+            TopicPartition partition = new TopicPartition(name, written.get("partition").get(run).asInt());
+            long first = written.get("offset").get(run).asLong();
+            long timestamp = written.get("timestamp").get(run).asLong();
+            return IntStream.range(0, count).mapToObj(row -> new Place(partition, first + row, timestamp));
         }).iterator();
     }
 

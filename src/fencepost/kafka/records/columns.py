@@ -141,7 +141,7 @@ def normalize(value: Any, *, key: Any = None, timestamp: Any = None, headers: An
     records = Records(
         normalize_binary(value, "value"),
         None if key is None else normalize_binary(key, "key"),
-        None if timestamp is None else _normalize_timestamp(timestamp),
+        None if timestamp is None else normalize_timestamp(timestamp),
         None if headers is None else _normalize_headers(headers),
     )
     lengths = {len(column) for column in records.columns if column is not None}
@@ -174,9 +174,10 @@ def byte_offsets(column: pa.Array) -> NDArray[np.signedinteger[Any]]:
     return offsets[column.offset : column.offset + len(column) + 1]
 
 
-def _normalize_timestamp(column: Any) -> pa.Array:
+def normalize_timestamp(column: Any) -> pa.Array:
+    """A column of integers (milliseconds) or timestamps as milliseconds, rounded down. Raises DataError for another type."""
     if isinstance(column, pa.ChunkedArray):
-        return _one_array([_normalize_timestamp(chunk) for chunk in column.chunks], pa.int64())
+        return _one_array([normalize_timestamp(chunk) for chunk in column.chunks], pa.int64())
     if pa.types.is_timestamp(column.type):
         # Without its zone a timestamp keeps its instant, and rounding needs no zone database.
         instants = column.cast(pa.timestamp(column.type.unit))

@@ -30,8 +30,9 @@ _BELOW: Final = ("key.converter.", "value.converter.", "header.converter.", "tra
 _TIMEOUT: Final = "transaction.timeout.ms"
 _ERRORS: Final = ErrorTexts(
     tolerance=(
-        "What to do with a row that cannot be transformed or converted: none fails the query or the write, all skips the "
-        "row. A row that Kafka refuses fails it with either."
+        "What to do with a row that cannot be transformed or converted, or that names a topic, partition or timestamp that "
+        "no record can have: none fails the query or the write, all skips the row. A row that Kafka refuses, or whose topic "
+        "does not have its partition, fails it with either."
     ),
     dead_letters=(
         "The topic for rows that errors.tolerance=all skips, written in the same transaction as the other rows. Headers "

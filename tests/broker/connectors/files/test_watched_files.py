@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 
 from fencepost.config.worker_config import WorkerConfig
+from fencepost.connectors import distribution
+from fencepost.connectors.files.connector import FileSourceConnector
+from fencepost.connectors.files.discovery import shares
+from fencepost.connectors.files.discovery.file_rule import TASK_RULE
 from tests.support.checker import assert_exactly_once, read_topic, values
 from tests.support.processes import wait_for
 from tests.support.standalone import StandaloneWorker, running, standalone_properties
@@ -113,6 +117,64 @@ def test_logs_that_are_rotated_and_grow_are_read_once_each_line(
         assert not failures
         rotate(log)
     assert_exactly_once(values(read_topic(bootstrap_servers, topic)), lines)
+
+
+def test_tasks_that_list_the_files_themselves_read_each_line_once(
+    bootstrap_servers: str, topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files come, are renamed before and after they are read, and vanish, while a worker runs and while none does."""
+    monkeypatch.setattr(shares, "MOST_NAMED", 0)
+    monkeypatch.setattr(shares, "MOST_CHARACTERS", 0)
+    monkeypatch.setattr(distribution, "MANY", 1)
+    configs: list[dict[str, str]] = []
+    task_configs = FileSourceConnector.task_configs
+
+    def noted(connector: FileSourceConnector, most: int) -> list[dict[str, str]]:
+        found = task_configs(connector, most)
+        configs.extend(found)
+        return found
+
+    monkeypatch.setattr(FileSourceConnector, "task_configs", noted)
+    topic, config = topics.create(partitions=2), worker_config(bootstrap_servers)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    connector = {
+        "name": unique("connector"), "connector.class": "FileSource", "files": f"{folder}/*", "format": "text",
+        "topic": topic, "tasks.max": "3", "files.poll.interval.ms": "50",
+    }  # fmt: skip
+    lines: list[bytes] = []
+
+    def write(*names: str) -> None:
+        for name in names:
+            line = f"line {len(lines)}"
+            with (folder / name).open("a") as file:
+                file.write(f"{line}\n")
+            lines.append(line.encode())
+
+    for round_ in range(2):
+        write(*(f"{round_} {number}" for number in range(20)))
+        with running(StandaloneWorker(config, connector)) as failures:
+
+            def until_read(failures: list[Exception] = failures) -> None:
+                wait_for(
+                    lambda: failures or len(read_topic(bootstrap_servers, topic)) >= len(lines),
+                    what="the lines are committed",
+                )
+
+            until_read()
+            for number in range(5):
+                # Read: renamed, with another file in its place, and vanished.
+                (folder / f"{round_} {number}").rename(folder / f"{round_} {number} renamed")
+                (folder / f"{round_} {number + 10}").unlink()
+                write(f"{round_} {number}", f"{round_} {number} renamed", f"{round_} {number} new")
+                # Perhaps not read yet.
+                (folder / f"{round_} {number} new").rename(folder / f"{round_} {number} newer")
+            until_read()
+        assert not failures
+        (folder / f"{round_} 19").rename(folder / f"{round_} renamed while none runs")
+    assert_exactly_once(values(read_topic(bootstrap_servers, topic)), lines)
+    assert any(TASK_RULE in given for given in configs)
+    assert all("task.files" not in given or given["task.files"] == "[]" for given in configs)
 
 
 def test_files_under_another_spelling_are_not_read_again(

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from fencepost.api.errors import DataError
 from fencepost.api.record import SourceBatch, SourceRecord
 from fencepost.config.error_handling import ErrorHandling, Tolerance
 from fencepost.engine.engine import SparkEngine
@@ -162,3 +163,40 @@ def test_a_row_with_a_null_beside_required_fields_becomes_a_dead_letter(
     assert {name: told[name] for name in ("text", "inner", "many")} == {
         "text": "x", "inner": None, "many": [None, {"id": 2}],
     }  # fmt: skip
+
+
+PLACES = {
+    "topic": "CASE item WHEN 'bad' THEN 'no topic' END",
+    "timestamp": "CASE item WHEN 'bad' THEN -5 END",
+    "partition": "CASE item WHEN 'bad' THEN -1 END",
+}
+
+
+@pytest.mark.parametrize("column", PLACES)
+def test_a_record_with_a_place_that_cannot_be_is_skipped_whole(
+    engine: SparkEngine, bootstrap_servers: str, topics: Topics, column: str
+):
+    topic, dead = topics.create(partitions=1), topics.create(partitions=1)
+    handling = ErrorHandling(Tolerance.ALL, dead_letter_topic=dead)
+    transforms = [sql(explode="value.items", value="concat(value.id, item)", **{column: PLACES[column]})]
+    records = [record(topic, 1, "a", "bad"), record(topic, 2, "b"), record(topic, 3, "bad")]
+    with producer(bootstrap_servers) as owner:
+        for _ in range(3):
+            result = write(engine, owner, records, pipeline(transforms=transforms, errors=handling))
+        with pytest.raises(
+            RecordRefusedError, match=r"stage KAFKA_PRODUCE \(Sql\).*number 0 of its batch.*'position': 1"
+        ):
+            write(engine, owner, records, pipeline(transforms=transforms))
+    assert values(read_topic(bootstrap_servers, topic)) == [b"2b"] * 3
+    assert result.errors.skipped == 2
+    assert [json.loads(value or b"")["id"] for value in values(read_topic(bootstrap_servers, dead))] == [1, 3] * 3
+
+
+def test_a_record_for_a_partition_that_is_not_there_is_named(
+    engine: SparkEngine, bootstrap_servers: str, topics: Topics
+):
+    topic = topics.create(partitions=1)
+    transforms = [sql(partition="CASE WHEN value.id = 2 THEN 1 END", value="value.id")]
+    named = r"partition 1 of topic .* add partitions to the topic\. It is number 1 of its batch.*'position': 2"
+    with producer(bootstrap_servers) as owner, pytest.raises(DataError, match=named):
+        write(engine, owner, [record(topic, 1), record(topic, 2)], pipeline(transforms=transforms, errors=SKIP))

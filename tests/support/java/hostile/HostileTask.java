@@ -57,7 +57,9 @@ public class HostileTask extends SourceTask {
         }
         if (number >= Long.parseLong(config.getOrDefault("limit", "10"))) {
             Thread.sleep(10);
-            return null;
+            boolean asks = how().equals("late");
+            if (asks) context.transactionContext().commitTransaction();
+            return asks && is("poll") ? List.of() : null;
         }
         if (how().equals("odd")) return number++ == 0 ? OddOffsets.records(config.get("topic")) : null;
         number++;
@@ -72,6 +74,8 @@ public class HostileTask extends SourceTask {
             if (number % 4 == 0) context.transactionContext().commitTransaction(number % 8 == 0 ? equal(record) : record);
             if (number % 4 == 2) context.transactionContext().abortTransaction(record);
         }
+        int every = Integer.parseInt(config.getOrDefault("boundaries", "0"));
+        if (every > 0 && number % every == 0) context.transactionContext().commitTransaction(record);
         return List.of(record);
     }
 

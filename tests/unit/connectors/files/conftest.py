@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from fencepost.connectors import distribution
 from fencepost.connectors.files.content import growing as growing_file
+from fencepost.connectors.files.discovery import shares
 
 
 @pytest.fixture
@@ -12,3 +14,11 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Polls of files without new rows end at once."""
     monkeypatch.setattr(growing_file, "WAIT_SECONDS", 0.02)
     monkeypatch.setattr(growing_file, "LOOK_SECONDS", 0.01)
+
+
+@pytest.fixture
+def by_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks of any number of files get a rule in place of names."""
+    monkeypatch.setattr(shares, "MOST_NAMED", 0)
+    monkeypatch.setattr(shares, "MOST_CHARACTERS", 0)
+    monkeypatch.setattr(distribution, "MANY", 1)

@@ -12,10 +12,15 @@ import pytest
 from fencepost import DataError, SourceBatch
 from fencepost.api.errors import IllegalStateError
 from fencepost.connectors.files import task as file_task
+from fencepost.connectors.files.discovery import own_listing
+from fencepost.connectors.files.discovery.file_rule import TASK_RULE
+from fencepost.connectors.files.discovery.own_listing import OwnListing
+from fencepost.connectors.files.task import FileSourceTask
 from fencepost.connectors.files.tracked import TRANSITIONS, FileState, TrackedFile
 from tests.unit.connectors.files.discovery.test_ended import Committed
+from tests.unit.connectors.files.renaming import Reader, lines, text
 from tests.unit.connectors.files.test_file_source import config, tasks
-from tests.unit.connectors.support import CommittedOffsets, read
+from tests.unit.connectors.support import CommittedOffsets, read, start
 
 pytestmark = pytest.mark.usefixtures("short_waits")
 
@@ -162,3 +167,89 @@ def test_500_files_are_named_in_a_configuration_and_501_are_packed(tmp_path: Pat
         [task] = tasks(config(tmp_path / "*", format="text"))
         files: list[TrackedFile] = task._files  # type: ignore[attr-defined]
         assert [tracked.path for tracked in files] == sorted(map(str, tmp_path.iterdir()))
+
+
+class Machine:
+    """A reader whose tasks list the files themselves, and look for missing ones at each poll."""
+
+    def __init__(self, folder: Path) -> None:
+        for name in "abc":
+            (folder / name).write_text(text("abc".index(name)))
+        self.reader = Reader(folder / "*", files_poll_interval_ms="1")
+        self.reader.read_all()
+
+    def configured(self) -> dict[str, str]:
+        """A configuration that the connector makes now, for a task that starts later."""
+        [given] = self.reader.restart()
+        assert TASK_RULE in given
+        return given
+
+    def start(self, given: dict[str, str]) -> None:
+        self.reader.tasks = [start(FileSourceTask(), given, self.reader.offsets)]  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def machine(by_rule: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:  # noqa: ARG001 - what it sets
+    monkeypatch.setattr(own_listing, "LEAST_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(own_listing, "MOST_WAIT_SECONDS", 0.0)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    return Machine(folder)
+
+
+def test_a_file_that_a_task_sees_later_than_the_connector_is_read_on(machine: Machine, tmp_path: Path) -> None:
+    with (tmp_path / "in" / "b").open("a") as file:
+        file.write(text(3))
+    given = machine.configured()
+    late = (tmp_path / "in" / "b").rename(tmp_path / "late")
+    machine.start(given)
+    assert sorted(machine.reader.read_all()) == lines(0, 1, 2)
+    late.rename(tmp_path / "in" / "b")
+    assert sorted(machine.reader.read_all()) == lines(0, 1, 2, 3)
+
+
+def test_a_file_that_the_connector_has_not_seen_is_not_read(machine: Machine, tmp_path: Path) -> None:
+    given = machine.configured()
+    (tmp_path / "in" / "d").write_text(text(3))
+    (tmp_path / "in" / "a").rename(tmp_path / "in" / "e")
+    machine.start(given)
+    assert sorted(machine.reader.read_all()) == lines(0, 1, 2)
+    machine.configured()
+    assert sorted(machine.reader.read_all()) == lines(0, 1, 2, 3)
+
+
+def test_a_renamed_file_that_comes_after_its_task_has_started_is_an_error(machine: Machine, tmp_path: Path) -> None:
+    """Whose offset it goes on from is decided when the task starts."""
+    new = (tmp_path / "in" / "b").rename(tmp_path / "in" / "new")
+    given = machine.configured()
+    new.rename(tmp_path / "away")
+    machine.start(given)
+    machine.reader.read_all()
+    (tmp_path / "away").rename(new)
+    with pytest.raises(DataError, match=r"/new, which was renamed .* came since. Restart the task"):
+        machine.reader.read_all()
+    machine.start(given)
+    assert sorted(machine.reader.read_all()) == lines(0, 1, 2)
+
+
+def test_a_task_that_is_to_end_waits_for_a_missing_file(machine: Machine, tmp_path: Path) -> None:
+    given = machine.configured()
+    late = (tmp_path / "in" / "b").rename(tmp_path / "late")
+    machine.start(given)
+    [task] = machine.reader.tasks
+    machine.reader.read_all()
+    assert not task.at_end()
+    late.rename(tmp_path / "in" / "b")
+    machine.reader.read_all()
+    assert task.at_end()
+
+
+def test_a_task_that_is_to_end_fails_without_a_file(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = machine.configured()
+    (tmp_path / "in" / "b").unlink()
+    monkeypatch.setattr(OwnListing, "_has_waited", True)
+    machine.start(given)
+    with pytest.raises(DataError, match="1 of 3 files of the task that the connector found are not there"):
+        machine.reader.tasks[0].at_end()

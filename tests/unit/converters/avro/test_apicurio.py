@@ -126,7 +126,7 @@ def test_properties_that_are_not_supported_are_refused_by_name(registry: FakeReg
         PluginBuilder(ANY_MODULE).converter(PluginSpec(NAME, given), "value.converter", is_key=False)
 
 
-def test_logins_headers_and_tls_are_those_of_confluents(registry: FakeRegistry):
+def test_logins_headers_and_tls_become_confluents_properties(registry: FakeRegistry):
     more = {
         "apicurio.auth.username": "ann", "apicurio.auth.password": "s3cret-word",
         "apicurio.registry.request.headers.X-Team": "data", **REGISTERS,

@@ -15,7 +15,7 @@ def _commit(metrics: TaskMetrics, records: int) -> None:
     metrics.committed(records, 0.1)
 
 
-def test_rates_are_those_of_all_tasks_since_the_look_before() -> None:
+def test_rates_sum_up_all_tasks_since_the_previous_sample() -> None:
     now = [0.0]
     one, other = TaskMetrics(), TaskMetrics()
     tasks = {ConnectorTaskId("c", 0): one, ConnectorTaskId("c", 1): other}

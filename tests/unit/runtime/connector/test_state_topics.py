@@ -40,7 +40,7 @@ def test_dead_letters_for_the_connectors_own_offsets_topic_are_refused():
 
 
 @pytest.mark.parametrize(("brokers", "count"), [("127.0.0.1:2,127.0.0.1:1", 1), ("elsewhere:9092", 0)])
-def test_a_topic_of_that_name_in_another_cluster_is_no_topic_of_the_workers(brokers: str, count: int):
+def test_a_topic_of_that_name_in_another_cluster_takes_dead_letters(brokers: str, count: int):
     given = {"producer_override_bootstrap_servers": brokers, "errors_deadletterqueue_topic_name": "g-configs"}
     assert len(_errors(**given)) == count
 

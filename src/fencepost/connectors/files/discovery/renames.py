@@ -108,7 +108,6 @@ def resume(
 
     Raises DataError for an offset that no file source wrote, and for a renamed file that cannot be read.
     """
-    identities = {path: FileIdentity.in_offset(path, offset) for path, offset in committed.items()}
     offsets = {file: committed.get(file) for file in files}
     moved = {
         file: [former for former in formers.get(file, ()) if _is_at(committed.get(former), former, file, allowed)]
@@ -125,8 +124,11 @@ def resume(
         others = [*moved[file], *respelled.get(file, ())]
         if not others:
             continue
-        keeps = _has(identities.get(file), inode_at(file)) or (not moved[file] and committed.get(file) is not None)
-        best = max([file, *others] if keeps else others, key=lambda name: _progress(identities[name], committed[name]))
+        # Reading the identities of all files would take longer than the rest.
+        identities = {name: FileIdentity.in_offset(name, committed.get(name)) for name in (file, *others)}
+        keeps = _has(identities[file], inode_at(file)) or (not moved[file] and committed.get(file) is not None)
+        progress = {name: _progress(identity, committed.get(name)) for name, identity in identities.items()}
+        best = max([file, *others] if keeps else others, key=progress.__getitem__)
         if best != file:
             dropped = (ENDED_FIELD,) if best in moved[file] else ()
             adopted[file] = {name: v for name, v in (committed[best] or {}).items() if name not in dropped}

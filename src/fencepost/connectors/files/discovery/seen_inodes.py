@@ -19,6 +19,11 @@ from fencepost.connectors.files.content.identity import FileTrack, Stamp, inode_
 NUMBERING_WAIT_SECONDS: Final = 30.0
 """How long to wait for other inodes from the connector. After that its machine is assumed to number files differently."""
 
+NUMBERED_OTHERWISE: Final = (
+    "No file has the same inode here as on the connector's machine: the file system numbers files for each "
+    "machine. Renamed files are read again"
+)
+
 _log: Final = logging.getLogger(__name__)
 
 
@@ -29,12 +34,18 @@ class SeenInodes:
     """
 
     def __init__(self, inodes: Mapping[str, int | None], looks_s: float) -> None:
-        self._inodes = dict(inodes)
+        self._inodes: dict[str, int | None] = {}
         self._looks_s = looks_s
         # Names that had another file when the task started: it is unknown whether that file was read under another
         # name.
-        self._unsure = {path for path, inode in self._inodes.items() if inode_at(path) != inode}
+        self._unsure: set[str] = set()
         self._waiting: dict[str, float] = {}
+        self.add(inodes)
+
+    def add(self, inodes: Mapping[str, int | None]) -> None:
+        """Compare more files as well."""
+        self._inodes |= inodes
+        self._unsure |= {path for path, inode in inodes.items() if inode_at(path) != inode}
 
     def has_another(self, path: str) -> bool:
         """Return whether a name has another file than the connector saw: the connector soon reports a rename."""
@@ -77,9 +88,6 @@ class SeenInodes:
     def _give_up(self) -> None:
         """Stop comparing if no file has the inode that the connector saw."""
         if all(inode is None or inode_at(path) != inode for path, inode in self._inodes.items()):
-            _log.warning(
-                "No file has the same inode here as on the connector's machine: the file system numbers files for each "
-                "machine. Renamed files are read again"
-            )
+            _log.warning(NUMBERED_OTHERWISE)
             self._inodes.clear()
             self._unsure.clear()

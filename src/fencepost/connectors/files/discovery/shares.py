@@ -2,7 +2,8 @@
 
 A few files are readable JSON, each name with its inode. Many are packed, so that the configuration fits into a record
 of the config topic: the common prefix of all paths is stored once, an inode as the difference from the previous one,
-and the whole is compressed. Both forms are read, whichever version of the connector wrote them.
+and the whole is compressed. If that is long as well, a task gets a rule in place of names (see `file_rule`). All forms
+are read, whichever version of the connector wrote them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from itertools import accumulate
 from typing import Any, Final, Self
 
 from fencepost.api.errors import DataError
+from fencepost.connectors.distribution import PathHashes
+from fencepost.connectors.files.discovery.file_rule import TASK_RULE, FileRule
 
 TASK_FILES: Final = "task.files"
 TASK_INODES: Final = "task.inodes"
@@ -25,9 +28,22 @@ TASK_PACKED: Final = "task.files.packed"
 TASK_SPELLINGS: Final = "task.spellings"
 
 MOST_NAMED: Final = 500
-"""The maximum number of files in a configuration by name: they take about 65 kB."""
+"""The maximum number of files in a configuration by name."""
 
+MOST_CHARACTERS: Final = 64_000
+"""The maximum number of characters of named and of packed files: a rule takes as many."""
+
+_SAMPLE: Final = 1_000
 _LEVEL: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlace:
+    """The number of a task, of how many, if hashes of paths give it nearly all of its files."""
+
+    task: int
+    tasks: int
+    hashes: PathHashes
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +60,14 @@ class Share:
 
     @classmethod
     def of(cls, config: Mapping[str, str]) -> Self:
-        """Read a task's configuration. Raises DataError for packed files that no connector wrote."""
+        """Read a task's configuration: without files, if it has a rule.
+
+        Raises DataError for packed files that no connector wrote.
+        """
         renamed = json.loads(config[TASK_RENAMED]) if TASK_RENAMED in config else {}
         spellings = json.loads(config[TASK_SPELLINGS]) if TASK_SPELLINGS in config else {}
+        if TASK_RULE in config:
+            return cls((), {}, renamed, spellings)
         if TASK_PACKED not in config:
             inodes = json.loads(config[TASK_INODES]) if TASK_INODES in config else None
             return cls(json.loads(config[TASK_FILES]), inodes, renamed, spellings)
@@ -59,15 +80,26 @@ class Share:
             ) from error
         return cls(files, inodes, renamed, spellings)
 
-    def in_config(self) -> dict[str, str]:
-        """Return the properties of a task's configuration."""
+    def in_config(self, place: TaskPlace | None = None) -> dict[str, str]:
+        """Return the properties of a task's configuration. Only a task with a place can have a rule."""
         other = {TASK_RENAMED: json.dumps(self.renamed)} if self.renamed else {}
         if self.spellings:
             other[TASK_SPELLINGS] = json.dumps(self.spellings)
-        if len(self.files) > MOST_NAMED:
+        if len(self.files) <= MOST_NAMED:
+            inodes = {TASK_INODES: json.dumps(self.inodes)} if self.inodes is not None else {}
+            named = {TASK_FILES: json.dumps(self.files)} | inodes
+            if sum(map(len, named.values())) <= MOST_CHARACTERS:
+                return named | other
+        if place is None or self.inodes is None:
             return {TASK_PACKED: _packed(self.files, self.inodes)} | other
-        inodes = {TASK_INODES: json.dumps(self.inodes)} if self.inodes is not None else {}
-        return {TASK_FILES: json.dumps(self.files)} | other | inodes
+        if not self._seem_long() and len(packed := _packed(self.files, self.inodes)) <= MOST_CHARACTERS:
+            return {TASK_PACKED: packed} | other
+        return FileRule.of(place.task, place.tasks, self.inodes, place.hashes).in_config() | other
+
+    def _seem_long(self) -> bool:
+        """Return whether some of the files say that all of them are too long when packed, which takes longer than a rule."""
+        some = self.files[:_SAMPLE]
+        return len(_packed(some, self.inodes)) * len(self.files) > MOST_CHARACTERS * len(some)
 
 
 def _packed(files: Sequence[str], inodes: Mapping[str, int | None] | None) -> str:

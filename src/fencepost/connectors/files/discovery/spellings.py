@@ -18,7 +18,7 @@ def spelled_once(names: Collection[str], patterns: Sequence[str], known: Contain
     Links are paths of their own: `..` alone is resolved, because it leads elsewhere behind one. `patterns` are the
     patterns of the names. Most of them cannot find a path twice: then nothing is compared.
     """
-    if not _may_differ(patterns):
+    if not may_differ(patterns):
         return set(names)
     directories: dict[str, str] = {}
     spellings: dict[str, str] = {}
@@ -68,7 +68,8 @@ def _directories(names: Iterable[str]) -> dict[str, None]:
     return dict.fromkeys(os.path.split(beginning)[0] for beginning in beginnings if not is_object(beginning))
 
 
-def _may_differ(patterns: Sequence[str]) -> bool:
+def may_differ(patterns: Sequence[str]) -> bool:
+    """Return whether patterns may find a path in several spellings."""
     plain = all(os.path.normpath(pattern) == pattern and ".." not in pattern.split("/") for pattern in patterns)
     return len(patterns) > 1 and not (plain and len(set(map(os.path.isabs, patterns))) == 1)
 

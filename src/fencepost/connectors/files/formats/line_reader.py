@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
-from fencepost.connectors.files.content.held import open_range
+from fencepost.api.errors import DataError
+from fencepost.connectors.files.content.held import line_at, open_range
 from fencepost.connectors.files.content.ranges import Block, FileRange, read_blocks
 
 _INLINE: Final = 12  # a string view holds shorter strings itself: length, 12 bytes
@@ -35,6 +36,17 @@ class LineReader:
         with open_range(split, self.allowed) as file:
             for block in read_blocks(file, split, finished=True):
                 yield pa.record_batch([lines(block)], names=["value"])
+
+    def place(self, split: FileRange, row: int) -> dict[str, str]:
+        """Return where a line of a split is, by its number from 0. Raises DataError for one beyond the split."""
+        with open_range(split, self.allowed) as file:
+            for block in read_blocks(file, split, finished=True):
+                if row < len(block.ends):
+                    position = block.offset + int(block.starts[row])
+                    line = line_at(split, position, self.allowed)
+                    return {"file": split.path, "position": str(position), "line": str(line)}
+                row -= len(block.ends)
+        raise DataError(f"The file {split.path} has fewer lines than before")
 
 
 def lines(block: Block) -> pa.Array:

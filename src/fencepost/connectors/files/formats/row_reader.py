@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -63,6 +64,21 @@ class RowReader:
                 if refused:
                     yield refused
                 yield batch
+
+    def place(self, split: FileRange, row: int) -> dict[str, str]:
+        """Return where a row of a split is, by its number from 0. Raises DataError as `read`, and for a row beyond the split."""
+        with open_range(split, self.allowed) as file:
+            for block in map(self.without_header, read_blocks(file, split, quoting=self.quoting, finished=True)):
+                if row < (rows := self._of(block).num_rows):
+                    # Empty lines make no row.
+                    index = bisect_right(
+                        range(len(block.ends)),
+                        row,
+                        key=lambda last: self._of(some_records(block, 0, last + 1)).num_rows,
+                    )
+                    return self._place(split, block, index)
+                row -= rows
+        raise DataError(f"The file {split.path} has fewer rows than before")
 
     def without_header(self, block: Block) -> Block:
         """Return the block without records that are not rows."""
@@ -126,11 +142,14 @@ class RowReader:
         yield from self._passing(block, middle, last, known=left_passed)
 
     def _refused(self, split: FileRange, block: Block, index: int, error: Exception) -> RefusedRow:
-        start, end = int(block.starts[index]), int(block.ends[index])
-        raw = bytes(block.data[start:end])
-        line = line_at(split, block.offset + start, self.allowed)
-        place = {"file": split.path, "position": str(block.offset + start), "line": str(line)}
-        return RefusedRow(raw, self.explain(raw, error, line), place)
+        raw = bytes(block.data[int(block.starts[index]) : int(block.ends[index])])
+        place = self._place(split, block, index)
+        return RefusedRow(raw, self.explain(raw, error, int(place["line"])), place)
+
+    def _place(self, split: FileRange, block: Block, index: int) -> dict[str, str]:
+        position = block.offset + int(block.starts[index])
+        line = line_at(split, position, self.allowed)
+        return {"file": split.path, "position": str(position), "line": str(line)}
 
     def _no_rows(self) -> pa.RecordBatch:
         columns = [pa.array([], arrow_type(field.dataType)) for field in self.columns.fields]

@@ -52,6 +52,16 @@ class Writer:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_each_line_is_read_once_through_any_renames(seed: int, tmp_path: Path) -> None:
+    write_and_read(seed, tmp_path)
+
+
+@pytest.mark.usefixtures("by_rule")
+@pytest.mark.parametrize("seed", range(60, 100))
+def test_tasks_that_list_the_files_themselves_read_each_line_once(seed: int, tmp_path: Path) -> None:
+    write_and_read(seed, tmp_path)
+
+
+def write_and_read(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     writer = Writer(tmp_path, chance)
     writer.append(tmp_path / "log 0")

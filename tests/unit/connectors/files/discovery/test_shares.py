@@ -8,8 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost import DataError
+from fencepost.connectors.distribution import PathHashes
 from fencepost.connectors.files.discovery import shares
-from fencepost.connectors.files.discovery.shares import MOST_NAMED, TASK_FILES, TASK_INODES, TASK_PACKED, Share
+from fencepost.connectors.files.discovery.file_rule import TASK_RULE
+from fencepost.connectors.files.discovery.shares import (
+    MOST_NAMED,
+    TASK_FILES,
+    TASK_INODES,
+    TASK_PACKED,
+    Share,
+    TaskPlace,
+)
 
 _paths = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
 
@@ -35,6 +44,21 @@ def test_a_configuration_of_many_names_of_an_older_version_is_read() -> None:
     files = [f"/in/{number}" for number in range(MOST_NAMED * 5)]
     inodes = {file: number for number, file in enumerate(files)}
     assert Share.of({TASK_FILES: json.dumps(files), TASK_INODES: json.dumps(inodes)}) == Share(files, inodes)
+
+
+def test_a_few_files_with_long_names_are_packed() -> None:
+    files = [f"/in/{'a long name ' * 20}{number}" for number in range(MOST_NAMED)]
+    share = Share(files, {file: number for number, file in enumerate(files)})
+    assert share.in_config().keys() == {TASK_PACKED}
+    assert Share.of(share.in_config()) == share
+
+
+@pytest.mark.parametrize("count", [MOST_NAMED + 1, 40_000])
+def test_names_with_a_pattern_are_packed_as_long_as_they_are_short(count: int) -> None:
+    inodes = {f"/in/{number:06}": number for number in range(count)}
+    config = Share(list(inodes), inodes).in_config(TaskPlace(0, 1, PathHashes()))
+    assert config.keys() == {TASK_PACKED if count == MOST_NAMED + 1 else TASK_RULE}
+    assert sum(map(len, config.values())) < 80_000
 
 
 def test_25_000_files_take_less_than_100_kb() -> None:

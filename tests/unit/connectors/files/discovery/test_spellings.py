@@ -157,7 +157,7 @@ def test_a_configuration_names_directories_and_not_files() -> None:
     assert respelled(["s3://bucket/a"], ["s3://bucket/../bucket/a"]) == {}
 
 
-def test_old_names_are_those_of_present_files_in_any_spelling() -> None:
+def test_old_names_of_present_files_are_found_in_any_spelling() -> None:
     spellings = {"/in": ["in"]}
     assert other_spellings("/in/a", spellings) == ["in/a"]
     assert with_present_names(["/in/a", "/in/b"], {"/in/b": ["in/a"]}, spellings) == {"/in/b": ["in/a", "/in/a"]}

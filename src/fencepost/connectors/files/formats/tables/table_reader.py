@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from io import FileIO
 from typing import Final
 
@@ -82,13 +83,13 @@ class TableReader:
                 )
             yield part
 
+    def place(self, split: RowRange, row: int) -> dict[str, str]:
+        """Return where a row of a split is, by its number from 0."""
+        return _place(split, split.skip + row)
+
     def read_tolerant(self, split: RowRange) -> Iterator[pa.RecordBatch | list[RefusedRow]]:
         """Yield the rows of a split, and as JSON those without topic or timestamp or with a value that does not fit."""
-        row = split.skip
-
-        def place(number: int) -> dict[str, str]:
-            return {"file": split.path, "group": str(split.group), "row": str(number)}
-
+        row, place = split.skip, partial(_place, split)
         try:
             with open_table(split.path, self.form, self.allowed) as table:
                 if table.identity != split.identity:
@@ -98,3 +99,7 @@ class TableReader:
                     row += batch.num_rows
         except IncompleteTableError as error:
             raise DataError(f"The file {split.path} was truncated while it was read: {error}") from error
+
+
+def _place(split: RowRange, number: int) -> dict[str, str]:
+    return {"file": split.path, "group": str(split.group), "row": str(number)}

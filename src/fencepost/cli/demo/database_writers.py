@@ -1,0 +1,74 @@
+"""What writes to the database of a demo, and does not know Kafka: threads with transactions, some rolled back."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+_PAUSE_S = 0.004
+
+
+class DatabaseWriters(ABC):
+    """Threads that write to a database. Their number of rolled back transactions is known after `writing`."""
+
+    def __init__(self, conninfo: str, tables: bytes) -> None:
+        """`tables` are the statements that create the tables."""
+        self._conninfo = conninfo
+        self._committed: list[int] = []
+        self._rolled_back: list[int] = []
+        self._watching: Connection[Any] | None = None
+        with self.connect() as connection:
+            connection.execute(tables)
+
+    @property
+    def rolled_back(self) -> int:
+        """The number of transactions that were rolled back."""
+        return sum(self._rolled_back)
+
+    @abstractmethod
+    def write(self, connection: Connection[Any], number: int) -> bool:
+        """Run the statements of one transaction, in the thread of this number; return whether to commit it."""
+
+    @contextmanager
+    def writing(self, count: int) -> Iterator[Callable[[], int]]:
+        """Write in `count` threads within the block; gives a function that counts the committed transactions."""
+        stopping = threading.Event()
+        self._committed, self._rolled_back = [0] * count, [0] * count
+        threads = [threading.Thread(target=self._work, args=(number, stopping)) for number in range(count)]
+        with closing(self.connect(autocommit=True)) as self._watching:
+            for thread in threads:
+                thread.start()
+            try:
+                yield lambda: sum(self._committed)
+            finally:
+                stopping.set()
+                for thread in threads:
+                    thread.join()
+
+    def slot_position(self) -> str | None:
+        """Return the position to which the connector's slot was advanced, None if there is no slot. While `writing`."""
+        assert self._watching is not None  # noqa: S101 - see above
+        found = self._watching.execute(b"SELECT confirmed_flush_lsn::text FROM pg_replication_slots").fetchone()
+        return None if found is None else found[0]
+
+    def connect(self, *, autocommit: bool = False) -> Connection[Any]:
+        """Open a connection."""
+        import psycopg  # noqa: PLC0415 - the command says how to install it
+
+        return psycopg.connect(self._conninfo, autocommit=autocommit)
+
+    def _work(self, number: int, stopping: threading.Event) -> None:
+        with self.connect() as connection:
+            while not stopping.wait(_PAUSE_S):
+                if self.write(connection, number):
+                    connection.commit()
+                    self._committed[number] += 1
+                else:
+                    connection.rollback()
+                    self._rolled_back[number] += 1

@@ -1,0 +1,126 @@
+"""The files of a task as a rule, which takes the same room for any number of files and for any names.
+
+    connector   hash of each path -> its task; summaries (see `sketch`) of the names and inodes that it saw for the task
+    task        lists the directories, and reads the files of its own that the connector saw as well
+
+So the connector decides what is read, as it does with a list of names. A file that it did not see is not read before it
+gives the task another configuration: another task may have read this file under its former name. A file that the task
+alone does not see is looked for (see `own_listing`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, Self
+
+import numpy as np
+
+from fencepost.api.errors import DataError
+from fencepost.connectors.distribution import PathHashes, mixed, preferring
+from fencepost.connectors.files.discovery.sketch import Numbers, Sketch
+
+TASK_RULE: Final = "task.files.rule"
+
+_SAMPLE: Final = 8
+_INODE_SEED: Final = 1 << 34
+_FILE_SEED: Final = 1 << 35
+
+
+@dataclass(frozen=True, slots=True)
+class FileRule:
+    """The `count` files of the task number `task` of `tasks`.
+
+    `names` summarizes their paths, `files` their paths with inodes. `sample` has some of both. `others` are files that
+    hashes give to other tasks.
+    """
+
+    task: int
+    tasks: int
+    count: int
+    names: Sketch
+    files: Sketch
+    sample: Mapping[str, int]
+    others: Sequence[str]
+
+    @classmethod
+    def of(cls, task: int, tasks: int, inodes: Mapping[str, int | None], hashes: PathHashes) -> Self:
+        """Return the rule of files with these inodes, None for one that is not known."""
+        files = list(inodes)
+        numbers = hashes.of(files)
+        known = [(file, inode) for file, inode in inodes.items() if inode is not None]
+        return cls(
+            task,
+            tasks,
+            len(files),
+            Sketch.of(numbers),
+            Sketch.of(_with_inodes(numbers, inodes.values())),
+            dict(islice(known, 0, None, len(known) // _SAMPLE + 1)),
+            [files[number] for number in np.flatnonzero(preferring(numbers, tasks) != task).tolist()],
+        )
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, str]) -> Self | None:
+        """Read the rule in a task's configuration, None if there is none. Raises DataError for one that is damaged."""
+        if TASK_RULE not in config:
+            return None
+        try:
+            read = json.loads(config[TASK_RULE])
+            names, files = Sketch.from_text(read.pop("names")), Sketch.from_text(read.pop("files"))
+            return cls(names=names, files=files, **read)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise DataError(
+                f"The property {TASK_RULE} of the task's configuration is not what FileSource wrote ({error}): restart the "
+                "connector, so that it gives its tasks new configurations"
+            ) from error
+
+    def in_config(self) -> dict[str, str]:
+        """Return the property of a task's configuration: about 70 kB."""
+        return {
+            TASK_RULE: json.dumps(
+                {
+                    "task": self.task,
+                    "tasks": self.tasks,
+                    "count": self.count,
+                    "names": self.names.in_text(),
+                    "files": self.files.in_text(),
+                    "sample": dict(self.sample),
+                    "others": list(self.others),
+                },
+            )
+        }
+
+    def candidates(self, paths: Iterable[str], hashes: PathHashes) -> list[str]:
+        """Return the paths that may be the task's."""
+        listed, others = list(paths), frozenset(self.others)
+        owners = preferring(hashes.of(listed), self.tasks).tolist()
+        return [path for path, owner in zip(listed, owners, strict=True) if owner == self.task or path in others]
+
+    def seen_files(self, inodes: Mapping[str, int], hashes: PathHashes) -> list[str] | None:
+        """Return the files that the connector saw with these inodes; None if too many others differ."""
+        files = list(inodes)
+        return _in_both(self.files, files, _with_inodes(hashes.of(files), inodes.values()))
+
+    def seen_names(self, paths: Sequence[str], hashes: PathHashes) -> list[str] | None:
+        """Return the paths that the connector saw, whatever inodes they have; None if too many others differ."""
+        return _in_both(self.names, paths, hashes.of(paths))
+
+    def numbers_differ(self, inodes: Mapping[str, int]) -> bool:
+        """Return whether the files of the sample are there, and all have other inodes than on the connector's machine."""
+        there = [file for file in self.sample if file in inodes]
+        return bool(there) and all(inodes[file] != self.sample[file] for file in there)
+
+
+def _in_both(sketch: Sketch, files: Sequence[str], numbers: Numbers) -> list[str] | None:
+    differences = sketch.differences(numbers)
+    if differences is None:
+        return None
+    alike = ~np.isin(numbers, differences)
+    return [file for file, both in zip(files, alike.tolist(), strict=True) if both]
+
+
+def _with_inodes(hashes: Numbers, inodes: Collection[int | None]) -> Numbers:
+    numbers = np.fromiter((inode or 0 for inode in inodes), np.uint64, len(inodes))
+    return mixed(hashes ^ mixed(numbers, _INODE_SEED), _FILE_SEED)

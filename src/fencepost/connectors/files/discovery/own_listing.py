@@ -1,0 +1,102 @@
+"""Finds the files of a task by a rule in the task's own listing of the directories.
+
+    files that the connector saw, too  --> read
+    others                             --> not read: the connector is about to see them, and gives out other configurations
+    files that it saw, but that are not here or have another inode  --> looked for again, more and more seldom
+
+If so many files differ that the rule cannot tell which, none is read until fewer differ, or another configuration comes.
+If no file has the inode that the connector saw, for 30 s, then the file system numbers files for each machine, and
+inodes are not compared.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from fencepost.api.errors import DataError
+from fencepost.connectors.distribution import PathHashes
+from fencepost.connectors.files.content.identity import inode_at
+from fencepost.connectors.files.discovery import seen_inodes
+from fencepost.connectors.files.discovery.file_rule import FileRule
+from fencepost.connectors.files.discovery.find import Discovery
+
+LEAST_WAIT_SECONDS: Final = 1.0
+MOST_WAIT_SECONDS: Final = 600.0
+"""The longest time between two scans for missing files: it doubles each time."""
+
+_log: Final = logging.getLogger(__name__)
+
+
+class OwnListing:
+    """The files of a rule that were found so far. `interval_s` is the time between two scans of the connector."""
+
+    def __init__(
+        self,
+        rule: FileRule,
+        discovery: Discovery,
+        interval_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._rule = rule
+        self._discovery = discovery
+        self._clock = clock
+        self._hashes = PathHashes()
+        self._taken: set[str] = set()
+        self._since = self._due = clock()
+        self._wait_s = max(LEAST_WAIT_SECONDS, interval_s)
+        self._patience_s = max(seen_inodes.NUMBERING_WAIT_SECONDS, 3 * interval_s)
+        self._warned = False
+
+    @property
+    def missing(self) -> int:
+        """The number of files that the connector saw, and that were not found yet."""
+        return self._rule.count - len(self._taken)
+
+    def look(self) -> tuple[list[str], Mapping[str, int]] | None:
+        """Return files that were not found before, in reading order, with their inodes, if it is time to look.
+
+        There are no inodes if they are not compared. Raises as `Discovery.scan`.
+        """
+        now = self._clock()
+        if not self.missing or now < self._due:
+            return None
+        self._due, self._wait_s = now + self._wait_s, min(2 * self._wait_s, MOST_WAIT_SECONDS)
+        # Paths without a * were there when the connector started, and may be missing now.
+        known = dict.fromkeys(self._discovery.patterns)
+        paths = self._rule.candidates(self._discovery.scan(known), self._hashes)
+        inodes = {path: inode for path in paths if (inode := inode_at(path)) is not None}
+        files = self._rule.seen_files(inodes, self._hashes)
+        if files is None and self._has_waited and self._rule.numbers_differ(inodes):
+            files, inodes = self._rule.seen_names(paths, self._hashes), {}
+            if files is not None:
+                _log.warning(seen_inodes.NUMBERED_OTHERWISE)
+        if files is None:
+            self._warn()
+            return None
+        new = [file for file in files if file not in self._taken]
+        self._taken.update(new)
+        return (new, {file: inodes[file] for file in new if file in inodes}) if new else None
+
+    def check_end(self) -> None:
+        """Raise DataError if files are missing that are not expected to come any more."""
+        if self.missing and self._has_waited:
+            raise DataError(
+                f"{self.missing} of {self._rule.count} files of the task that the connector found are not there, or are other "
+                "files now: bring them back, or restart the connector if they are not to be read"
+            )
+
+    @property
+    def _has_waited(self) -> bool:
+        return self._clock() >= self._since + self._patience_s
+
+    def _warn(self) -> None:
+        if not self._warned:
+            self._warned = True
+            _log.warning(
+                "The directories of %s have more than 1,500 files of this task that the connector has not found, or lack as "
+                "many that it has. Waiting for them, or for the connector's next scan",
+                ", ".join(self._discovery.patterns),
+            )

@@ -1,0 +1,62 @@
+"""Checks what a row says of its place in Kafka before it is converted: its topic, partition and time.
+
+A place that no record can have is an error of the row, which `errors.tolerance` may skip. Sent to Kafka, it would fail the
+whole transaction. So Connect skips such records only where its producer has no transactions (KIP-779).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fencepost.api.errors import DataError
+from fencepost.api.topic_names import RULE, is_topic_name
+from fencepost.engine.column_types import ColumnTypes
+from fencepost.engine.errors import AllRowsRefusedError
+from fencepost.kafka.records.columns import normalize_timestamp
+
+NO_TIMESTAMP: Final = -1
+"""Kafka's number for a record without a timestamp."""
+
+_HIGHEST_PARTITION: Final = 2**31 - 1
+
+
+def check_places(topic: str, rows: pa.RecordBatch, types: ColumnTypes) -> None:
+    """Check rows of one topic. Raises DataError for a place that no record can have, AllRowsRefusedError for the topic."""
+    if not is_topic_name(topic):
+        raise AllRowsRefusedError(DataError(f"A record is for the topic {topic!r}, and {RULE}"))
+    if types.has_timestamp:
+        timestamps(topic, rows["timestamp"])
+    if types.has_partition:
+        partitions(topic, rows["partition"])
+
+
+def partitions(topic: str, given: pa.Array) -> pa.Array:
+    """Return partitions as int32. Raises DataError for a number that no partition has."""
+    for bound in pc.min_max(given).as_py().values():
+        if bound is not None and not 0 <= bound <= _HIGHEST_PARTITION:
+            raise DataError(
+                f"A record for topic {topic} has {bound} in the column 'partition', and no topic has such a partition: "
+                "correct the column, or leave it out"
+            )
+    return given.cast(pa.int32())
+
+
+def timestamps(topic: str, given: pa.Array) -> pa.Array:
+    """Return timestamps in milliseconds. The number NO_TIMESTAMP becomes null; as a time it would be one of 1969.
+
+    Raises DataError for another negative one, as Connect and Spark's own sink do: brokers would take it, and clients that
+    process the record fail.
+    """
+    found = normalize_timestamp(given)
+    least = pc.min(found).as_py()
+    if least is None or least >= 0:
+        return found
+    if least < NO_TIMESTAMP or pa.types.is_timestamp(given.type):
+        raise DataError(
+            f"A record for topic {topic} has the timestamp {least}, which is before 1970: leave it out, or null, for the "
+            "time of sending"
+        )
+    return pc.if_else(pc.equal(found, NO_TIMESTAMP), pa.scalar(None, pa.int64()), found)
