@@ -20,8 +20,10 @@ from fencepost.java.host_jar import COMPILER, CONNECT
 FILE_STREAM: Final = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 HOSTILE: Final = "hostile.HostileConnector"
 NOTED: Final = "hostile.NotedConnector"
+WILD: Final = "hostile.WildConnector"
 MIRROR: Final = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
 DEBEZIUM_POSTGRES: Final = "io.debezium.connector.postgresql.PostgresConnector"
+DEBEZIUM_MONGODB: Final = "io.debezium.connector.mongodb.MongoDbConnector"
 DEBEZIUM_MYSQL: Final = "io.debezium.connector.mysql.MySqlConnector"
 ODD: Final = "transforms.Odd"
 VERSIONED: Final = "versioned.VersionedConnector"
@@ -43,6 +45,11 @@ _DEBEZIUM_MYSQL: Final = JarSet(
     "Debezium's connector for MySQL",
     (("io.debezium", "debezium-connector-mysql", "3.6.1.Final"),),
 )
+_DEBEZIUM_MONGODB: Final = JarSet(
+    "debezium-mongodb-3.6.1",
+    "Debezium's connector for MongoDB",
+    (("io.debezium", "debezium-connector-mongodb", "3.6.1.Final"),),
+)
 _MIRROR: Final = JarSet(
     f"connect-mirror-{KAFKA_VERSION}",
     "Kafka's connector for topics",
@@ -53,8 +60,9 @@ _FETCHED: Final = {
     "mirror": _MIRROR,
     "debezium-postgres": DEBEZIUM_POSTGRES_JARS,
     "debezium-mysql": _DEBEZIUM_MYSQL,
+    "debezium-mongodb": _DEBEZIUM_MONGODB,
 }
-_OWN: Final = {"hostile": {SOURCE_CONNECTOR: f"{HOSTILE}\n{NOTED}"}, "transforms": {TRANSFORMATION: ODD}}
+_OWN: Final = {"hostile": {SOURCE_CONNECTOR: f"{HOSTILE}\n{NOTED}\n{WILD}"}, "transforms": {TRANSFORMATION: ODD}}
 _VERSIONED: Final = {
     SOURCE_CONNECTOR: VERSIONED,
     TRANSFORMATION: "versioned.Stamp",

@@ -25,6 +25,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -55,6 +56,10 @@ _START_TIMEOUT_S: Final = 60.0
 _END_TIMEOUT_S: Final = 2.0
 _STEP_S: Final = 0.01
 _LAST_LINES: Final = 20
+_LONGEST_LINE: Final = 1 << 20
+"""In bytes. What Java code prints without the end of a line is taken in pieces of this size."""
+_LONGEST_WORDS: Final = 2_000
+"""How many characters of a line errors quote, which a status has to hold."""
 _KEPT_S: Final = 30.0
 _WHOSE: Final = {QUESTIONS: "that is asked about Java connectors", SHARED: "of all Java connectors"}
 # A line of the host's log4j2.properties.
@@ -158,7 +163,7 @@ class Jvm:
     def _read_output(self) -> None:
         assert self._process.stdout is not None  # noqa: S101 - launch() opened it
         with self._process.stdout as output:
-            for raw in output:
+            for raw in iter(partial(output.readline, _LONGEST_LINE), b""):
                 line = raw.decode(errors="replace").rstrip("\r\n")
                 event = _EVENT.fullmatch(line)
                 if event is None:
@@ -172,7 +177,7 @@ class Jvm:
     def _take(self, level: int, logger: str, task: str, text: str) -> None:
         if not text:
             return
-        self._last.append(text)
+        self._last.append(text[:_LONGEST_WORDS])
         with log_context(subject) if (subject := self._subject(task)) else nullcontext():
             logging.getLogger(f"{LOGGERS}.{logger}").log(level, "%s", text)
 

@@ -73,6 +73,20 @@ GUARDS = (
         "tests/unit/runtime/task/test_boundaries.py::test_offsets_wait_while_a_transaction_of_the_source_goes_on",
     ),
     Guard(
+        "the abort of what a JVM that has ended left in a transaction",
+        "runtime/task/poll_loop.py",
+        "            self._abort_quietly()\n            raise",
+        "            self._writes.commit(final=True)\n            raise",
+        "tests/cluster/test_java_hostile.py::test_what_a_dead_jvm_left_in_an_open_transaction_is_never_committed",
+    ),
+    Guard(
+        "the end of a JVM in the midst of an answer",
+        "java/channel.py",
+        "            if not received:\n                raise self._ended()",
+        "            if not received:\n                break",
+        "tests/unit/java/test_channel.py::test_an_answer_that_breaks_off_is_the_end_of_the_jvm",
+    ),
+    Guard(
         "the passwords that transforms in Java define",
         "runtime/connector/passwords.py",
         "sources = sources_of(config, worker.plugin_sources)",

@@ -55,6 +55,8 @@ final class RecordPipeline {
         RecordColumns columns = new RecordColumns();
         all.add(columns);
         for (SourceRecord record : records) {
+            // Kafka Connect leaves it out as well.
+            if (record == null) continue;
             try {
                 columns.keep(record, add(columns, record));
             } catch (StageErrors.Refused refused) {

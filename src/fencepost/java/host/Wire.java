@@ -22,6 +22,8 @@ import org.apache.kafka.connect.errors.RetriableException;
  */
 final class Wire {
     static final ObjectMapper JSON = new ObjectMapper();
+    /** The most characters of an error, and of its trace. */
+    private static final int LONGEST = 100_000;
 
     private Wire() { }
 
@@ -47,13 +49,18 @@ final class Wire {
         return buffer;
     }
 
-    /** Put a failure into an answer. */
+    /** Put a failure into an answer, as much of it as a status has room for. */
     static void describe(Throwable error, ObjectNode answer) {
         StringWriter trace = new StringWriter();
         error.printStackTrace(new PrintWriter(trace));
-        answer.put("error", error.toString()).put("trace", trace.toString());
+        answer.put("error", shortened(error.toString())).put("trace", shortened(trace.toString()));
         answer.put("retriable", error instanceof RetriableException);
         answer.put("unsupported", error instanceof UnsupportedOperationException);
+    }
+
+    private static String shortened(String text) {
+        int left = text.length() - LONGEST;
+        return left <= 0 ? text : text.substring(0, LONGEST) + "... (and " + left + " more characters)";
     }
 
     static Map<String, String> properties(JsonNode node) {

@@ -1,0 +1,118 @@
+"""Connectors move one by one, over REST, from a cluster of Kafka Connect to one of fencepost that runs beside it, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost.embedded.java import find_java
+from tests.support.checker import assert_exactly_once, read_topic, values
+from tests.support.java_plugins import DEBEZIUM_POSTGRES, FILE_STREAM, plugin_path
+from tests.support.java_worker import java_worker
+from tests.support.postgres import Database
+from tests.support.processes import wait_for
+from tests.support.topics import Topics, unique
+from tests.support.workers import Group, Worker
+
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+
+
+@pytest.fixture
+def debezium(database: Database) -> Iterator[dict[str, str]]:
+    slot = unique("debezium").replace("-", "_")
+    yield {
+        "connector.class": DEBEZIUM_POSTGRES,
+        "plugin.name": "pgoutput",
+        "database.hostname": "127.0.0.1",
+        "database.port": str(database.server.port),
+        "database.user": "postgres",
+        "database.password": "none",
+        "database.dbname": database.name,
+        "topic.prefix": unique("shop"),
+        "table.include.list": "public.items",
+        "slot.name": slot,
+        "publication.name": slot,
+        "slot.retry.delay.ms": "200",
+        **{f"{part}.converter": JSON for part in ("key", "value")},
+        **{f"{part}.converter.schemas.enable": "false" for part in ("key", "value")},
+    }
+    database.drop_slot(slot)
+
+
+def move(name: str, config: dict[str, str], old: Worker, new: Worker) -> None:
+    """The steps of docs/java-connectors.md. The configuration is the owner's: that of the old cluster hides passwords."""
+    assert old.request("PUT", f"/connectors/{name}/stop").status == 204
+    old.wait_for_states(name, "STOPPED")
+    offsets = old.get(f"/connectors/{name}/offsets")
+    assert offsets["offsets"]
+    if new.get(f"/connectors/{name}") is None:
+        body: Any = {"name": name, "config": config, "initial_state": "STOPPED"}
+        assert new.request("POST", "/connectors", body).status == 201
+        new.wait_for_states(name, "STOPPED")
+    assert new.request("PATCH", f"/connectors/{name}/offsets", offsets).status == 200
+    assert new.get(f"/connectors/{name}/offsets") == offsets
+    assert new.request("PUT", f"/connectors/{name}/resume").status == 202
+
+
+def last_offsets(group: Group, bootstrap_servers: str) -> dict[bytes | None, bytes | None]:
+    return {record.key: record.value for record in read_topic(bootstrap_servers, f"{group.id}-offsets")}
+
+
+def test_connectors_move_one_by_one_between_clusters_and_back(
+    debezium: dict[str, str], database: Database, topics: Topics, tmp_path: Path, bootstrap_servers: str
+):
+    plugins = str(plugin_path(tmp_path, "file", "debezium-postgres"))
+    groups = []
+    for name in ("connect", "fencepost"):
+        (tmp_path / name).mkdir()
+        groups.append(Group(tmp_path / name, bootstrap_servers, plugin_path=plugins))
+    file, lines = tmp_path / "in.txt", topics.create()
+    rows = topics.create(f"{debezium['topic.prefix']}.public.items")
+    configs = {"lines": {"connector.class": FILE_STREAM, "file": str(file), "topic": lines}, "rows": debezium}
+    written = 0
+
+    with closing(database.connect()) as connection, file.open("ab") as out:
+        connection.execute("create table items (id bigint primary key)")
+
+        def go_on() -> None:
+            """Write lines and rows, and wait until each is in Kafka."""
+            nonlocal written
+            for number in range(written, written + 50):
+                connection.execute("insert into items values (%s)", [number])
+                out.write(b"line %d\n" % number)
+            out.flush()
+            written += 50
+            wait_for(lambda: len(read_topic(bootstrap_servers, lines)) >= written, what=f"{written} lines")
+            wait_for(lambda: len(read_topic(bootstrap_servers, rows)) >= written, what=f"{written} rows")
+
+        environment = {"JAVA_HOME": str(find_java().home)}
+        with java_worker(groups[0]) as connect, groups[1].starting(environment=environment) as fencepost:
+            for worker in (connect, fencepost):
+                worker.wait_until_healthy()
+            for name, config in configs.items():
+                assert connect.request("PUT", f"/connectors/{name}/config", config).status == 201
+            go_on()
+            for name, config in configs.items():
+                move(name, config, connect, fencepost)
+                # The other one runs where it was.
+                go_on()
+            for name, config in configs.items():
+                move(name, config, fencepost, connect)
+            go_on()
+            for name, config in configs.items():
+                move(name, config, connect, fencepost)
+            kept = [last_offsets(group, bootstrap_servers) for group in groups]
+            go_on()
+
+    # What both clusters had stored when the connectors moved is the same, byte for byte.
+    assert len(kept[0]) == 2
+    assert kept[0] == kept[1]
+    assert_exactly_once(
+        values(read_topic(bootstrap_servers, lines)), [b"line %d" % number for number in range(written)]
+    )
+    keys = [record.key for record in read_topic(bootstrap_servers, rows)]
+    assert_exactly_once(keys, [b'{"id":%d}' % number for number in range(written)])

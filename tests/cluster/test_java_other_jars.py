@@ -1,0 +1,83 @@
+"""Jars of others: Debezium's transforms with a connector of somebody else, and its connector for MongoDB without a server."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.embedded.java import find_java
+from tests.support.checker import read_topic, values
+from tests.support.java_connectors import Connectors
+from tests.support.java_plugins import DEBEZIUM_MONGODB, plugin_path
+from tests.support.processes import wait_for
+from tests.support.topics import Topics
+from tests.support.workers import Group, Worker
+
+JSON = {"value.converter": "org.apache.kafka.connect.json.JsonConverter", "value.converter.schemas.enable": "false"}
+HEADER_TO_VALUE = "io.debezium.transforms.HeaderToValue"
+
+
+@pytest.fixture(scope="module")
+def group(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker) -> Group:
+    folder = tmp_path_factory.mktemp("java")
+    plugins = plugin_path(folder, "hostile", "debezium-postgres", "debezium-mongodb")
+    return Group(folder, broker.bootstrap_servers, plugin_path=str(plugins))
+
+
+@pytest.fixture(scope="module")
+def worker(group: Group) -> Iterator[Worker]:
+    with group.starting(environment={"JAVA_HOME": str(find_java().home)}) as worker:
+        worker.wait_until_healthy()
+        yield worker
+
+
+@pytest.fixture
+def connector(worker: Worker) -> Iterator[Connectors]:
+    with contextlib.closing(Connectors(worker)) as connectors:
+        yield connectors
+
+
+def test_a_transform_of_debezium_runs_with_a_connector_of_others(
+    connector: Connectors, topics: Topics, bootstrap_servers: str
+):
+    """Two folders have it, in two versions."""
+    topic = topics.create()
+    chain = {
+        "transforms": "a,b",
+        "transforms.a.type": "org.apache.kafka.connect.transforms.HoistField$Value",
+        "transforms.a.field": "number",
+        "transforms.b.type": HEADER_TO_VALUE,
+        "transforms.b.plugin.version": "[3.7,3.8)",
+        "transforms.b.headers": "number",
+        "transforms.b.fields": "from_header",
+        "transforms.b.operation": "move",
+    }
+    connector.hostile(topic, "", limit="3", **JSON, **chain)
+    wait_for(lambda: len(read_topic(bootstrap_servers, topic)) == 3, what="all numbers")
+    found = [json.loads(value or b"{}") for value in values(read_topic(bootstrap_servers, topic))]
+    assert found == [{"number": number, "from_header": number} for number in (1, 2, 3)]
+    assert [record.headers for record in read_topic(bootstrap_servers, topic)] == [()] * 3
+
+
+def test_a_transform_of_debezium_is_listed_with_both_versions_and_its_properties(worker: Worker):
+    listed = worker.get("/connector-plugins?connectorsOnly=false")
+    assert {one["version"] for one in listed if one["class"] == HEADER_TO_VALUE} == {"3.6.1.Final", "3.7.0.Final"}
+    keys = {key["name"] for key in worker.get(f"/connector-plugins/{HEADER_TO_VALUE}/config?version=3.7.0.Final")}
+    assert {"headers", "fields", "operation"} <= keys
+
+
+def test_debeziums_connector_for_mongodb_is_listed_with_its_definitions_and_checks(
+    connector: Connectors, worker: Worker
+):
+    listed = {one["class"]: one for one in worker.get("/connector-plugins")}
+    assert listed[DEBEZIUM_MONGODB]["version"] == "3.6.1.Final"
+    keys = {key["name"]: key for key in worker.get(f"/connector-plugins/{DEBEZIUM_MONGODB}/config")}
+    assert keys["mongodb.connection.string"]["type"] == "STRING"
+    assert keys["mongodb.password"]["type"] == "PASSWORD"
+    config = {"connector.class": DEBEZIUM_MONGODB, "snapshot.mode": "sometimes", **JSON}
+    found = connector.refusals(config)
+    assert {"mongodb.connection.string", "topic.prefix", "snapshot.mode"} <= set(found)

@@ -1,0 +1,124 @@
+package hostile;
+
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.lang.reflect.Field;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.connect.data.Schema;
+import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.source.SourceTask;
+
+/** Counts up to `limit`, one number in each poll, and does at number 3 what its property `wild` says. */
+public class WildTask extends SourceTask {
+    private static final Map<String, String> PARTITION = Map.of("counter", "w");
+    private Map<String, String> config;
+    private long number;
+
+    @Override
+    public String version() {
+        return "6.6.6";
+    }
+
+    @Override
+    public void start(Map<String, String> properties) {
+        config = properties;
+        Map<String, Object> offset = context.offsetStorageReader().offset(PARTITION);
+        // An Integer that was stored comes back as a Long, as in Kafka Connect.
+        number = offset == null ? 0 : (Long) offset.get("number");
+    }
+
+    @Override
+    public List<SourceRecord> poll() {
+        if (number >= Long.parseLong(config.getOrDefault("limit", "5"))) {
+            pause();
+            return null;
+        }
+        if (config.getOrDefault("wild", "").equals("slow")) for (int i = 0; i < 20; i++) pause();
+        number++;
+        if (number != 3) return List.of(record(number, null, "" + number));
+        return wild();
+    }
+
+    private List<SourceRecord> wild() {
+        switch (config.getOrDefault("wild", "")) {
+            case "crash" -> crash();
+            case "threads" -> {
+                for (int i = 0; i < 20; i++) new Thread(WildTask::spin, "left over").start();
+            }
+            case "property" -> System.setProperty("hostile.seen", config.get("name.of.mine"));
+            case "read property" -> {
+                return List.of(record(number, null, "" + System.getProperty("hostile.seen")));
+            }
+            case "integers" -> {
+                return List.of(record((int) number, null, "3"));
+            }
+            case "null" -> {
+                return Arrays.asList(null, record(number, null, "3"), null);
+            }
+            case "partition" -> {
+                return List.of(record(number, 99, "3"));
+            }
+            case "huge" -> {
+                return List.of(record(number, null, "x".repeat(Integer.parseInt(config.get("size")))));
+            }
+            case "lines" -> {
+                for (int i = 0; i < 20_000; i++) (i % 2 == 0 ? System.out : System.err).println("noise " + i);
+            }
+            case "one line" -> {
+                String noise = "noise".repeat(1 << 20);
+                for (int i = 0; i < 3; i++) System.out.print(noise);
+                System.out.println();
+            }
+            case "long error" -> throw new IllegalStateException("no ".repeat(2 << 20));
+            case "jackson" -> {
+                return List.of(record(number, null, new ObjectMapper().version().toString()));
+            }
+            default -> { }
+        }
+        return List.of(record(number, null, "3"));
+    }
+
+    private SourceRecord record(Object position, Integer partition, String value) {
+        Map<String, Object> offset = new HashMap<>();
+        offset.put("number", position);
+        return new SourceRecord(PARTITION, offset, config.get("topic"), partition, Schema.STRING_SCHEMA, value);
+    }
+
+    /** Write to an address that nobody has: the JVM dies of SIGSEGV. Once, if there is a marker. */
+    private void crash() {
+        if (!first()) return;
+        try {
+            Class<?> type = Class.forName("sun.misc.Unsafe");
+            Field field = type.getDeclaredField("theUnsafe");
+            field.setAccessible(true);
+            type.getMethod("putAddress", long.class, long.class).invoke(field.get(null), 0L, 0L);
+        } catch (ReflectiveOperationException error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    private boolean first() {
+        try {
+            return new java.io.File(config.get("marker")).createNewFile();
+        } catch (java.io.IOException error) {
+            throw new java.io.UncheckedIOException(error);
+        }
+    }
+
+    private static void spin() {
+        while (true) pause();
+    }
+
+    private static void pause() {
+        try {
+            Thread.sleep(10);
+        } catch (InterruptedException ignored) {
+            // It goes on.
+        }
+    }
+
+    @Override
+    public void stop() { }
+}
