@@ -18,6 +18,7 @@ from typing import Final
 
 from fencepost.embedded.errors import JarsUnavailableError
 from fencepost.embedded.java import Java
+from fencepost.embedded.process import jvm_environment
 from fencepost.embedded.proxy import proxy_options
 
 KAFKA_VERSION: Final = "4.1.1"
@@ -143,7 +144,9 @@ def _fetch(java: Java, wanted: JarSet, scratch: Path) -> None:
         *("-retrieve", scratch / "jars" / "[artifact]-[revision].[ext]"),
     ]
     try:
-        result = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)
+        result = subprocess.run(
+            command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False, env=jvm_environment()
+        )
     except subprocess.TimeoutExpired as error:
         raise _unavailable(wanted, f"no answer within {_TIMEOUT_SECONDS} s") from error
     if result.returncode != 0:

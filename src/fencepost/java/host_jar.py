@@ -20,6 +20,7 @@ from typing import Final
 
 from fencepost.embedded.jars import KAFKA_VERSION, LOGGING_BACKEND, JarSet, cache_folder, class_path
 from fencepost.embedded.java import Java, find_java
+from fencepost.embedded.process import jvm_environment
 from fencepost.java.errors import JvmEndedError
 
 JAR: Final = Path(__file__).with_name("host.jar")
@@ -97,7 +98,7 @@ def _compile(java: Java, compiler: list[Path], connect: list[Path], sources: lis
         *("-cp", _joined(connect), "-d", target),
         *(path for path in sources if path.suffix == ".java"),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=jvm_environment())
     if done.returncode != 0:
         raise JvmEndedError(f"The host of Java connectors could not be compiled: {done.stdout}{done.stderr}")
     for path in sources:

@@ -75,6 +75,19 @@ def test_a_full_disk_is_called_full(tmp_path: Path, sign: str) -> None:
     assert [path.name for path in cache_folder().iterdir()] == [f"{BROKER.folder}.lock"]
 
 
+def test_a_jvm_that_fetches_finds_folders_with_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the locale C a JVM does not find a cache folder whose name has letters beyond ASCII."""
+    monkeypatch.setenv("LC_ALL", "C")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    program = tmp_path / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$LC_ALL" > {tmp_path}/locale\nexit 1\n')
+    program.chmod(0o755)
+    with pytest.raises(JarsUnavailableError):
+        class_path(Java(tmp_path, 17, bundled=False), BROKER)
+    assert (tmp_path / "locale").read_text() == "C.UTF-8\n"
+
+
 def test_a_cache_folder_that_cannot_be_made_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
