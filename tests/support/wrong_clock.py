@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-_MODULES = ("fencepost.kafka.producer.sender", "fencepost.kafka.producer.simple")
+_MODULES = ("fencepost.kafka.producer.batch_encoder", "fencepost.kafka.producer.simple")
 HOURS_AHEAD = 2
 """Brokers refuse records that are more than an hour ahead (message.timestamp.after.max.ms)."""
 
