@@ -213,9 +213,12 @@ def write_batch(write: SparkWrite, batch: SourceBatch) -> list[Ack]:
 def _changed_by_arrow(write: SparkWrite, rows: SplitRows) -> Changed | None:
     """Return what transforms make of a reader's rows if Arrow can evaluate them exactly as Spark does, else None.
 
-    None as well if the transforms refuse the columns: the write by Spark says so.
+    None as well if the transforms refuse the columns: the write by Spark says so. Transforms that plan each batch anew are
+    Spark's: a look at their plan would call them twice.
     """
     session, pipeline = write.session, write.spec.pipeline
+    if not all_planned_by_schema(pipeline.transforms):
+        return None
 
     def make() -> Changed | None:
         frame = read_frame(session, rows, pipeline, write.mark)
@@ -226,8 +229,6 @@ def _changed_by_arrow(write: SparkWrite, rows: SplitRows) -> Changed | None:
         plan = arrow_plan(frame, transformed)
         return None if plan is None else Changed(plan, types)
 
-    if not all_planned_by_schema(pipeline.transforms):
-        return make()
     schema = reader_schema(rows.reader)
     key = (session, settings_hash(session), tuple(pipeline.transforms), pipeline.default_topic, schema)
     return write.plans.found(key, make)

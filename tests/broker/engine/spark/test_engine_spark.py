@@ -16,10 +16,10 @@ from fencepost.api.errors import DataError
 from fencepost.api.record import SourceBatch, SourceRecord
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.engine.engine import WORTH_SPARK, SparkEngine
-from fencepost.engine.errors import BatchCancelledError
+from fencepost.engine.errors import BatchCancelledError, RecordRefusedError
 from fencepost.engine.source_write import SMALL_BATCH
 from fencepost.engine.spark.job_write import coalesces_in_order
-from fencepost.kafka.errors import KafkaError, TransactionAbortableError
+from fencepost.kafka.errors import TransactionAbortableError
 from fencepost.kafka.transport.cluster import Cluster
 from tests.support.checker import Record, read_topic
 from tests.support.engine import (
@@ -228,10 +228,10 @@ def test_a_bug_in_a_reader_is_a_data_error_of_one_line_with_its_place(
     assert "engine.py:" in str(e.value)
 
 
-def test_a_topic_that_does_not_exist_is_named(engine: SparkEngine, bootstrap_servers: str, topics: Topics):
+def test_a_topic_with_an_impossible_name_is_named(engine: SparkEngine, bootstrap_servers: str, topics: Topics):
     other = topics.create()
     batch = SourceBatch(reader=NumberReader(("topic",), (other, "no such topic")), splits=splits(10, 2))
-    with producer(bootstrap_servers) as owner, pytest.raises(KafkaError, match="no such topic"):
+    with producer(bootstrap_servers) as owner, pytest.raises(RecordRefusedError, match="no such topic"):
         write(engine, owner, batch, pipeline())
     assert read_topic(bootstrap_servers, other) == []
 
