@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
@@ -54,6 +55,29 @@ class Reader:
 
     def read(self, split: int) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist(self._rows[split::2], schema=ARROW)
+
+
+class Given:
+    """Reads the rows that it was given, in one split."""
+
+    def __init__(self, schema: str, rows: pa.RecordBatch) -> None:
+        self.schema = schema
+        self._rows = rows
+
+    def read(self, split: int) -> Iterator[pa.RecordBatch]:
+        del split
+        yield self._rows
+
+
+def by_both(session: SparkSession, reader: Given, *steps: Step) -> tuple[list[Any], list[Any]]:
+    """What Arrow and Spark make of the rows of a reader, as its stage gives them to either."""
+    steps_of = pipeline("t", value=json_converter(), transforms=steps)
+    read = read_frame(session, SplitRows(reader, [0]), steps_of, "mark")
+    changed, _ = transform_frame(read, steps_of)
+    plan = arrow_plan(read, changed)
+    assert plan is not None, "Arrow evaluates all of it"
+    (batch,) = reader.read(0)
+    return plan(batch).to_pylist(), changed.toArrow().to_pylist()
 
 
 def sql(**properties: str) -> Step:
@@ -244,6 +268,15 @@ def test_each_character_becomes_the_same_upper_case(engine: SparkEngine):
     compared(engine.session(), [{"value": {"s": text}} for text in texts_of], sql(value="struct(upper(value.s) AS s)"))
     exceptions = upper_exceptions(engine.session(), settings_hash(engine.session()))
     assert len(exceptions) < 1_000
+
+
+def test_text_that_is_not_utf_8_becomes_upper_case_as_in_spark(engine: SparkEngine):
+    parts = [b"a", b"\xff", b"\xc3", b"\xa9", b"\xe2\x82", b"\xf0\x9f\x98", b"\xed\xa0\x80", b"\xc0\x80", b"\xe2\x28"]
+    data = pa.array([b"".join(chosen) for chosen in product(parts, repeat=3)] + [b"\xc3\xa9", b"", b"b"])
+    texts_of = pa.Array.from_buffers(pa.string(), len(data), data.buffers())
+    reader = Given("value STRING", pa.RecordBatch.from_pydict({"value": texts_of}))
+    found, expected = by_both(engine.session(), reader, sql(value="upper(value)"))
+    assert found == expected
 
 
 def test_steps_of_a_chain_are_one_plan(engine: SparkEngine):
