@@ -287,14 +287,16 @@ def _join(_: ArrowExpression, values: list[Value]) -> Value:
 def _upper(expression: ArrowExpression, values: list[Value]) -> Value:
     (texts,) = values
     if isinstance(texts, pa.Scalar):
-        return _upper(expression, [pa.array([texts.as_py()], pa.string())])[0]
+        return _upper(expression, [pa.repeat(texts, 1)])[0]
     if pc.all(pc.string_is_ascii(texts)).as_py() is not False:
         return pc.ascii_upper(texts)
     exceptions = expression.literal
     encoded = texts.dictionary_encode()
+    # Of bytes that are not UTF-8 both make the same replacement characters.
+    given = [text.decode(errors="replace") for text in encoded.dictionary.cast(pa.binary()).to_pylist()]
     upper = [
         text.upper() if exceptions.keys().isdisjoint(text) else "".join(exceptions.get(c) or c.upper() for c in text)
-        for text in encoded.dictionary.to_pylist()
+        for text in given
     ]
     return pa.array(upper, pa.string()).take(encoded.indices)
 

@@ -11,7 +11,6 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final, Generic, TypeVar
 
 import pyarrow as pa
@@ -83,12 +82,12 @@ def _plan(read: DataFrame, transformed: DataFrame) -> ArrowPlan:
     while plan.nodeName() in ("Project", "Filter"):
         nodes.insert(0, plan)
         plan = plan.child()
-    given = [replace(column, kind=bare(column.kind)) for column in _columns(source, read.schema)]
+    given = _columns(source, read.schema)
     # A transform may read rows of its own: numbers of columns are never used again.
     if plan.nodeName() != source.nodeName() or [column.number for column in given] != _numbers(plan):
         raise _NotInArrowError
     steps: list[FilterStep | ProjectionStep] = []
-    kinds = {column.number: column.kind for column in given}
+    kinds = {column.number: bare(column.kind) for column in given}
     for node in nodes:
         if node.nodeName() == "Filter":
             steps.append(FilterStep(_expression(node.condition(), transformed.sparkSession)))
@@ -101,13 +100,14 @@ def _plan(read: DataFrame, transformed: DataFrame) -> ArrowPlan:
         raise _NotInArrowError
     found = ArrowPlan(given, steps, result)
     # Without rows, too, Arrow says what it does not have.
-    found(pa.RecordBatch.from_pydict({column.name: pa.array([], arrow_type(column.kind)) for column in given}))
+    found(pa.RecordBatch.from_pydict({column.name: pa.array([], arrow_type(bare(column.kind))) for column in given}))
     return found
 
 
 def _columns(plan: Any, schema: t.StructType) -> list[PlanColumn]:
     return [
-        PlanColumn(field.name, number, field.dataType) for field, number in zip(schema, _numbers(plan), strict=True)
+        PlanColumn(field.name, number, field.dataType, field.nullable)
+        for field, number in zip(schema, _numbers(plan), strict=True)
     ]
 
 

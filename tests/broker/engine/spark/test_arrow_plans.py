@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
@@ -54,6 +55,29 @@ class Reader:
 
     def read(self, split: int) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist(self._rows[split::2], schema=ARROW)
+
+
+class Given:
+    """Reads the rows that it was given, in one split."""
+
+    def __init__(self, schema: str, rows: pa.RecordBatch) -> None:
+        self.schema = schema
+        self._rows = rows
+
+    def read(self, split: int) -> Iterator[pa.RecordBatch]:
+        del split
+        yield self._rows
+
+
+def by_both(session: SparkSession, reader: Given, *steps: Step) -> tuple[list[Any], list[Any]]:
+    """What Arrow and Spark make of the rows of a reader, as its stage gives them to either."""
+    steps_of = pipeline("t", value=json_converter(), transforms=steps)
+    read = read_frame(session, SplitRows(reader, [0]), steps_of, "mark")
+    changed, _ = transform_frame(read, steps_of)
+    plan = arrow_plan(read, changed)
+    assert plan is not None, "Arrow evaluates all of it"
+    (batch,) = reader.read(0)
+    return plan(batch).to_pylist(), changed.toArrow().to_pylist()
 
 
 def sql(**properties: str) -> Step:
@@ -246,6 +270,15 @@ def test_each_character_becomes_the_same_upper_case(engine: SparkEngine):
     assert len(exceptions) < 1_000
 
 
+def test_text_that_is_not_utf_8_becomes_upper_case_as_in_spark(engine: SparkEngine):
+    parts = [b"a", b"\xff", b"\xc3", b"\xa9", b"\xe2\x82", b"\xf0\x9f\x98", b"\xed\xa0\x80", b"\xc0\x80", b"\xe2\x28"]
+    data = pa.array([b"".join(chosen) for chosen in product(parts, repeat=3)] + [b"\xc3\xa9", b"", b"b"])
+    texts_of = pa.Array.from_buffers(pa.string(), len(data), data.buffers())
+    reader = Given("value STRING", pa.RecordBatch.from_pydict({"value": texts_of}))
+    found, expected = by_both(engine.session(), reader, sql(value="upper(value)"))
+    assert found == expected
+
+
 def test_steps_of_a_chain_are_one_plan(engine: SparkEngine):
     named = SqlPredicate()
     named.configure({"condition": "value.s = 'b'"})
@@ -315,6 +348,41 @@ def test_other_columns_than_declared_are_refused(engine: SparkEngine):
     assert plan(large)["key"].type == pa.string()
     with pytest.raises(DataError, match="the column key as list"):
         plan(rows.set_column(1, "key", pa.array([["a"]])))
+
+
+_PAIR = "value STRUCT<x: BIGINT, y: BIGINT>"
+
+
+@pytest.mark.parametrize(
+    ("schema", "rows"),
+    [
+        (_PAIR, {"value": [{"x": 1, "z": 2}]}), (_PAIR, {"value": [{"x": 1}]}), ("value BIGINT", {"value": ["1"]}),
+        ("value STRING", {"value": [1]}), ("value BIGINT", {"value": [1.0]}), ("value BIGINT", {"value": [True]}),
+        ("value BINARY", {"value": ["a"]}), ("value STRING, key STRING", {"value": ["a"], "Key": ["b"]}),
+        ("value STRING NOT NULL", {"value": ["a", None]}),
+        ("value STRUCT<x: BIGINT NOT NULL, y: STRING>", {"value": [{"x": None, "y": "a"}]}),
+    ],
+)  # fmt: skip
+def test_rows_that_do_not_fit_their_schema_are_refused(engine: SparkEngine, schema: str, rows: dict[str, list[Any]]):
+    steps_of = pipeline("t", value=json_converter(), transforms=[sql(value="struct(value AS v)")])
+    read = read_frame(engine.session(), SplitRows(Given(schema, pa.RecordBatch.from_pydict(rows)), [0]), steps_of, "")
+    plan = arrow_plan(read, transform_frame(read, steps_of)[0])
+    assert plan is not None
+    with pytest.raises(DataError, match="schema"):
+        plan(pa.RecordBatch.from_pydict(rows))
+
+
+def test_fields_are_found_by_their_names_and_other_layouts_of_a_type_are_read(engine: SparkEngine):
+    steps_of = pipeline("t", value=json_converter(), transforms=[sql(where="value.x IS NOT NULL")])
+    read = read_frame(
+        engine.session(), SplitRows(Given(_PAIR + ", key STRING", pa.RecordBatch.from_pydict({})), [0]), steps_of, ""
+    )
+    plan = arrow_plan(read, transform_frame(read, steps_of)[0])
+    assert plan is not None
+    for kind in (pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())):
+        rows = pa.RecordBatch.from_pydict({"key": pa.array(["k"]).cast(kind), "value": [{"y": 2, "x": 1}]})
+        (found,) = plan(rows).to_pylist()
+        assert (found["key"], found["value"]) == ("k", {"x": 1, "y": 2})
 
 
 def test_rows_of_a_reader_are_changed_where_they_are_written(
