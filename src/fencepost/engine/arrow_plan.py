@@ -117,7 +117,7 @@ _KEEP: Final[
     (t.DateType, (pa.types.is_date,)),
     ((t.TimestampType, t.TimestampNTZType), _TIMES),
 )
-"""Types of arrays whose values are those of a type of Spark, or are refused when they are cast."""
+"""Types of arrays whose values a type of Spark can hold: a cast keeps them, or is refused."""
 
 
 def _fits(given: pa.DataType, declared: t.DataType) -> bool:

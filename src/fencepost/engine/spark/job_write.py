@@ -214,7 +214,7 @@ def _changed_by_arrow(write: SparkWrite, rows: SplitRows) -> Changed | None:
     """Return what transforms make of a reader's rows if Arrow can evaluate them exactly as Spark does, else None.
 
     None as well if the transforms refuse the columns: the write by Spark says so. Transforms that plan each batch anew are
-    Spark's: a look at their plan would call them twice.
+    Spark's: reading their plan would call them twice.
     """
     session, pipeline = write.session, write.spec.pipeline
     if not all_planned_by_schema(pipeline.transforms):

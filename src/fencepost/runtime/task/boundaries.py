@@ -45,7 +45,7 @@ class TransactionBoundaryManager(ABC):
 
     @property
     def holds_offsets(self) -> bool:
-        """Whether the offsets of dropped records have to wait for the end of the open transaction."""
+        """Whether no offset may be committed yet: a snapshot, or a transaction of the source, goes on."""
         return False
 
     def pieces(self, batch: Batch) -> Iterator[tuple[Batch, BoundaryDecision]]:
@@ -57,7 +57,7 @@ class TransactionBoundaryManager(ABC):
         """Decide after everything that a poll returned was written; `returned` is False for an empty poll."""
 
     def before_wait(self, now: float) -> BoundaryDecision:
-        """Decide before a batch has to wait for its converters while a transaction with earlier batches is open."""
+        """Decide before converters or a failed poll are waited for while a transaction with earlier batches is open."""
         del now
         return BoundaryDecision.CONTINUE
 
@@ -92,6 +92,11 @@ class SnapshotBoundary(TransactionBoundaryManager):
 
     def __init__(self) -> None:
         self._in_snapshot = False
+
+    @property
+    def holds_offsets(self) -> bool:
+        """Whether a snapshot goes on: one that is not read to its end is read again."""
+        return self._in_snapshot
 
     def pieces(self, batch: Batch) -> Iterator[tuple[Batch, BoundaryDecision]]:
         """Yield the batch."""

@@ -147,12 +147,20 @@ class PollLoop:
         except RetriableError as error:
             self._polls.failed(error)
             self._control.wait(POLL_RETRY_S)
+            self._end_before_retry()
             return None
         self._polls.works()
         if batch:
             self._metrics.polled(time.monotonic() - started)
         self._metrics.lag(self._instance.lag())
         return batch
+
+    def _end_before_retry(self) -> None:
+        """End an open transaction: a source may begin again at its committed offsets, as Debezium does after a failure."""
+        if self._boundaries.holds_offsets:
+            raise _ReadAgainError
+        if self._writes.is_open:
+            self._follow(self._boundaries.before_wait(time.monotonic()))
 
     def _follow(self, decision: BoundaryDecision, *, final: bool = False) -> None:
         if decision is BoundaryDecision.CONTINUE or self._control.cancelled.is_set():
