@@ -13,6 +13,8 @@ from fencepost.connectors.files.content.identity import inode_at
 from fencepost.connectors.files.discovery.find import Discovery, Entry, is_pattern
 
 _STOP_SECONDS: Final = 5.0
+_MANY_GONE: Final = 1_000
+"""A task with a rule can miss some more files than these before it waits for another configuration (sketch.py)."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -20,8 +22,8 @@ _log: Final = logging.getLogger(__name__)
 class FileWatch:
     """Scans for new files, and for names that have another file now, at an interval on a separate thread.
 
-    Known files keep their order: new ones follow them. Missing files are forgotten only when others change, because the
-    tasks change then anyway. `on_change` and `on_error` are called on the watch's thread, which ends after an error.
+    Known files keep their order: new ones follow them. Missing files are forgotten when others change, because the tasks
+    change then anyway, or once many are missing and no more vanish. `on_change` and `on_error` are called on the watch's thread, which ends after an error.
     """
 
     def __init__(
@@ -42,6 +44,8 @@ class FileWatch:
         self._known: Mapping[str, Entry] = {}
         self._inodes: dict[str, int] = {}
         self._formers: dict[str, list[str]] = {}
+        self._gone: frozenset[str] = frozenset()
+        self._gone_before: frozenset[str] = frozenset()
         self._thread = threading.Thread(target=self._run, name="file-watch", daemon=True)
 
     @property
@@ -104,7 +108,7 @@ class FileWatch:
                 _log.info("New files: %d, the first is %s", len(new), new[0])
             elif other:
                 _log.info("Names with other files: %d, the first is %s", len(other), other[0])
-            if new or other:
+            if new or other or self._forget():
                 self._on_change()
 
     def _look(self) -> tuple[list[str], list[str]]:
@@ -113,6 +117,7 @@ class FileWatch:
         new = [path for path in found if path in added] if added else []
         known = self._known
         other = [path for path, entry in found.items() if known.get(path, entry) != entry and path not in added]
+        self._gone_before, self._gone = self._gone, self._names - found.keys() if found else frozenset()
         if not new and not other:
             return [], []
         missing = len(found) - len(new) < len(self._names)
@@ -133,6 +138,20 @@ class FileWatch:
         self._inodes = inodes
         self._take((*kept, *new), found)
         return new, other
+
+    def _forget(self) -> bool:
+        """Forget missing files if they are many and none vanished between the last two scans. Return whether it did."""
+        gone = self._gone
+        if len(gone) < _MANY_GONE or gone != self._gone_before or any(map(os.path.exists, gone)):
+            return False
+        _log.info("Files that are gone: %d", len(gone))
+        inodes = {path: inode for path, inode in self._inodes.items() if path not in gone}
+        self._formers = _formers(self._formers, self._inodes, inodes)
+        self._inodes = inodes
+        self._gone = frozenset()
+        kept = [file for file in self._files if file not in gone]
+        self._take(kept, {path: entry for path, entry in self._known.items() if path not in gone})
+        return True
 
     def _is_elsewhere(self, found: Mapping[str, Entry], new: Sequence[str], inodes: Mapping[str, int]) -> bool:
         """Return whether a new name may have the file of another name.

@@ -163,6 +163,27 @@ def test_a_scan_that_finds_a_new_file_alone_is_not_repeated(tmp_path: Path, monk
     watch.stop()
 
 
+def test_many_files_that_are_gone_are_forgotten_once_no_more_vanish(tmp_path: Path) -> None:
+    """Else a task whose configuration describes them would wait for another one, and read nothing."""
+    for number in range(1_003):
+        (tmp_path / f"part-{number}").touch()
+    watch = FileWatch(
+        Discovery((str(tmp_path / "*"),), ANYWHERE), interval_s=3600, on_change=pytest.fail, on_error=pytest.fail
+    )
+    watch.start()
+    forgotten = []
+    for until in (999, 1_001, 1_001, 1_001):
+        for number in range(until):
+            (tmp_path / f"part-{number}").unlink(missing_ok=True)
+        assert watch._look() == ([], [])
+        forgotten.append(watch._forget())
+    assert forgotten == [False, False, True, False]
+    assert watch.files == tuple(str(tmp_path / f"part-{number}") for number in (1_001, 1_002))
+    assert watch.inodes is not None
+    assert watch.inodes.keys() == set(watch.files)
+    watch.stop()
+
+
 def test_the_lag_does_not_count_replaced_files(tmp_path: Path) -> None:
     rotate(tmp_path, text(1, 2))
     reader = Reader(tmp_path / "log*")
