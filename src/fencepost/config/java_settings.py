@@ -25,10 +25,13 @@ _HEAP_DEFAULT: Final = "512m"
 
 _SIZE: Final = re.compile(r"(\d+)([kmgt]?)", re.IGNORECASE)
 _POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_HEAP_OF_FIRST: Final = 256 * 1024**2
+_HEAP_OF_FIRST: Final = 512 * 1024**2
 """The least heap, in bytes, for which its first size is set."""
-_FIRST_SIZES: Final = ("-Xms192m", "-XX:NewSize=64m")
-"""What is not used takes no memory: a small connector fills the part for new objects, and next to nothing of the other."""
+_FIRST_SIZES: Final = ("-Xms384m", "-XX:NewSize=128m")
+"""Java takes a share of the machine's memory. With less room for new objects, Mirror wrote at half the rate.
+
+What is not used takes no memory: a small connector fills the part for new objects, and next to nothing of the other.
+"""
 _OF_HEAP: Final = (
     "-Xm",
     "-XX:NewSize=",

@@ -6,15 +6,15 @@ import pytest
 
 from fencepost.config.java_settings import JavaSettings
 
-FIRST = ("-Xms192m", "-XX:NewSize=64m")
+FIRST = ("-Xms384m", "-XX:NewSize=128m")
 
 
-@pytest.mark.parametrize("heap", ["512m", "256M", "1g", "262144k", "268435456", "2T"])
-def test_a_heap_begins_small(heap: str):
+@pytest.mark.parametrize("heap", ["512m", "512M", "1g", "524288k", "536870912", "2T"])
+def test_a_heap_begins_with_room_for_new_objects(heap: str):
     assert JavaSettings(heap=heap).heap_options == (f"-Xmx{heap}", *FIRST)
 
 
-@pytest.mark.parametrize("heap", ["255m", "64m", "100", "much"])
+@pytest.mark.parametrize("heap", ["511m", "64m", "100", "much"])
 def test_a_small_heap_begins_as_java_has_it(heap: str):
     assert JavaSettings(heap=heap).heap_options == (f"-Xmx{heap}",)
 
