@@ -44,7 +44,7 @@ def debezium(database: Database) -> Iterator[dict[str, str]]:
 
 
 def move(name: str, config: dict[str, str], old: Worker, new: Worker) -> None:
-    """The steps of docs/java-connectors.md. The configuration is the owner's: that of the old cluster hides passwords."""
+    """The steps of docs/java-connectors.md. The owner gives the configuration: the old cluster hides passwords in its answers."""
     assert old.request("PUT", f"/connectors/{name}/stop").status == 204
     old.wait_for_states(name, "STOPPED")
     offsets = old.get(f"/connectors/{name}/offsets")
