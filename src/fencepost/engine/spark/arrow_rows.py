@@ -62,8 +62,7 @@ def may_use_files(session: SparkSession) -> bool:
 def frame_from_arrow(session: SparkSession, batch: pa.RecordBatch, schema: StructType) -> DataFrame:
     """Return a DataFrame of the rows of a batch, as `createDataFrame` does.
 
-    Columns that Spark can read are not cast: Arrow refuses to cast a null struct with a field that may not be null,
-    even to the same type.
+    Columns that Spark can read are not cast (see `_with_schema`).
     """
     expected = to_arrow_schema(schema, error_on_duplicated_field_names_in_struct=True, timezone=TIME_ZONE)
     if batch.schema.types != expected.types or not may_use_files(session):
@@ -111,10 +110,27 @@ def rows_to_arrow(session: SparkSession, rows: Any, schema: Any, arrow_schema: p
         content = file.read(int.from_bytes(length, "big"))
     if not content:
         return arrow_schema.empty_table()
-    table = pa.ipc.open_stream(content).read_all()
-    # A cast to the same type with other names within a map fails for a null struct with a field that may not be null.
+    return _with_schema(pa.ipc.open_stream(content).read_all(), arrow_schema)
+
+
+def collected(frame: DataFrame) -> pa.Table:
+    """Return the rows of a DataFrame by a Spark job, as its `toArrow` does, which refuses some null structs.
+
+    Raises Spark's error for a row that an expression refuses.
+    """
+    schema = to_arrow_schema(frame.schema, error_on_duplicated_field_names_in_struct=True, timezone=TIME_ZONE)
+    batches = frame._collect_as_arrow(empty_list_if_zero_records=False)  # type: ignore[operator]  # noqa: SLF001 - `toArrow` casts
+    return _with_schema(pa.Table.from_batches(batches), schema)
+
+
+def _with_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the table with types that differ in the names within maps or the labels of time zones only.
+
+    Columns that have their type are not cast: Arrow refuses to cast a null struct with a field that may not be null, even
+    to the same type.
+    """
     columns = [
         column if column.type == field.type else column.cast(field.type)
-        for column, field in zip(table.columns, arrow_schema, strict=True)
+        for column, field in zip(table.columns, schema, strict=True)
     ]
-    return pa.Table.from_arrays(columns, schema=arrow_schema)
+    return pa.Table.from_arrays(columns, schema=schema)

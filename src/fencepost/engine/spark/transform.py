@@ -31,7 +31,7 @@ from fencepost.engine.job_failure import JobFailure
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.preparation import prepare_headers
 from fencepost.engine.reports import CarriedFailureError
-from fencepost.engine.spark.arrow_rows import frame_from_arrow
+from fencepost.engine.spark.arrow_rows import collected, frame_from_arrow
 from fencepost.engine.spark.known_plans import KnownPlans, LocalPlan, settings_hash
 from fencepost.engine.spark.local_rows import local_rows
 from fencepost.engine.spark.row_check import RowCheck
@@ -132,7 +132,7 @@ def _by_catalyst(
     frame = frame_from_arrow(session, given, _frame_schema(given, group.types))
     selection = _selection(frame, group, steps, final=final)
     table = local_rows(selection.frame)
-    return selection.batches(selection.frame.toArrow() if table is None else table), selection.types
+    return selection.batches(collected(selection.frame) if table is None else table), selection.types
 
 
 def _by_known_plan(
