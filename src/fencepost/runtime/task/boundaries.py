@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import Final
 
@@ -170,13 +171,13 @@ class ConnectorBoundary(TransactionBoundaryManager):
         return self._context
 
     def pieces(self, batch: Batch) -> Iterator[tuple[Batch, BoundaryDecision]]:
-        """Yield the records up to each one with a request, and those after the last.
+        """Yield the records up to each one with a request, and those after the last; of columns the rows up to each boundary.
 
         Requests are checked when the previous piece was written, so that a request that is made in between counts. Raises
         IllegalStateError if both commit and abort were requested after the same record.
         """
         if isinstance(batch, SourceBatch):
-            yield batch, BoundaryDecision.CONTINUE
+            yield from _column_pieces(batch)
             return
         start = 0
         while start < len(batch):
@@ -205,6 +206,16 @@ class ConnectorBoundary(TransactionBoundaryManager):
 
     def _batch_decision(self) -> BoundaryDecision:
         return _DECISIONS[self._context.take_batch_request()]
+
+
+def _column_pieces(batch: SourceBatch) -> Iterator[tuple[Batch, BoundaryDecision]]:
+    """Yield the rows up to each boundary within a batch of columns, and the rest; any other batch is one piece."""
+    start, columns = 0, batch.columns
+    for end, offsets in batch.boundaries:
+        rows = columns[start:end]
+        yield replace(batch, columns=rows, offsets=offsets, boundaries=(), pipeline=None), BoundaryDecision.COMMIT
+        start = end
+    yield replace(batch, columns=columns[start:], boundaries=()) if start else batch, BoundaryDecision.CONTINUE
 
 
 class SourceBoundary(ConnectorBoundary):
