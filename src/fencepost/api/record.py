@@ -222,7 +222,6 @@ class SourceBatch:
         if self.reader is not None and not hasattr(self.reader, "read"):
             raise _wrong("SourceBatch", "reader", self.reader, "an ArrowReader")
 
-
     def _check_boundaries(self) -> None:
         before = 0
         for rows, offsets in self.boundaries:

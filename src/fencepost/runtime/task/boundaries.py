@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from fencepost.api.record import SourceBatch, SourceOffset, SourceRecord
 from fencepost.config.connector_config import TransactionBoundary
@@ -210,12 +210,13 @@ class ConnectorBoundary(TransactionBoundaryManager):
 
 def _column_pieces(batch: SourceBatch) -> Iterator[tuple[Batch, BoundaryDecision]]:
     """Yield the rows up to each boundary within a batch of columns, and the rest; any other batch is one piece."""
-    start, columns = 0, batch.columns
+    rest, before = batch, 0
     for end, offsets in batch.boundaries:
-        rows = columns[start:end]
-        yield replace(batch, columns=rows, offsets=offsets, boundaries=(), pipeline=None), BoundaryDecision.COMMIT
-        start = end
-    yield replace(batch, columns=columns[start:], boundaries=()) if start else batch, BoundaryDecision.CONTINUE
+        rows: Any = rest.columns
+        piece = replace(rest, columns=rows[: end - before], offsets=offsets, boundaries=(), pipeline=None)
+        yield piece, BoundaryDecision.COMMIT
+        rest, before = replace(rest, columns=rows[end - before :], boundaries=()), end
+    yield rest, BoundaryDecision.CONTINUE
 
 
 class SourceBoundary(ConnectorBoundary):
