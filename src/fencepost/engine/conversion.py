@@ -179,7 +179,7 @@ def _convert_topic(
 ) -> Converted:
     """Convert the rows of one topic to records, without refused rows that are tolerated."""
     rows = _Rows(topic, batch, errors)
-    if types.has_timestamp or types.has_partition or not is_topic_name(topic):
+    if types.has_timestamp or types.has_partition or types.has_headers or not is_topic_name(topic):
         rows.check(pipeline.transform_names or _PRODUCER, lambda part: check_places(topic, part, types))
     if types.has_headers and not types.raw_headers:
         header = pipeline.header_converter

@@ -1,6 +1,6 @@
-"""Checks what a row says of its place in Kafka before it is converted: its topic, partition and time.
+"""Checks what a row says of its place in Kafka before it is converted: its topic, partition and time; and its headers' names.
 
-A place that no record can have is an error of the row, which `errors.tolerance` may skip. Sent to Kafka, it would fail the
+What no record can have is an error of the row, which `errors.tolerance` may skip. Sent to Kafka, it would fail the
 whole transaction. So Connect skips such records only where its producer has no transactions (KIP-779).
 """
 
@@ -15,7 +15,7 @@ from fencepost.api.errors import DataError
 from fencepost.api.topic_names import RULE, is_topic_name
 from fencepost.engine.column_types import ColumnTypes
 from fencepost.engine.errors import AllRowsRefusedError
-from fencepost.kafka.records.columns import normalize_timestamp
+from fencepost.kafka.records.columns import check_header_names, normalize_timestamp
 
 NO_TIMESTAMP: Final = -1
 """Kafka's number for a record without a timestamp."""
@@ -24,13 +24,15 @@ _HIGHEST_PARTITION: Final = 2**31 - 1
 
 
 def check_places(topic: str, rows: pa.RecordBatch, types: ColumnTypes) -> None:
-    """Check rows of one topic. Raises DataError for a place that no record can have, AllRowsRefusedError for the topic."""
+    """Check rows of one topic. Raises DataError for what no record can have, AllRowsRefusedError for the topic."""
     if not is_topic_name(topic):
         raise AllRowsRefusedError(DataError(f"A record is for the topic {topic!r}, and {RULE}"))
     if types.has_timestamp:
         timestamps(topic, rows["timestamp"])
     if types.has_partition:
         partitions(topic, rows["partition"])
+    if types.has_headers:
+        check_header_names(rows["headers"])
 
 
 def partitions(topic: str, given: pa.Array) -> pa.Array:

@@ -55,3 +55,16 @@ def test_a_row_with_an_impossible_number_is_skipped_if_that_is_tolerated(name: s
     assert errors.tally.counts.skipped == 1
     with pytest.raises(RecordRefusedError, match=f"{wrong}"):
         converted(f"value STRING, {name} BIGINT", columns, ErrorHandler(ErrorHandling()))
+
+
+@pytest.mark.parametrize("wrong", [[(None, "x")], [("a", "x"), (None, None)], [None], [(b"\xff", "x")]])
+def test_a_row_with_a_header_that_has_no_name_is_skipped_if_that_is_tolerated(wrong: list[Any]):
+    ddl = "value STRING, headers ARRAY<STRUCT<key: STRING, value: STRING>>"
+    pairs = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
+    as_bytes = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.string())]))
+    columns = {"value": ["1", "2", "3"], "headers": pa.array([[("", "x")], wrong, None], as_bytes).view(pairs)}
+    errors = ErrorHandler(replace(SKIP, dead_letter_topic="dead"))
+    assert converted(ddl, columns, errors) == [("t", [b"1", b"3"])]
+    assert (errors.tally.counts.skipped, [letter.value for letter in errors.letters]) == (1, [b"2"])
+    with pytest.raises(RecordRefusedError, match=r"stage KAFKA_PRODUCE.*a header (without a name|whose name is not)"):
+        converted(ddl, columns, ErrorHandler(ErrorHandling()))

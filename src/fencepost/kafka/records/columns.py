@@ -197,12 +197,10 @@ def _normalize_headers(column: Any) -> pa.Array:
     entry = column.type.value_type if any(fits(column.type) for fits in _LISTS) else None
     if entry is None or not pa.types.is_struct(entry) or entry.num_fields < 2:
         raise DataError(f"The headers column is of type {column.type}: use an array of structs with a name and a value")
-    entries = column.flatten()
-    if entries.null_count or entries.field(0).null_count:
-        raise DataError("The headers column has a header without a name: Kafka has no such headers")
-    _check_text(entries.field(0))
+    check_header_names(column)
     if column.type == HEADERS:
         return column
+    entries = column.flatten()
     names = normalize_binary(entries.field(0), "header name").cast(pa.string())
     values = normalize_binary(entries.field(1), "header value").cast(pa.binary())
     structs = pa.StructArray.from_arrays([names, values], fields=list(HEADERS.value_type))
@@ -210,10 +208,16 @@ def _normalize_headers(column: Any) -> pa.Array:
     return pa.ListArray.from_arrays(np.concatenate([np.zeros(1, np.int32), ends]), structs, type=HEADERS)
 
 
-def _check_text(names: pa.Array) -> None:
-    """Raise DataError for names that are not UTF-8: brokers would take them, and clients fail at the record."""
+def check_header_names(headers: pa.Array) -> None:
+    """Raise DataError for lists of headers of which one has no name, or one that is not UTF-8.
+
+    Brokers would take such bytes, and clients fail at the record.
+    """
+    entries = headers.flatten()
+    if entries.null_count or entries.field(0).null_count:
+        raise DataError("The headers column has a header without a name: Kafka has no such headers")
     try:
-        names.cast(pa.string()).validate(full=True)
+        entries.field(0).cast(pa.string()).validate(full=True)
     except pa.ArrowInvalid as error:
         raise DataError(
             "The headers column has a header whose name is not UTF-8, as the names of headers are in Kafka: decode the "

@@ -15,7 +15,7 @@ from fencepost.transforms.chain import Step
 from fencepost.transforms.records import InsertHeader
 from fencepost.transforms.sql import Sql
 from tests.support.checker import read_topic
-from tests.support.engine import pipeline, producer, write
+from tests.support.engine import SKIP, pipeline, producer, write
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -80,3 +80,16 @@ def test_headers_of_polled_records_are_converted_once(
     assert written(engine, bootstrap_servers, topic, records, chain) == [
         (("t", b"x"), ("b", b"Ynl0ZXM="), ("n", b"5"), *added), (("t", b"y"), *added), added,
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("of_file", [False, True])
+def test_a_record_whose_header_has_no_name_is_skipped_if_that_is_tolerated(
+    engine: SparkEngine, bootstrap_servers: str, topic: str, *, of_file: bool
+):
+    nameless = Sql()
+    nameless.configure({"headers": "array(struct(nullif(value, '2') AS key, 'text' AS value))"})
+    records = [SourceRecord({"s": 1}, {"o": text}, topic, text, value_schema="STRING") for text in ("1", "2", "3")]
+    batch = SourceBatch.of_reader(BytesInHeaders(), [0]) if of_file else records
+    with producer(bootstrap_servers) as owner:
+        write(engine, owner, batch, pipeline(topic, transforms=[Step(nameless)], errors=SKIP))
+    assert [one.headers for one in read_topic(bootstrap_servers, topic)] == [(("1", b"text"),), (("3", b"text"),)]
