@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from fencepost.api.errors import DataError
-from fencepost.api.plugin import Converter
+from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.record import SourceBatch, SourceRecord
 from fencepost.config.error_handling import ErrorHandling, Tolerance
 from fencepost.converters.byte_array_converter import ByteArrayConverter
@@ -50,6 +50,7 @@ def pipeline(
     topic: str | None = None,
     *,
     value: Converter | None = None,
+    header: HeaderConverter | None = None,
     transforms: Sequence[Any] = (),
     errors: ErrorHandling | None = None,
 ) -> Pipeline:
@@ -58,7 +59,7 @@ def pipeline(
     key.configure({}, is_key=True)
     text.configure({}, is_key=False)
     headers.configure({})
-    return Pipeline(transforms, key, value or text, headers, topic, errors or ErrorHandling())
+    return Pipeline(transforms, key, value or text, header or headers, topic, errors or ErrorHandling())
 
 
 @contextmanager

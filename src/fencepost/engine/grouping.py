@@ -83,7 +83,7 @@ def group_records(
     """
     groups = _rows_by_form(records, _Forms(structured=structured))
     made = []
-    for (named, value, key), rows in groups.items():
+    for (named, value, key, _), rows in groups.items():
         topic = pipeline.default_topic if named is None else named
         if topic is None:
             raise without_topic(records[rows[0]])
@@ -94,19 +94,25 @@ def group_records(
     return [group for group in made if group.columns.num_rows]
 
 
-def _rows_by_form(records: Sequence[SourceRecord], forms: _Forms) -> dict[tuple[str | None, _Form, _Form], list[int]]:
-    """The rows of each topic, form of values and form of keys, in order."""
-    groups: dict[tuple[str | None, _Form, _Form], list[int]] = {}
+def _rows_by_form(
+    records: Sequence[SourceRecord], forms: _Forms
+) -> dict[tuple[str | None, _Form, _Form, bool], list[int]]:
+    """The rows of each topic, form of values and form of keys, in order.
+
+    Before transforms, records with headers are apart: beside these a text that a transform adds is not converted.
+    """
+    groups: dict[tuple[str | None, _Form, _Form, bool], list[int]] = {}
     # Most records have the schemas and the Python types of many others: their forms are found once.
     known: dict[tuple[Any, ...], list[int]] = {}
     for row, record in enumerate(records):
         value, key = record.value, record.key
+        has_headers = forms.structured and bool(record.headers)
         alike = (record.topic, type(value), type(key), id(record.value_schema), id(record.key_schema))
         rows = known.get(alike)
         if rows is None:
             form_of_value, form_of_key = forms.of(record.value_schema, value), forms.of(record.key_schema, key)
-            rows = groups.setdefault((record.topic, form_of_value, form_of_key), [])
-            if forms.by_type:
+            rows = groups.setdefault((record.topic, form_of_value, form_of_key, has_headers), [])
+            if not forms.structured:
                 known[alike] = rows
         rows.append(row)
     return groups
@@ -115,11 +121,11 @@ def _rows_by_form(records: Sequence[SourceRecord], forms: _Forms) -> dict[tuple[
 class _Forms:
     """Remembers the schema objects of one batch, so that each is parsed and compared once.
 
-    `by_type`: the form of a value without a schema depends on nothing but its Python type.
+    Unless they are `structured`, the form of a value without a schema depends on nothing but its Python type.
     """
 
     def __init__(self, *, structured: bool) -> None:
-        self.by_type = not structured
+        self.structured = structured
         self._kind = signature if structured else kind_of
         self._schemaless: dict[str, _Form] = {}
         self._by_identity: dict[int, _Form] = {}

@@ -190,7 +190,7 @@ GUARDS = (
     Guard(
         "the refusal of header names that are not text, at which consumers fail",
         "kafka/records/columns.py",
-        "    _check_text(entries.field(0))\n",
+        "    check_header_names(column)\n",
         "",
         "tests/unit/kafka/records/test_columns.py"
         "::test_the_name_of_a_header_is_text_as_clients_fail_at_a_record_with_another[kind0]",

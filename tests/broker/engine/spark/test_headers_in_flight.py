@@ -9,13 +9,14 @@ import pyarrow as pa
 import pytest
 
 from fencepost import transform
+from fencepost.api.plugin import HeaderConverter
 from fencepost.api.record import SourceBatch, SourceRecord
 from fencepost.engine.engine import SparkEngine
 from fencepost.transforms.chain import Step
 from fencepost.transforms.records import InsertHeader
 from fencepost.transforms.sql import Sql
 from tests.support.checker import read_topic
-from tests.support.engine import SKIP, pipeline, producer, write
+from tests.support.engine import SKIP, json_converter, pipeline, producer, write
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -49,9 +50,11 @@ def steps(name: str) -> list[Step]:
     }[name]
 
 
-def written(engine: SparkEngine, servers: str, topic: str, batch: Any, chain: str) -> list[Any]:
+def written(
+    engine: SparkEngine, servers: str, topic: str, batch: Any, chain: str, *, header: HeaderConverter | None = None
+) -> list[Any]:
     with producer(servers) as owner:
-        write(engine, owner, batch, pipeline(topic, transforms=steps(chain)))
+        write(engine, owner, batch, pipeline(topic, transforms=steps(chain), header=header))
     return [one.headers for one in read_topic(servers, topic)]
 
 
@@ -93,3 +96,18 @@ def test_a_record_whose_header_has_no_name_is_skipped_if_that_is_tolerated(
     with producer(bootstrap_servers) as owner:
         write(engine, owner, batch, pipeline(topic, transforms=[Step(nameless)], errors=SKIP))
     assert [one.headers for one in read_topic(bootstrap_servers, topic)] == [(("1", b"text"),), (("3", b"text"),)]
+
+
+def test_an_added_text_is_converted_whatever_other_records_are_in_the_batch(
+    engine: SparkEngine, bootstrap_servers: str, topic: str
+):
+    """A record with a header took the conversion from the texts of all others."""
+    records = [
+        SourceRecord({"s": 1}, {"o": number}, topic, f"v{number}", headers=headers)
+        for number, headers in enumerate([[], [("t", "x")], []])
+    ]
+    converted, beside = ("h", b'"text"'), (("t", b'"x"'), ("h", b"text"))
+    found = written(engine, bootstrap_servers, topic, records, "insert", header=json_converter())
+    assert found == [(converted,), beside, (converted,)]
+    alone = written(engine, bootstrap_servers, topic, records[:1], "insert", header=json_converter())
+    assert alone == [*found, (converted,)]
