@@ -143,7 +143,8 @@ def _read(nodes: Iterator[Mapping[str, Any]], session: SparkSession) -> ArrowExp
         case "Cast":
             found = cast_of(children[0], _kind(node["dataType"]))
         case "Upper":
-            found = upper_of(children[0], upper_exceptions(session, settings_hash(session)))
+            exceptions = upper_exceptions(session, settings_hash(session))
+            found = None if exceptions is None else upper_of(children[0], exceptions)
         case _:
             found = expression_of(name, children)
     if found is None:

@@ -18,21 +18,31 @@ _BETWEEN: Final = "\x01"
 _TOGETHER: Final = 512
 """The number of characters in one text: of rows there are few, then."""
 
+_OF_LANGUAGES: Final = "i\u0307 \u03ac \u0587"
+"""A letter of each language (Turkish, Azeri, Lithuanian, Greek, Armenian) whose upper case is another one in that language."""
+
 
 @lru_cache(maxsize=4)
-def upper_exceptions(session: SparkSession, settings: int) -> Mapping[str, str]:
+def upper_exceptions(session: SparkSession, settings: int) -> Mapping[str, str] | None:
     """Return the characters that a session with some settings makes others of than Python does, with what Spark makes of them.
 
     Spark is asked for each character of Unicode, which takes 0.3 s: no other ones become upper case in the context of others.
+    None if the JVM has rules of its language: Spark applies them only to texts that are not ASCII, some by the context.
     """
     del settings
+    if _upper(session, [_OF_LANGUAGES]) != [_OF_LANGUAGES.upper()]:
+        return None
     characters = [chr(code) for code in range(1_114_112) if code not in _SURROGATES and chr(code) != _BETWEEN]
     texts = [_BETWEEN.join(characters[start : start + _TOGETHER]) for start in range(0, len(characters), _TOGETHER)]
+    found = [character for text in _upper(session, texts) for character in text.split(_BETWEEN)]
+    return {given: upper for given, upper in zip(characters, found, strict=True) if upper != given.upper()}
+
+
+def _upper(session: SparkSession, texts: list[str]) -> list[str]:
     frame = frame_from_arrow(
         session, pa.RecordBatch.from_pydict({"c": pa.array(texts)}), t.StructType().add("c", "string")
     )
     made = frame.selectExpr("upper(c)")
     table = local_rows(made)
-    column = (made.toArrow() if table is None else table).column(0)
-    found = [character for text in column.to_pylist() for character in text.split(_BETWEEN)]
-    return {given: upper for given, upper in zip(characters, found, strict=True) if upper != given.upper()}
+    upper: list[str] = (made.toArrow() if table is None else table).column(0).to_pylist()
+    return upper
