@@ -371,7 +371,9 @@ class _Rebuild:
             if isinstance(kind, MapType):
                 return kind.valueType if position == len(parts) - 1 else None
             if isinstance(kind, ArrayType):
-                return None
+                # Spark makes an array of the items' fields, whose type is left to it.
+                found = self._type_of(kind.elementType, parts[position:], path)
+                return found if isinstance(found, NullType) else None
             if not isinstance(kind, StructType):
                 return self._missing(path, f"{'.'.join(parts[:position])} is not a struct, but {kind.simpleString()}")
             names = [name for name in kind.names if name == part] or [

@@ -201,6 +201,16 @@ def test_a_missing_field_is_refused_or_null(spark: SparkSession) -> None:
     assert applied(spark, RECORDS, sql(missing="null", where="value.nothing = 'x'")) == []
 
 
+@pytest.mark.parametrize("kind", ["ARRAY<STRUCT<sku: STRING>>", "ARRAY<BIGINT>", "ARRAY<VOID>"])
+def test_a_field_that_the_items_of_an_array_do_not_have_is_missing(spark: SparkSession, kind: str) -> None:
+    records = Records(kind, [{"value": None}, {"value": []}])
+    given = "struct(CAST(value.price AS ARRAY<INT>) AS prices)"
+    assert applied(spark, records, sql(missing="null", value=given)) == [{"prices": None}] * 2
+    if kind != "ARRAY<VOID>":
+        with pytest.raises(DataError, match=r"needs the field value\.price in value, which these records do not have"):
+            applied(spark, records, sql(value=given))
+
+
 def test_a_field_of_values_that_are_all_null_is_null(spark: SparkSession) -> None:
     tombstones = Records("VOID", [TOMBSTONE], key="STRING")
     assert applied(spark, tombstones, sql(where="value.op <> 'r'")) == []
