@@ -28,7 +28,7 @@ from fencepost.api.errors import ConfigError, DataError, RetriableError
 from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.api.source import Config, SourceConnector, SourceTask
 from fencepost.config.validators import blame
-from fencepost.connectors.distribution import PathHashes, are_many, distribute
+from fencepost.connectors.distribution import PathHashes, are_many, distribute, preferring
 from fencepost.connectors.files.config import (
     AFTER_END,
     COLUMN_PROPERTIES,
@@ -186,7 +186,10 @@ class FileSourceConnector(SourceConnector):
             own |= {TASK_SCHEMA: self._inferred}
         found = [self._share([file for unit in share for file in units[unit]], inodes) for share in shares]
         by_rule = self._are_listed and are_many(len(units), len(shares))
-        places = [TaskPlace(task, len(shares), self._hashes) if by_rule else None for task in range(len(shares))]
+        places: list[TaskPlace | None] = [None] * len(shares)
+        if by_rule:
+            elsewhere = _elsewhere(shares, units, self._hashes)
+            places = [TaskPlace(task, len(shares), self._hashes, elsewhere[task]) for task in range(len(shares))]
         self._shares = [
             (share, place, before[2] if before is not None and before[:2] == (share, place) else share.in_config(place))
             for share, place, before in zip(found, places, [*self._shares, *[None] * len(found)], strict=False)
@@ -220,3 +223,16 @@ class FileSourceConnector(SourceConnector):
         check_offsets(offsets, TablePosition.of if tables else check_content_offset)
         check_offsets(offsets, FileIdentity.in_offset)
         return True
+
+
+def _elsewhere(
+    shares: Sequence[Sequence[str]], units: Mapping[str, Sequence[str]], hashes: PathHashes
+) -> list[list[str]]:
+    """Return the files that hashes give to each task, but that are with a name that is another task's."""
+    found: list[list[str]] = [[] for _ in shares]
+    for task, share in enumerate(shares):
+        files = [file for unit in share if len(units[unit]) > 1 for file in units[unit]]
+        for file, owner in zip(files, preferring(hashes.of(files), len(shares)).tolist(), strict=True):
+            if owner != task:
+                found[owner].append(file)
+    return found
