@@ -74,8 +74,8 @@ GUARDS = (
     Guard(
         "the file that was away at its stat",
         "connectors/files/discovery/watch.py",
-        "for path, entry in found.items() if path in self._inodes}",
-        "for path, entry in found.items()}",
+        "**found, **dict.fromkeys(unseen)}",
+        "**dict.fromkeys(unseen), **found}",
         f"{_WATCH}test_a_file_that_was_away_at_its_stat_is_found_when_it_is_back",
     ),
     Guard(
@@ -175,6 +175,20 @@ GUARDS = (
         "if _is_at(committed.get(former), former, file, allowed)]",
         "]",
         f"{_ROTATED}test_an_offset_of_another_file_under_an_old_name_is_not_used",
+    ),
+    Guard(
+        "the offset of a file that is renamed again as its task starts",
+        "connectors/files/discovery/renames.py",
+        "    adopted |= _left_over(committed, formers, unsure, adopted, abandoned)\n",
+        "",
+        f"{_ROTATED}test_a_file_that_is_renamed_again_as_its_task_starts_is_read_once",
+    ),
+    Guard(
+        "the inodes of renamed files of a rule",
+        "connectors/files/discovery/shares.py",
+        "            other |= self._packed_renamed()\n",
+        "            other[TASK_RENAMED_PACKED] = _packed([self.renamed, {}])\n",
+        f"{_ROTATED}test_a_listed_file_that_is_renamed_again_as_its_task_starts_is_read_once",
     ),
     Guard(
         "the commit of an adopted offset before all others",

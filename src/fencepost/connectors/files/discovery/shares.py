@@ -68,17 +68,17 @@ class Share:
 
     @classmethod
     def of(cls, config: Mapping[str, str]) -> Self:
-        """Read a task's configuration: without files, if it has a rule.
+        """Read a task's configuration: without files, and with the inodes of renamed ones alone, if it has a rule.
 
         Raises DataError for packed files that no connector wrote.
         """
         spellings = json.loads(config[TASK_SPELLINGS]) if TASK_SPELLINGS in config else {}
         try:
-            renamed = json.loads(config.get(TASK_RENAMED, "{}"))
+            renamed, seen = json.loads(config.get(TASK_RENAMED, "{}")), {}
             if TASK_RENAMED_PACKED in config:
-                renamed = _unpacked(config[TASK_RENAMED_PACKED])
+                renamed, seen = _unpacked(config[TASK_RENAMED_PACKED])
             if TASK_RULE in config:
-                return cls((), {}, renamed, spellings)
+                return cls((), seen, renamed, spellings)
             if TASK_PACKED not in config:
                 inodes = json.loads(config[TASK_INODES]) if TASK_INODES in config else None
                 return cls(json.loads(config[TASK_FILES]), inodes, renamed, spellings)
@@ -92,10 +92,10 @@ class Share:
     def in_config(self, place: TaskPlace | None = None) -> dict[str, str]:
         """Return the properties of a task's configuration. Only a task with a place can have a rule."""
         other = {}
-        if self.renamed:
-            renamed = json.dumps(self.renamed)
-            packs = len(renamed) > MOST_RENAMED
-            other = {TASK_RENAMED_PACKED: _packed(self.renamed)} if packs else {TASK_RENAMED: renamed}
+        if self.renamed and len(renamed := json.dumps(self.renamed)) <= MOST_RENAMED:
+            other = {TASK_RENAMED: renamed}
+        elif self.renamed:
+            other = self._packed_renamed()
         if self.spellings:
             other[TASK_SPELLINGS] = json.dumps(self.spellings)
         if len(self.files) <= MOST_NAMED:
@@ -107,7 +107,16 @@ class Share:
             return {TASK_PACKED: _packed_files(self.files, self.inodes)} | other
         if not self._seem_long() and len(packed := _packed_files(self.files, self.inodes)) <= MOST_CHARACTERS:
             return {TASK_PACKED: packed} | other
-        return FileRule.of(place.task, place.tasks, self.inodes, place.hashes, place.elsewhere).in_config() | other
+        rule = FileRule.of(place.task, place.tasks, self.inodes, place.hashes, place.elsewhere).in_config()
+        if TASK_RENAMED in other:
+            del other[TASK_RENAMED]
+            other |= self._packed_renamed()
+        return rule | other
+
+    def _packed_renamed(self) -> dict[str, str]:
+        """Return the old names, with the inodes that a rule does not give."""
+        inodes = self.inodes or {}
+        return {TASK_RENAMED_PACKED: _packed([self.renamed, {file: inodes.get(file) for file in self.renamed}])}
 
     def _seem_long(self) -> bool:
         """Return whether some of the files say that all of them are too long when packed, which takes longer than a rule."""
