@@ -175,10 +175,10 @@ class FileWatch:
 
     def _take(self, files: Sequence[str], found: Mapping[str, Entry]) -> None:
         self._files, self._names = tuple(files), frozenset(files)
-        # A path that existed at the start may be missing later, also when it is forgotten.
-        # A file that was gone at its `stat` has no entry here, so that it counts as another one when it is back.
-        entries = {path: entry for path, entry in found.items() if path in self._inodes}
-        self._known = dict.fromkeys((*files, *self._discovery.patterns)) | entries
+        # A path that existed at the start may be missing later, also when it is forgotten. A file that was gone at its `stat`
+        # has no entry here, so that it counts as another one when it is back.
+        unseen = [file for file in self._files if file not in self._inodes]
+        self._known = {**dict.fromkeys(self._discovery.patterns), **found, **dict.fromkeys(unseen)}
 
 
 def settled(
