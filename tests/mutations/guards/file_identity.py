@@ -172,8 +172,8 @@ GUARDS = (
     Guard(
         "the stale offset of a name that has another file",
         "connectors/files/discovery/renames.py",
-        "if _is_at(committed.get(former), former, file, allowed)]",
-        "]",
+        "if _is_at(committed.get(former), former, file, allowed)\n",
+        "\n",
         f"{_ROTATED}test_an_offset_of_another_file_under_an_old_name_is_not_used",
     ),
     Guard(

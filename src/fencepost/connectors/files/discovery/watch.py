@@ -184,10 +184,10 @@ class FileWatch:
 def settled(
     known: Mapping[str, Entry], names: Container[str], found: dict[str, Entry], again: dict[str, Entry]
 ) -> dict[str, Entry]:
-    """Return what two scans in a row found alike, and the names that a rename may be moving as they were known before.
+    """Return what two scans in a row found alike, and names that a rename may be moving as they were known before.
 
     A scan that meets a rename finds a file under two names, or under none. So a name on which the scans differ is left to
-    the next scan, with all that have, or had, one of its files. `names` are those of `known` that are files.
+    the next scan, with all that have, or had, one of its files. `names` are the known files.
     """
     left = {path for path, _ in found.items() ^ again.items()}
     if not left:
