@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.kafka import Admin, ClientConfig
+from fencepost.kafka.admin.admin import Admin
+from fencepost.kafka.config.client_config import ClientConfig
 from tests.support.fault_proxy import Act, ApiKey, FaultProxy
 from tests.support.postgres import Database
 from tests.support.postgres_source import PostgresSource
