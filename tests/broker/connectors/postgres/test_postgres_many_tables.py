@@ -22,6 +22,11 @@ NewSource = Callable[..., PostgresSource]
 
 
 @pytest.fixture
+def topics(bootstrap_servers: str) -> Topics:
+    return Topics(bootstrap_servers)
+
+
+@pytest.fixture
 def new_source(tmp_path: Path, fault_proxy: FaultProxy, database: Database) -> Iterator[NewSource]:
     """Makes connectors whose worker reaches the broker by `fault_proxy`."""
     made: list[PostgresSource] = []
