@@ -350,41 +350,6 @@ def test_other_columns_than_declared_are_refused(engine: SparkEngine):
         plan(rows.set_column(1, "key", pa.array([["a"]])))
 
 
-_PAIR = "value STRUCT<x: BIGINT, y: BIGINT>"
-
-
-@pytest.mark.parametrize(
-    ("schema", "rows"),
-    [
-        (_PAIR, {"value": [{"x": 1, "z": 2}]}), (_PAIR, {"value": [{"x": 1}]}), ("value BIGINT", {"value": ["1"]}),
-        ("value STRING", {"value": [1]}), ("value BIGINT", {"value": [1.0]}), ("value BIGINT", {"value": [True]}),
-        ("value BINARY", {"value": ["a"]}), ("value STRING, key STRING", {"value": ["a"], "Key": ["b"]}),
-        ("value STRING NOT NULL", {"value": ["a", None]}),
-        ("value STRUCT<x: BIGINT NOT NULL, y: STRING>", {"value": [{"x": None, "y": "a"}]}),
-    ],
-)  # fmt: skip
-def test_rows_that_do_not_fit_their_schema_are_refused(engine: SparkEngine, schema: str, rows: dict[str, list[Any]]):
-    steps_of = pipeline("t", value=json_converter(), transforms=[sql(value="struct(value AS v)")])
-    read = read_frame(engine.session(), SplitRows(Given(schema, pa.RecordBatch.from_pydict(rows)), [0]), steps_of, "")
-    plan = arrow_plan(read, transform_frame(read, steps_of)[0])
-    assert plan is not None
-    with pytest.raises(DataError, match="schema"):
-        plan(pa.RecordBatch.from_pydict(rows))
-
-
-def test_fields_are_found_by_their_names_and_other_layouts_of_a_type_are_read(engine: SparkEngine):
-    steps_of = pipeline("t", value=json_converter(), transforms=[sql(where="value.x IS NOT NULL")])
-    read = read_frame(
-        engine.session(), SplitRows(Given(_PAIR + ", key STRING", pa.RecordBatch.from_pydict({})), [0]), steps_of, ""
-    )
-    plan = arrow_plan(read, transform_frame(read, steps_of)[0])
-    assert plan is not None
-    for kind in (pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())):
-        rows = pa.RecordBatch.from_pydict({"key": pa.array(["k"]).cast(kind), "value": [{"y": 2, "x": 1}]})
-        (found,) = plan(rows).to_pylist()
-        assert (found["key"], found["value"]) == ("k", {"x": 1, "y": 2})
-
-
 def test_rows_of_a_reader_are_changed_where_they_are_written(
     engine: SparkEngine, bootstrap_servers: str, topics: Topics
 ):
