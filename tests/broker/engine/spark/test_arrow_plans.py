@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from fencepost.api.ddl import parse_columns
-from fencepost.api.errors import DataError
+from fencepost.api.errors import DataError, RetriableError
 from fencepost.api.plugin import Transformation
 from fencepost.api.record import SourceBatch
 from fencepost.engine.arrow_plan import ArrowPlan
@@ -30,6 +30,7 @@ from fencepost.engine.spark.local_rows import local_rows
 from fencepost.engine.spark.transform import read_frame, transform_frame
 from fencepost.engine.spark.upper_case import upper_exceptions
 from fencepost.engine.write_stage import SplitRows
+from fencepost.transforms.base import planned_by_schema
 from fencepost.transforms.chain import Step
 from fencepost.transforms.fields import InsertField
 from fencepost.transforms.filter import Filter
@@ -338,6 +339,28 @@ def test_a_plan_is_made_once_for_a_key_also_if_there_is_none():
     for key, found in (("a", "plan"), ("b", None), ("a", "other"), ("b", "other")):
         assert plans.found(key, lambda found=found: make(found)) == {"a": "plan", "b": None}[key]  # type: ignore[misc]
     assert made == ["plan", None]
+
+
+@planned_by_schema
+class LaterOnce(Filter):
+    """Keeps all rows, but first says that it cannot be applied yet."""
+
+    calls = 0
+
+    def apply(self, records: DataFrame) -> DataFrame:
+        self.calls += 1
+        if self.calls == 1:
+            raise RetriableError("later")
+        return records.where("key IS NOT NULL")
+
+
+def test_a_pause_while_a_chain_is_planned_is_not_kept(engine: SparkEngine, bootstrap_servers: str, topics: Topics):
+    topic, change = topics.create(partitions=1), LaterOnce()
+    batch = SourceBatch(reader=Reader([{"value": None, "key": "k"}]), splits=[0])
+    with producer(bootstrap_servers) as owner:
+        for _ in range(3):
+            assert write(engine, owner, batch, pipeline(topic, transforms=[step(change)])).written == 1
+    assert change.calls == 3, "planning, Spark's own way, and the plan of Arrow, which the last batch has, too"
 
 
 def test_other_columns_than_declared_are_refused(engine: SparkEngine):
