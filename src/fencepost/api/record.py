@@ -23,6 +23,9 @@ SourcePartition = Mapping[str, Any]
 SourceOffset = Mapping[str, Any]
 """A position in a source partition, for example `{"position": 4096}`. JSON-compatible."""
 
+Offsets = Sequence[tuple[SourcePartition | None, SourceOffset | None]]
+"""The positions of source partitions. None in place of an offset removes it."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SourceRecord:
@@ -119,22 +122,22 @@ class SourceBatch:
     """Many records at once, read lazily on Spark's executors, with the offsets after them.
 
     Make one with `of_dataframe`, or with `of_reader`, whose splits are read and written in one step if no transform
-    needs Spark's optimizer, or with `of_columns` if the bytes for Kafka are there already. The columns are the same as in Spark's own Kafka sink: `value` (required, of any type),
-    `key`, `topic`, `partition`, `timestamp` (a TIMESTAMP or BIGINT milliseconds) and `headers` (an ARRAY of STRUCT<key:
-    STRING, value: any>). Rows without a topic go to the batch's `topic`, else to the topic of the connector's property.
-    A null `key` or `value` is null in Kafka, so a null value is a tombstone, whatever its type. Splits are read in the
-    order given; rows of one key and rows of one Kafka partition keep their order.
+    needs Spark's optimizer, or with `of_columns` if the bytes for Kafka are there already. The columns are the same as in
+    Spark's own Kafka sink: `value` (required, of any type), `key`, `topic`, `partition`, `timestamp` (a TIMESTAMP or BIGINT
+    milliseconds) and `headers` (an ARRAY of STRUCT<key: STRING, value: any>). Rows without a topic go to the batch's
+    `topic`, else to the topic of the connector's property. A null `key` or `value` is null in Kafka, so a null value is a
+    tombstone, whatever its type. Splits are read in the order given; rows of one key and rows of one Kafka partition keep
+    their order.
 
-    `offsets` are `(source_partition, source_offset)` pairs: the source's position once the whole batch is committed.
-    None instead of an offset removes the source partition's offset; None is a source partition, too. `bytes` estimates how much a reader's splits will
-    read: a small batch is read in the worker, without a Spark job, and so are the first larger ones, before Spark has
-    started. None means unknown: such a batch is read on executors. `topics` are topics that rows of this batch and of
-    later ones will name. The worker creates those that are missing together, before the transaction that the batch
-    begins; others are created one by one, with their first rows.
+    `offsets` are the source's positions once the whole batch is committed; None is a source partition, too. `bytes`
+    estimates how much a reader's splits will read: a small batch is read in the worker, without a Spark job, and so are
+    the first larger ones, before Spark has started. None means unknown: such a batch is read on executors. `topics` are
+    topics that rows of this batch and of later ones will name. The worker creates those that are missing together, before
+    the transaction that the batch begins; others are created one by one, with their first rows.
     """
 
     dataframe: DataFrame | None = None
-    offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]] = ()
+    offsets: Offsets = ()
     reader: ArrowReader | None = None
     splits: Sequence[Any] = field(default=())
     bytes: int | None = None
@@ -142,12 +145,13 @@ class SourceBatch:
     topics: Collection[str] = ()
     columns: pa.RecordBatch | None = None
     pipeline: OwnPipeline | None = None
+    boundaries: Sequence[tuple[int, Offsets]] = ()
 
     @classmethod
     def of_dataframe(
         cls,
         dataframe: DataFrame,
-        offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]] = (),
+        offsets: Offsets = (),
         *,
         topic: str | None = None,
         topics: Collection[str] = (),
@@ -160,7 +164,7 @@ class SourceBatch:
         cls,
         reader: ArrowReader,
         splits: Sequence[Any],
-        offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]] = (),
+        offsets: Offsets = (),
         *,
         bytes: int | None = None,  # noqa: A002 - the field has this name
         topic: str | None = None,
@@ -176,20 +180,24 @@ class SourceBatch:
     def of_columns(
         cls,
         columns: pa.RecordBatch,
-        offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]] = (),
+        offsets: Offsets = (),
         *,
         topic: str | None = None,
         pipeline: OwnPipeline | None = None,
+        boundaries: Sequence[tuple[int, Offsets]] = (),
     ) -> SourceBatch:
         """Return a batch of records that are in memory, as the bytes that Kafka gets.
 
         `columns` has `value` (BINARY) and may have `key` (BINARY), `topic` (STRING), `partition` (INT32), `timestamp` (INT64,
         milliseconds) and `headers` (LIST of STRUCT<key: STRING, value: BINARY>). The connector's converters are not used,
         and its transforms may need no key, no value and no value of a header: RegexRouter, TimestampRouter, DropHeaders,
-        Filter. Without them Spark is not started. `pipeline` says
-        what the connector itself dropped and refused on the way. Raises DataError for an argument of another type.
+        Filter. Without them Spark is not started. `pipeline` says what the connector itself dropped and refused on the way.
+
+        `boundaries` are ends of transactions within the batch, for `transaction.boundary=connector`: pairs of the number of
+        rows before each end, ascending, and the `offsets` there. Each is committed before the rows after it are written.
+        Raises DataError for an argument of another type, and for boundaries that are not within the batch.
         """
-        return cls(columns=columns, offsets=offsets, topic=topic, pipeline=pipeline)
+        return cls(columns=columns, offsets=offsets, topic=topic, pipeline=pipeline, boundaries=boundaries)
 
     def __post_init__(self) -> None:
         """Raises DataError for arguments that contradict each other, or are of another type."""
@@ -198,17 +206,8 @@ class SourceBatch:
             raise _wrong("SourceBatch", "topic", self.topic, "a str")
         if isinstance(self.topics, str) or not isinstance(self.topics, Collection):
             raise _wrong("SourceBatch", "topics", self.topics, "a list of topics")
-        pairs = "a list of (source_partition, source_offset) pairs"
-        if isinstance(self.offsets, str | Mapping) or not isinstance(self.offsets, Sequence):
-            raise _wrong("SourceBatch", "offsets", self.offsets, pairs)
-        for pair in self.offsets:
-            if not isinstance(pair, tuple | list) or len(pair) != 2:
-                raise DataError(f"SourceBatch(offsets=...) has an item that is {kind_of(pair)}: it takes {pairs}")
-            for part in pair:
-                if part is not None:
-                    _check_mapping(
-                        "SourceBatch", "offsets", part, '[({"filename": "/data/a.csv"}, {"position": 4096})]'
-                    )
+        _check_offsets(self.offsets)
+        self._check_boundaries()
 
     def _check_rows(self) -> None:
         if [self.dataframe, self.reader, self.columns].count(None) != 2:
@@ -222,6 +221,17 @@ class SourceBatch:
             raise _wrong("SourceBatch", "dataframe", self.dataframe, "a DataFrame of Spark")
         if self.reader is not None and not hasattr(self.reader, "read"):
             raise _wrong("SourceBatch", "reader", self.reader, "an ArrowReader")
+
+    def _check_boundaries(self) -> None:
+        before = 0
+        for rows, offsets in self.boundaries:
+            if self.columns is None or not isinstance(rows, int) or not before < rows < self.columns.num_rows:
+                raise DataError(
+                    f"SourceBatch(boundaries=...) has a boundary after {rows} rows: it takes boundaries between rows of "
+                    "columns=, in ascending order. For one after the last row call commit_transaction()"
+                )
+            _check_offsets(offsets)
+            before = rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +255,18 @@ def _check_mapping(of: str, argument: str, value: object, example: str) -> None:
     # There are many records, and an isinstance check for Mapping takes longer than comparing types.
     if type(value) is not dict and not isinstance(value, Mapping):
         raise _wrong(of, argument, value, f"a dict, such as {example}")
+
+
+def _check_offsets(offsets: object) -> None:
+    pairs = "a list of (source_partition, source_offset) pairs"
+    if isinstance(offsets, str | Mapping) or not isinstance(offsets, Sequence):
+        raise _wrong("SourceBatch", "offsets", offsets, pairs)
+    for pair in offsets:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise DataError(f"SourceBatch(offsets=...) has an item that is {kind_of(pair)}: it takes {pairs}")
+        for part in pair:
+            if part is not None:
+                _check_mapping("SourceBatch", "offsets", part, '[({"filename": "/data/a.csv"}, {"position": 4096})]')
 
 
 def _check_headers(headers: object) -> None:

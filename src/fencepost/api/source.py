@@ -54,7 +54,10 @@ class SourceConnector(ABC):
 
     @abstractmethod
     def task_class(self) -> type[SourceTask]:
-        """Return the class that does the work."""
+        """Return the class that does the work. It may depend on `self.context.configs()`.
+
+        Called for each task on the worker that runs it, where `start` was not called.
+        """
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:  # noqa: ARG002 - for overriding
         """Return one configuration for each task, at most `max_tasks`; the default is one task with the connector's."""

@@ -32,15 +32,10 @@ _FIRST_SIZES: Final = ("-Xms384m", "-XX:NewSize=128m")
 
 What is not used takes no memory: a small connector fills the part for new objects, and next to nothing of the other.
 """
-_OF_HEAP: Final = (
-    "-Xm",
-    "-XX:NewSize=",
-    "-XX:MaxNewSize=",
-    "-XX:InitialHeapSize=",
-    "-XX:MaxHeapSize=",
-    "-XX:MinHeapSize=",
-)
+_OF_HEAP: Final = re.compile(r"-Xm[nsx].+|-XX:((Max)?New(Size|Ratio)|(Initial|Max|Min)(HeapSize|RAMPercentage))=.+")
 """Options that set a size of the heap, and may not fit to other sizes: a JVM with such a pair does not start, or warns."""
+_COLLECTOR: Final = re.compile(r"-XX:\+Use\w+GC")
+"""Java does not start with two collectors."""
 
 
 class Isolation(Enum):
@@ -64,16 +59,19 @@ class JavaSettings:
     graceful_timeout_s: float = 5.0
 
     @property
-    def heap_options(self) -> tuple[str, ...]:
-        """The options of java for the heap.
+    def memory_options(self) -> tuple[str, ...]:
+        """The options of java for the heap and its collector, where the owner's options say nothing else.
 
         By default Java takes a 64th of the machine's memory for it at first, and a third of that is filled before anything
         is collected. A heap that begins smaller grows where records need it.
         """
         size = _SIZE.fullmatch(self.heap)
         bytes_ = int(size[1]) * 1024 ** _POWERS[size[2].lower()] if size is not None else 0
-        chosen = any(option.startswith(_OF_HEAP) for option in self.options)
-        return (f"-Xmx{self.heap}", *(() if chosen or bytes_ < _HEAP_OF_FIRST else _FIRST_SIZES))
+        first = () if bytes_ < _HEAP_OF_FIRST or self._has(_OF_HEAP) else _FIRST_SIZES
+        return (f"-Xmx{self.heap}", *first, *(() if self._has(_COLLECTOR) else ("-XX:+UseSerialGC",)))
+
+    def _has(self, options: re.Pattern[str]) -> bool:
+        return any(options.fullmatch(option) for option in self.options)
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> JavaSettings:

@@ -83,8 +83,8 @@ class Jvm:
         self._socket = str(FOLDER.new_path())
         command = [
             str(java.executable),
-            *settings.heap_options,
-            *("-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError", "-XX:-UsePerfData"),
+            *settings.memory_options,
+            *("-XX:+ExitOnOutOfMemoryError", "-XX:-UsePerfData"),
             # Threads that connectors start log as the connector or task that started them.
             "-Dlog4j2.isThreadContextMapInheritable=true",
             # The default is the working directory.

@@ -25,6 +25,7 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import log_context
 from fencepost.config.plugins import use_plugin_path
 from fencepost.config.restart_config import RestartConfig
+from fencepost.config.validation_context import ValidationContext
 from fencepost.config.worker_config import ExactlyOnceSourceSupport, WorkerConfig
 from fencepost.engine.engine import SparkEngine
 from fencepost.engine.plugin_builder import NewPluginMetrics
@@ -277,7 +278,9 @@ class Worker:
         checks: StartChecks,
         wrote_to: Callable[[Collection[str]], None],
     ) -> TaskParts:
-        task_class = new_connector_instance(self.config, connector).task_class()
+        instance = new_connector_instance(self.config, connector)
+        instance.set_context(ValidationContext(connector.properties, self.config.allowed_paths))
+        task_class = instance.task_class()
         new_delivery, new_boundaries = delivery(self.clients, self.config, connector, task_id)
         properties = self._transformer.transform(task_config).required(where=f"Task {task_id}")
         SECRETS.learn_properties(properties)

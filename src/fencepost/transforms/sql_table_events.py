@@ -12,6 +12,7 @@ from fencepost.api.errors import ConfigError, DataError
 from fencepost.config.validators import at_least, not_empty, one_of
 from fencepost.transforms.change_event import ChangeEvent
 from fencepost.transforms.field_paths import field_at
+from fencepost.transforms.murmur import murmur_of
 from fencepost.transforms.sql_table import defined, sql_path, sql_text
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
@@ -20,7 +21,7 @@ _WORD: Final = 4294967295
 
 
 def _routed_partition(given: Mapping[str, Any], schema: t.StructType) -> Mapping[str, str | None]:
-    """Java's rule: the hash codes of the fields, added as int, without the sign, modulo the number of partitions.
+    """Java's rule: the hashes of the fields, added as int, without the sign, modulo the number of partitions.
 
     The highest int counts as 0.
     """
@@ -31,7 +32,8 @@ def _routed_partition(given: Mapping[str, Any], schema: t.StructType) -> Mapping
     contents = [found for name in given["partition.payload.fields"] if (found := _content(kind, name)) is not None]
     if not contents:
         return {}
-    hashes = " + ".join(f"coalesce({_java_hash(path, of, name)}, 0)" for name, path, of in contents)
+    hash_of = _murmur_hash if given["partition.hash.function"].lower() == "murmur" else _java_hash
+    hashes = " + ".join(f"coalesce({hash_of(path, of, name)}, 0)" for name, path, of in contents)
     any_there = " OR ".join(f"{path} IS NOT NULL" for _, path, _ in contents)
     partition = f"CAST((({hashes}) & 2147483647) % 2147483647 % {given['partition.topic.num']} AS INT)"
     changes = "value.op IS NULL OR value.op NOT IN ('t', 'm')"
@@ -73,12 +75,12 @@ def _java_hash(path: str, kind: t.DataType, name: str) -> str:
     )
 
 
-def _java_hash_only(given: Mapping[str, Any]) -> None:
-    if given["partition.hash.function"].lower() != "java":
-        raise ConfigError(
-            "partition.hash.function=murmur is not there: set java, and note that keys go to other partitions then",
-            name="partition.hash.function",
-        )
+def _murmur_hash(path: str, kind: t.DataType, name: str) -> str:
+    """The hash of a text in UTF-8, or of the four bytes of hashCode() of another value, lowest byte first."""
+    if isinstance(kind, t.StringType):
+        return murmur_of(f"hex({path})")
+    code = f"lpad(hex({_java_hash(path, kind, name)} & {_WORD}), 8, '0')"
+    return murmur_of(f"regexp_replace({code}, '(..)(..)(..)(..)', '$4$3$2$1')")
 
 
 PartitionRouting = defined(
@@ -96,11 +98,11 @@ PartitionRouting = defined(
         validator=at_least(1),
     )
     .define(
-        "partition.hash.function", _Type.STRING, "java", _Importance.LOW, "The hash function: only java.",
+        "partition.hash.function", _Type.STRING, "java", _Importance.LOW,
+        "The hash function: java, which is hashCode() of Java, or murmur, which is MurmurHash3.",
         validator=one_of(("java", "murmur")),
     ),
     _routed_partition,
-    _java_hash_only,
 )  # fmt: skip
 
 

@@ -61,6 +61,46 @@ class RawTask(SourceTask):
         return self._number == 5
 
 
+class BoundaryTask(SourceTask):
+    """Returns one batch with boundaries after its first row and its third, and fails in the next poll."""
+
+    def start(self, config: Mapping[str, str]) -> None:
+        self._topic = config["topic"]
+        self._returned = False
+
+    def poll(self) -> SourceBatch | None:
+        if self._returned:
+            raise ValueError("after the batch")
+        self._returned = True
+        columns = pa.RecordBatch.from_pydict({"key": [b"k"] * 4, "value": [b"1", b"2", None, b"4"]})
+        boundaries = [(rows, [({"p": 1}, {"row": rows})]) for rows in (1, 3)]
+        return SourceBatch.of_columns(columns, [({"p": 1}, {"row": 4})], topic=self._topic, boundaries=boundaries)
+
+
+class ChoosingConnector(RawConnector):
+    """Chooses its tasks' class by its configuration."""
+
+    def task_class(self) -> type[SourceTask]:
+        return BoundaryTask if self.context.configs()["with.boundaries"] == "true" else RawTask
+
+
+def test_a_transaction_ends_at_a_boundary_within_a_batch(runner: TaskRunner, bootstrap_servers: str, topics: Topics):
+    topic = topics.create()
+    task = runner.run_to_end(
+        {
+            "name": topic,
+            "connector.class": f"{__name__}.ChoosingConnector",
+            "with.boundaries": "true",
+            "topic": topic,
+            "transaction.boundary": "connector",
+        }
+    )
+    assert task.state is State.FAILED
+    assert "after the batch" in str(task.error)
+    assert values(read_topic(bootstrap_servers, topic)) == [b"1", b"2", None]
+    assert read_offsets(bootstrap_servers, runner.offsets_topic, topic) == [({"p": 1}, {"row": 3})]
+
+
 @pytest.mark.parametrize("boundary", ["poll", "connector"])
 def test_a_task_learns_where_its_rows_are(runner: TaskRunner, bootstrap_servers: str, topics: Topics, boundary: str):
     topic, began = topics.create(partitions=2), time.time_ns() // 1_000_000

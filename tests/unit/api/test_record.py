@@ -3,6 +3,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from fencepost import DataError, SourceBatch, SourceRecord
@@ -70,6 +71,16 @@ def test_mappings_and_pairs_of_other_types_are_accepted():
 def test_a_batch_is_refused_where_it_is_made(arguments: dict[str, Any], message: str):
     with pytest.raises(DataError, match=message):
         SourceBatch(**arguments)
+
+
+@pytest.mark.parametrize("rows", [0, 2, 3, "1"])
+def test_a_boundary_is_between_rows_of_columns(rows: Any):
+    columns = pa.RecordBatch.from_pydict({"value": [b"a", b"b"]})
+    SourceBatch.of_columns(columns, boundaries=[(1, [])])
+    with pytest.raises(DataError, match=f"a boundary after {rows} rows: it takes boundaries between rows"):
+        SourceBatch.of_columns(columns, boundaries=[(rows, [])])
+    with pytest.raises(DataError, match="a boundary after 1 rows"):
+        SourceBatch.of_columns(columns, boundaries=[(1, []), (1, [])])
 
 
 def test_a_batch_of_a_reader_has_its_splits_offsets_and_topic():

@@ -46,8 +46,8 @@ def partition(*values: Any, count: int = 100) -> int:
     return (sum(java_hash(value) for value in values) & 0x7FFFFFFF) % 0x7FFFFFFF % count
 
 
-def routing(fields: str, count: int = 100) -> Any:
-    given = {"partition_payload_fields": fields, "partition_topic_num": str(count)}
+def routing(fields: str, count: int = 100, **more: str) -> Any:
+    given = {"partition_payload_fields": fields, "partition_topic_num": str(count), **more}
     return step(f"{DEBEZIUM}partitions.PartitionRouting", **given)
 
 
@@ -79,6 +79,41 @@ def test_partitions_are_what_the_java_class_computes(spark: SparkSession, value:
     assert column(spark, "partition", routing("after.a", 100), records=records) == [expected]
 
 
+MURMUR = {
+    "STRING": {
+        "hello": 671093217,
+        "": 89125410,
+        "é": 646796076,
+        "𝄞 clef": 789363213,
+        "日本語のテキスト": 330869195,
+        "1234567é": 567680118,
+        "123456789abcdeé": 553709285,
+        "123456789abcdef0": 666215206,
+        "éééééééé": 575081930,
+        "a" * 1000: 79423963,
+        "é" * 999 + "x": 246802643,
+        "\0": 360361897,
+        None: None,
+    },
+    "TINYINT": {-1: 171705313},
+    "SMALLINT": {-300: 513531757},
+    "INT": {0: 805505882, 128: 94871036, -(1 << 31): 350265485, None: None},
+    "BIGINT": {7: 362943179, -1: 805505882, 1234567890123: 518237802},
+    "BOOLEAN": {True: 255652383, False: 465108184},
+}
+"""Partitions that PartitionRouting of Debezium 3.7.0 printed."""
+
+
+@pytest.mark.parametrize("kind", MURMUR)
+def test_partitions_by_murmur_are_what_the_java_class_computes(spark: SparkSession, kind: str) -> None:
+    records = Records(
+        f"STRUCT<before: STRUCT<a: {kind}>, after: STRUCT<a: {kind}>, source: STRUCT<b: INT>, op: STRING>",
+        [{"value": (None, (value,), (1,), "c")} for value in MURMUR[kind]],
+    )
+    routed = routing("after.a", 1_000_000_007, partition_hash_function="murmur")
+    assert column(spark, "partition", routed, records=records) == list(MURMUR[kind].values())
+
+
 def test_events_without_the_fields_keep_their_partition(spark: SparkSession) -> None:
     assert column(spark, "partition", routing("after.no, change.no, no")) == [None, 3, None, 5, 6]
     with pytest.raises(DataError, match=r"cannot hash after\.m, which is of type map"):
@@ -90,7 +125,7 @@ def test_events_without_the_fields_keep_their_partition(spark: SparkSession) -> 
     [
         ({"partition_topic_num": "0"}, "partition.topic.num"),
         ({"partition_payload_fields": ""}, "partition.payload.fields"),
-        ({"partition_hash_function": "murmur"}, "murmur is not there"),
+        ({"partition_hash_function": "md5"}, "partition.hash.function"),
     ],
 )
 def test_a_routing_without_sense_is_refused(properties: dict[str, str], match: str) -> None:

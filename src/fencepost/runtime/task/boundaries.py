@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from fencepost.api.record import SourceBatch, SourceOffset, SourceRecord
 from fencepost.config.connector_config import TransactionBoundary
@@ -170,13 +171,13 @@ class ConnectorBoundary(TransactionBoundaryManager):
         return self._context
 
     def pieces(self, batch: Batch) -> Iterator[tuple[Batch, BoundaryDecision]]:
-        """Yield the records up to each one with a request, and those after the last.
+        """Yield the records up to each one with a request, and those after the last; of columns the rows up to each boundary.
 
         Requests are checked when the previous piece was written, so that a request that is made in between counts. Raises
         IllegalStateError if both commit and abort were requested after the same record.
         """
         if isinstance(batch, SourceBatch):
-            yield batch, BoundaryDecision.CONTINUE
+            yield from _column_pieces(batch)
             return
         start = 0
         while start < len(batch):
@@ -205,6 +206,17 @@ class ConnectorBoundary(TransactionBoundaryManager):
 
     def _batch_decision(self) -> BoundaryDecision:
         return _DECISIONS[self._context.take_batch_request()]
+
+
+def _column_pieces(batch: SourceBatch) -> Iterator[tuple[Batch, BoundaryDecision]]:
+    """Yield the rows up to each boundary within a batch of columns, and the rest; any other batch is one piece."""
+    rest, before = batch, 0
+    for end, offsets in batch.boundaries:
+        rows: Any = rest.columns
+        piece = replace(rest, columns=rows[: end - before], offsets=offsets, boundaries=(), pipeline=None)
+        yield piece, BoundaryDecision.COMMIT
+        rest, before = replace(rest, columns=rows[end - before :], boundaries=()), end
+    yield rest, BoundaryDecision.CONTINUE
 
 
 class SourceBoundary(ConnectorBoundary):
