@@ -52,7 +52,7 @@ class FormerNames:
             self.formers[file] = list(dict.fromkeys([*self.formers.get(file, ()), *names]))
 
     def _are_new(self, now: Mapping[str, int | None]) -> bool:
-        """Return whether committed offsets cannot tell anything new about the files that changed since the last call."""
+        """Return whether all files that changed since the last call are new, so that no committed offset is of them."""
         known = self._inodes
         if known is None:
             return False
