@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as t
 
 from fencepost.api.errors import DataError
+from fencepost.api.required_fields import check_required, relabelled
 from fencepost.engine.column_types import COLUMNS
 from fencepost.engine.conversion import ROW
 
@@ -54,24 +54,11 @@ def as_declared(rows: pa.RecordBatch, declared: Mapping[str, t.DataType | None])
     return pa.RecordBatch.from_pydict(columns)
 
 
-@dataclass(frozen=True, slots=True)
-class _Labelled:
-    """An array with another type of the same layout, for `pa.array`."""
-
-    array: pa.Array
-    kind: pa.DataType
-
-    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
-        del requested_schema
-        return self.kind.__arrow_c_schema__(), self.array.__arrow_c_array__()[1]
-
-
 def _labelled(array: pa.Array, declared: t.DataType, name: str) -> pa.Array:
     kind = _label(array.type, declared)
-    if kind == array.type:
-        return array
-    _check_required(array, declared, name)
-    return pa.array(_Labelled(array, kind))
+    if kind != array.type:
+        check_required(array, pa.field(name, kind), name)
+    return relabelled(array, kind)
 
 
 def _label(kind: pa.DataType, declared: t.DataType) -> pa.DataType:
@@ -91,25 +78,6 @@ def _label(kind: pa.DataType, declared: t.DataType) -> pa.DataType:
             kind.item_field.with_type(_label(kind.item_type, declared.valueType)),
         )
     return kind
-
-
-def _check_required(array: pa.Array, declared: t.DataType, name: str) -> None:
-    if isinstance(declared, t.StructType) and pa.types.is_struct(array.type):
-        # Fields of null structs say nothing.
-        present = array.drop_null()
-        for position, field in enumerate(declared.fields[: array.type.num_fields]):
-            part = present.field(position)
-            if part.null_count and not field.nullable:
-                raise DataError(f"A row has a null in {name}.{field.name}, which its schema declares NOT NULL")
-            _check_required(part, field.dataType, f"{name}.{field.name}")
-    elif isinstance(declared, t.ArrayType) and pa.types.is_list(array.type):
-        _check_required(array.flatten(), declared.elementType, name)
-    elif isinstance(declared, t.MapType) and pa.types.is_map(array.type):
-        pairs = pa.struct([array.type.key_field, array.type.item_field])
-        # A map is a list of pairs; only lists give the items of a part alone.
-        entries = pa.array(_Labelled(array, pa.list_(pairs))).flatten()
-        _check_required(entries.field(0), declared.keyType, name)
-        _check_required(entries.field(1), declared.valueType, name)
 
 
 def _milliseconds(times: pa.Array) -> pa.Array:

@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from fencepost.api.errors import ConfigError, PluginError, RetriableError, describe_error
 from fencepost.api.own_pipeline import OwnPipeline
 from fencepost.api.record import RefusedRow, SourceRecord
-from fencepost.config.error_handling import FOR_EVER, ErrorHandling, Tolerance
+from fencepost.config.error_handling import ErrorHandling, Tolerance
 from fencepost.engine.dead_letters import DeadLetter
 from fencepost.engine.error_counts import ErrorCounts
 from fencepost.engine.errors import (
@@ -32,14 +32,13 @@ from fencepost.engine.errors import (
 )
 from fencepost.engine.job_failure import JobFailure
 from fencepost.engine.refused_records import RefusedRecord, Stage, Tally
+from fencepost.engine.retries import Retries
 from fencepost.kafka.errors import KafkaError
 
 T = TypeVar("T")
 
 LISTED: Final = 1_000
 """The maximum number of refused records of a batch, or of an executor's part of one, that are logged individually."""
-
-FIRST_DELAY_S: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,30 +376,3 @@ def isolate(
         left_passed = isinstance(outcome, Passed) and len(outcome.positions) == middle - start
         yield outcome
     yield from isolate(middle, stop, attempt, known=left_passed)
-
-
-class Retries:
-    """The pauses between retries: 0.3 s, doubled up to a maximum, until a time-out.
-
-    The time begins with the first failure and is not reset. `clock` returns seconds.
-    """
-
-    def __init__(self, timeout_ms: int, longest_ms: int, clock: Callable[[], float]) -> None:
-        self._timeout_ms = timeout_ms
-        self._longest_s = longest_ms / 1000
-        self._clock = clock
-        self._deadline: float | None = None
-        self._delay_s = min(FIRST_DELAY_S, self._longest_s)
-
-    def next_pause(self) -> float | None:
-        """Return the seconds to wait before the next attempt, None for no attempt."""
-        if self._timeout_ms == 0:
-            return None
-        pause, self._delay_s = self._delay_s, min(2 * self._delay_s, self._longest_s)
-        if self._timeout_ms == FOR_EVER:
-            return pause
-        now = self._clock()
-        if self._deadline is None:
-            self._deadline = now + self._timeout_ms / 1000
-        left = self._deadline - now
-        return min(pause, left) if left > 0 else None

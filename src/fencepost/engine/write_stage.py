@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from fencepost.api.ddl import parse_columns
+from fencepost.api.declared_columns import in_declared_order
 from fencepost.api.errors import DataError, FencepostError, PluginError, describe_error
 from fencepost.api.plugin_calls import call_plugin, iterate_plugin, kind_of, refuse_answer
 from fencepost.api.record import ArrowReader, RefusedRow
@@ -108,8 +109,9 @@ class SplitRows:
                 errors.skip_rows(part, type(self.reader).__name__, self.topic)
 
     def _read_split(self, split: Any) -> Iterator[pa.RecordBatch | Sequence[RefusedRow]]:
-        name = _TOLERANT if self.tolerant else "read"
-        what, wanted = f"{name}() of {type(self.reader).__name__}", "an iterator of RecordBatch of pyarrow"
+        name, reader = _TOLERANT if self.tolerant else "read", type(self.reader).__name__
+        what, wanted = f"{name}() of {reader}", "an iterator of RecordBatch of pyarrow"
+        columns = parse_columns(reader_schema(self.reader))
         read = getattr(self.reader, name)
         answer: Any = call_plugin(what, read, split)
         if not isinstance(answer, Iterable):
@@ -117,7 +119,7 @@ class SplitRows:
         for part in iterate_plugin(what, answer):
             if not isinstance(part, pa.RecordBatch) and not (self.tolerant and _are_refused(part)):
                 refuse_answer(what, read, f"an iterator with {kind_of(part)}", wanted)
-            yield part
+            yield in_declared_order(part, columns, reader) if isinstance(part, pa.RecordBatch) else part
 
 
 def _are_refused(part: object) -> bool:

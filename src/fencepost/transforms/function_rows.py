@@ -20,6 +20,7 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 
 from fencepost.api.ddl import parse_ddl
+from fencepost.api.declared_columns import fields_in_order
 from fencepost.api.errors import DataError
 from fencepost.api.plugin_calls import call_plugin, kind_of, refuse_answer
 from fencepost.transforms.base import APPLIES
@@ -155,7 +156,8 @@ class FunctionRows:
     def _field(self, rows: pa.RecordBatch, field: t.StructField) -> pa.Array:
         if field.name not in rows.schema.names:
             self._refuse(f"no column {field.name}; it returned {', '.join(rows.schema.names)}")
-        column, wanted = rows[field.name], _arrow(field.dataType)
+        column = fields_in_order(rows[field.name], field.dataType, field.name, self.name)
+        wanted = _arrow(field.dataType)
         try:
             found = column if column.type == wanted else column.cast(wanted)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

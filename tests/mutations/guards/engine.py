@@ -98,8 +98,8 @@ GUARDS = (
     ),
     Guard(
         "the refusal of a null in a field that may not be null",
-        "engine/batch_columns.py",
-        "if part.null_count and not field.nullable:",
+        "api/required_fields.py",
+        "if array.null_count and not field.nullable:",
         "if False:",
         "tests/unit/engine/test_batch_columns.py::test_a_null_in_a_required_field_is_refused",
     ),

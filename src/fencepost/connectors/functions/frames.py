@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from fencepost.api.errors import DataError
 from fencepost.api.plugin_calls import call_plugin, kind_of
+from fencepost.api.required_fields import check_required, with_schema
 
 _STREAM: Final = "__arrow_c_stream__"
 _ARRAY: Final = "__arrow_c_array__"
@@ -37,7 +38,7 @@ _NESTED: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, list[pa.Field]]
     (pa.types.is_list, lambda _, fields: pa.list_(*fields)),
     (pa.types.is_large_list, lambda _, fields: pa.large_list(*fields)),
     (pa.types.is_fixed_size_list, lambda kind, fields: pa.list_(*fields, kind.list_size)),
-    (pa.types.is_map, lambda _, fields: pa.map_(*fields[0].type)),
+    (pa.types.is_map, lambda _, fields: pa.map_(*(field.type for field in fields[0].type))),
 )
 
 
@@ -60,13 +61,17 @@ def as_table(frame: Any, where: str) -> pa.Table:
         raise DataError(f"There are rows without any column in {where}: yield a frame with columns")
     # Arrow cannot pick rows out of views.
     schema = pa.schema([field.with_type(_without_views(field.type)) for field in table.schema])
+    made = with_schema(table, schema).combine_chunks()
     try:
-        return table.cast(schema).combine_chunks()
-    except ValueError as error:
+        for field, column in zip(table.schema, made.columns, strict=True):
+            for chunk in column.chunks:
+                check_required(chunk, field, field.name)
+    except DataError as error:
         raise DataError(
             f"There is a null in {where} where its schema says that there is none: {error}. Make the field nullable, or "
             "give it a value"
         ) from error
+    return made
 
 
 def _is_pandas(value: object) -> bool:
@@ -162,13 +167,15 @@ def _kinds(value: Any, place: str) -> Iterator[tuple[str, str]]:
 
 
 def _without_views(kind: pa.DataType) -> pa.DataType:
+    """The type with texts in place of views of texts. In it all fields may be null, so that a cast refuses no null struct."""
     if pa.types.is_string_view(kind):
         return pa.large_string()
     if pa.types.is_binary_view(kind):
         return pa.large_binary()
     if pa.types.is_dictionary(kind):
         return pa.dictionary(kind.index_type, _without_views(kind.value_type), kind.ordered)
-    inner = [kind.field(number).with_type(_without_views(kind.field(number).type)) for number in range(kind.num_fields)]
+    given = [kind.field(number) for number in range(kind.num_fields)]
+    inner = [field.with_type(_without_views(field.type)).with_nullable(True) for field in given]
     for nested, make in _NESTED:
         if nested(kind):
             return make(kind, inner)

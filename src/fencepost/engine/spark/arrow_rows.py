@@ -19,6 +19,8 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from fencepost.api.required_fields import with_schema
+
 _ONE_BATCH: Final = 2**31 - 1
 _LENGTH_BYTES: Final = 4
 
@@ -62,7 +64,7 @@ def may_use_files(session: SparkSession) -> bool:
 def frame_from_arrow(session: SparkSession, batch: pa.RecordBatch, schema: StructType) -> DataFrame:
     """Return a DataFrame of the rows of a batch, as `createDataFrame` does.
 
-    Columns that Spark can read are not cast (see `_with_schema`).
+    Columns that Spark can read are not cast (see `with_schema`).
     """
     expected = to_arrow_schema(schema, error_on_duplicated_field_names_in_struct=True, timezone=TIME_ZONE)
     if batch.schema.types != expected.types or not may_use_files(session):
@@ -110,7 +112,8 @@ def rows_to_arrow(session: SparkSession, rows: Any, schema: Any, arrow_schema: p
         content = file.read(int.from_bytes(length, "big"))
     if not content:
         return arrow_schema.empty_table()
-    return _with_schema(pa.ipc.open_stream(content).read_all(), arrow_schema)
+    # Types differ in the names within maps and in labels of time zones only.
+    return with_schema(pa.ipc.open_stream(content).read_all(), arrow_schema)
 
 
 def collected(frame: DataFrame) -> pa.Table:
@@ -120,17 +123,5 @@ def collected(frame: DataFrame) -> pa.Table:
     """
     schema = to_arrow_schema(frame.schema, error_on_duplicated_field_names_in_struct=True, timezone=TIME_ZONE)
     batches = frame._collect_as_arrow(empty_list_if_zero_records=False)  # type: ignore[operator]  # noqa: SLF001 - `toArrow` casts
-    return _with_schema(pa.Table.from_batches(batches), schema)
-
-
-def _with_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the table with types that differ in the names within maps or the labels of time zones only.
-
-    Columns that have their type are not cast: Arrow refuses to cast a null struct with a field that may not be null, even
-    to the same type.
-    """
-    columns = [
-        column if column.type == field.type else column.cast(field.type)
-        for column, field in zip(table.columns, schema, strict=True)
-    ]
-    return pa.Table.from_arrays(columns, schema=schema)
+    # Types differ in labels of time zones only.
+    return with_schema(pa.Table.from_batches(batches), schema)

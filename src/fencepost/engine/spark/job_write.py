@@ -224,14 +224,18 @@ def _changed_by_arrow(write: SparkWrite, rows: SplitRows) -> Changed | None:
         frame = read_frame(session, rows, pipeline, write.mark)
         try:
             transformed, types = transform_frame(frame, pipeline)
-        except (AllRowsRefusedError, RetriableJobError):
+        except AllRowsRefusedError:
             return None
         plan = arrow_plan(frame, transformed)
         return None if plan is None else Changed(plan, types)
 
     schema = reader_schema(rows.reader)
     key = (session, settings_hash(session), tuple(pipeline.transforms), pipeline.default_topic, schema)
-    return write.plans.found(key, make)
+    try:
+        return write.plans.found(key, make)
+    except RetriableJobError:
+        # A pause is not kept: a later batch is planned again.
+        return None
 
 
 def _origin(batch: SourceBatch, partition: int, row: int) -> str:

@@ -119,10 +119,9 @@ def test_logs_that_are_rotated_and_grow_are_read_once_each_line(
     assert_exactly_once(values(read_topic(bootstrap_servers, topic)), lines)
 
 
-def test_tasks_that_list_the_files_themselves_read_each_line_once(
-    bootstrap_servers: str, topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Files come, are renamed before and after they are read, and vanish, while a worker runs and while none does."""
+@pytest.fixture
+def configs_of_tasks(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """The configurations that connectors give their tasks, in which no file is named: there are too many."""
     monkeypatch.setattr(shares, "MOST_NAMED", 0)
     monkeypatch.setattr(shares, "MOST_CHARACTERS", 0)
     monkeypatch.setattr(distribution, "MANY", 1)
@@ -135,8 +134,14 @@ def test_tasks_that_list_the_files_themselves_read_each_line_once(
         return found
 
     monkeypatch.setattr(FileSourceConnector, "task_configs", noted)
-    topic, config = topics.create(partitions=2), worker_config(bootstrap_servers)
-    folder = tmp_path / "in"
+    return configs
+
+
+def test_tasks_that_list_the_files_themselves_read_each_line_once(
+    bootstrap_servers: str, topics: Topics, tmp_path: Path, configs_of_tasks: list[dict[str, str]]
+) -> None:
+    """Files come, are renamed before and after they are read, and vanish, while a worker runs and while none does."""
+    topic, config, folder = topics.create(partitions=2), worker_config(bootstrap_servers), tmp_path / "in"
     folder.mkdir()
     connector = {
         "name": unique("connector"), "connector.class": "FileSource", "files": f"{folder}/*", "format": "text",
@@ -146,22 +151,19 @@ def test_tasks_that_list_the_files_themselves_read_each_line_once(
 
     def write(*names: str) -> None:
         for name in names:
-            line = f"line {len(lines)}"
             with (folder / name).open("a") as file:
-                file.write(f"{line}\n")
-            lines.append(line.encode())
+                file.write(f"line {len(lines)}\n")
+            lines.append(f"line {len(lines)}".encode())
+
+    def until_read(failures: list[Exception]) -> None:
+        wait_for(
+            lambda: failures or len(read_topic(bootstrap_servers, topic)) >= len(lines), what="the lines are committed"
+        )
 
     for round_ in range(2):
         write(*(f"{round_} {number}" for number in range(20)))
         with running(StandaloneWorker(config, connector)) as failures:
-
-            def until_read(failures: list[Exception] = failures) -> None:
-                wait_for(
-                    lambda: failures or len(read_topic(bootstrap_servers, topic)) >= len(lines),
-                    what="the lines are committed",
-                )
-
-            until_read()
+            until_read(failures)
             for number in range(5):
                 # Read: renamed, with another file in its place, and vanished.
                 (folder / f"{round_} {number}").rename(folder / f"{round_} {number} renamed")
@@ -169,12 +171,12 @@ def test_tasks_that_list_the_files_themselves_read_each_line_once(
                 write(f"{round_} {number}", f"{round_} {number} renamed", f"{round_} {number} new")
                 # Perhaps not read yet.
                 (folder / f"{round_} {number} new").rename(folder / f"{round_} {number} newer")
-            until_read()
+            until_read(failures)
         assert not failures
         (folder / f"{round_} 19").rename(folder / f"{round_} renamed while none runs")
     assert_exactly_once(values(read_topic(bootstrap_servers, topic)), lines)
-    assert any(TASK_RULE in given for given in configs)
-    assert all("task.files" not in given or given["task.files"] == "[]" for given in configs)
+    assert any(TASK_RULE in given for given in configs_of_tasks)
+    assert all(given.get("task.files", "[]") == "[]" for given in configs_of_tasks)
 
 
 def test_files_under_another_spelling_are_not_read_again(

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from fencepost.api.ddl import parse_columns
-from fencepost.api.errors import DataError
+from fencepost.api.errors import DataError, RetriableError
 from fencepost.api.plugin import Transformation
 from fencepost.api.record import SourceBatch
 from fencepost.engine.arrow_plan import ArrowPlan
@@ -30,6 +30,7 @@ from fencepost.engine.spark.local_rows import local_rows
 from fencepost.engine.spark.transform import read_frame, transform_frame
 from fencepost.engine.spark.upper_case import upper_exceptions
 from fencepost.engine.write_stage import SplitRows
+from fencepost.transforms.base import planned_by_schema
 from fencepost.transforms.chain import Step
 from fencepost.transforms.fields import InsertField
 from fencepost.transforms.filter import Filter
@@ -340,6 +341,28 @@ def test_a_plan_is_made_once_for_a_key_also_if_there_is_none():
     assert made == ["plan", None]
 
 
+@planned_by_schema
+class LaterOnce(Filter):
+    """Keeps all rows, but first says that it cannot be applied yet."""
+
+    calls = 0
+
+    def apply(self, records: DataFrame) -> DataFrame:
+        self.calls += 1
+        if self.calls == 1:
+            raise RetriableError("later")
+        return records.where("key IS NOT NULL")
+
+
+def test_a_pause_while_a_chain_is_planned_is_not_kept(engine: SparkEngine, bootstrap_servers: str, topics: Topics):
+    topic, change = topics.create(partitions=1), LaterOnce()
+    batch = SourceBatch(reader=Reader([{"value": None, "key": "k"}]), splits=[0])
+    with producer(bootstrap_servers) as owner:
+        for _ in range(3):
+            assert write(engine, owner, batch, pipeline(topic, transforms=[step(change)])).written == 1
+    assert change.calls == 3, "planning, Spark's own way, and the plan of Arrow, which the last batch has, too"
+
+
 def test_other_columns_than_declared_are_refused(engine: SparkEngine):
     plan = planned(engine.session(), sql(where="key = 'a'"))
     assert plan is not None
@@ -348,41 +371,6 @@ def test_other_columns_than_declared_are_refused(engine: SparkEngine):
     assert plan(large)["key"].type == pa.string()
     with pytest.raises(DataError, match="the column key as list"):
         plan(rows.set_column(1, "key", pa.array([["a"]])))
-
-
-_PAIR = "value STRUCT<x: BIGINT, y: BIGINT>"
-
-
-@pytest.mark.parametrize(
-    ("schema", "rows"),
-    [
-        (_PAIR, {"value": [{"x": 1, "z": 2}]}), (_PAIR, {"value": [{"x": 1}]}), ("value BIGINT", {"value": ["1"]}),
-        ("value STRING", {"value": [1]}), ("value BIGINT", {"value": [1.0]}), ("value BIGINT", {"value": [True]}),
-        ("value BINARY", {"value": ["a"]}), ("value STRING, key STRING", {"value": ["a"], "Key": ["b"]}),
-        ("value STRING NOT NULL", {"value": ["a", None]}),
-        ("value STRUCT<x: BIGINT NOT NULL, y: STRING>", {"value": [{"x": None, "y": "a"}]}),
-    ],
-)  # fmt: skip
-def test_rows_that_do_not_fit_their_schema_are_refused(engine: SparkEngine, schema: str, rows: dict[str, list[Any]]):
-    steps_of = pipeline("t", value=json_converter(), transforms=[sql(value="struct(value AS v)")])
-    read = read_frame(engine.session(), SplitRows(Given(schema, pa.RecordBatch.from_pydict(rows)), [0]), steps_of, "")
-    plan = arrow_plan(read, transform_frame(read, steps_of)[0])
-    assert plan is not None
-    with pytest.raises(DataError, match="schema"):
-        plan(pa.RecordBatch.from_pydict(rows))
-
-
-def test_fields_are_found_by_their_names_and_other_layouts_of_a_type_are_read(engine: SparkEngine):
-    steps_of = pipeline("t", value=json_converter(), transforms=[sql(where="value.x IS NOT NULL")])
-    read = read_frame(
-        engine.session(), SplitRows(Given(_PAIR + ", key STRING", pa.RecordBatch.from_pydict({})), [0]), steps_of, ""
-    )
-    plan = arrow_plan(read, transform_frame(read, steps_of)[0])
-    assert plan is not None
-    for kind in (pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())):
-        rows = pa.RecordBatch.from_pydict({"key": pa.array(["k"]).cast(kind), "value": [{"y": 2, "x": 1}]})
-        (found,) = plan(rows).to_pylist()
-        assert (found["key"], found["value"]) == ("k", {"x": 1, "y": 2})
 
 
 def test_rows_of_a_reader_are_changed_where_they_are_written(

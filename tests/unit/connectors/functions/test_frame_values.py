@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from fencepost import DataError
+from fencepost.api.required_fields import relabelled
 from tests.unit.connectors.functions.test_frames import NOON, values
 
 UNIQUE = uuid.UUID(int=7)
@@ -121,6 +122,16 @@ def test_a_null_where_the_schema_has_none_is_refused(array: pa.Array) -> None:
     table = pa.table([array], schema=pa.schema([pa.field("x", kind, nullable=pa.types.is_list(kind))]))
     with pytest.raises(DataError, match=r"There is a null in the frame .* Make the field nullable"):
         values(table)
+
+
+@pytest.mark.parametrize("text", [pa.string(), pa.string_view()])
+def test_a_null_struct_may_have_required_fields(text: pa.DataType) -> None:
+    kind = pa.struct([pa.field("id", pa.int64(), nullable=False), pa.field("name", text)])
+    fields = [pa.array([1, None]), pa.array(["a", None], text)]
+    column = relabelled(pa.StructArray.from_arrays(fields, kind.names, mask=pa.array([False, True])), kind)
+    assert values(pa.table({"x": column})) == [{"x": {"id": 1, "name": "a"}}, {"x": None}]
+    items = relabelled(pa.ListArray.from_arrays([0, 2], column), pa.list_(kind))
+    assert values(pa.table({"x": items})) == [{"x": [{"id": 1, "name": "a"}, None]}]
 
 
 def test_a_name_twice_is_refused() -> None:

@@ -1,0 +1,33 @@
+"""Nulls are refused where a schema has none, and a null struct has no fields that could be null."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from fencepost.api.errors import DataError
+from fencepost.api.required_fields import check_required, relabelled, with_schema
+
+_REQUIRED = pa.struct([pa.field("id", pa.int64(), nullable=False)])
+_STRUCTS = pa.StructArray.from_arrays([pa.array([1, None])], ["id"], mask=pa.array([False, True]))
+
+
+def test_a_null_struct_with_a_required_field_keeps_its_type() -> None:
+    table = pa.table({"x": relabelled(_STRUCTS, _REQUIRED), "n": pa.array([1, 2], pa.int32())})
+    with pytest.raises(pa.ArrowInvalid):
+        table.cast(table.schema)
+    found = with_schema(table, pa.schema([("y", _REQUIRED), ("n", pa.int64())]))
+    assert found.schema == pa.schema([("y", _REQUIRED), ("n", pa.int64())])
+    assert found.to_pylist() == [{"y": {"id": 1}, "n": 1}, {"y": None, "n": 2}]
+
+
+@pytest.mark.parametrize("items", [pa.list_, pa.large_list, lambda kind: pa.list_(kind, 2)])
+def test_nulls_are_found_at_any_depth(items: object) -> None:
+    assert callable(items)
+    check_required(_STRUCTS, pa.field("x", _REQUIRED), "x")
+    bad = pa.array([[{"id": 1}, {"id": None}], None], items(pa.struct([("id", pa.int64())])))
+    with pytest.raises(DataError, match=r"null in x\.id, which its schema declares NOT NULL"):
+        check_required(bad, pa.field("x", items(_REQUIRED)), "x")
+    check_required(bad.slice(1), pa.field("x", items(_REQUIRED)), "x")
+    with pytest.raises(DataError, match="null in x, which"):
+        check_required(bad, pa.field("x", bad.type, nullable=False), "x")
