@@ -2,7 +2,7 @@
 
     python bench/run.py [writer] [files] [memory] [polled] [encoder] [converters] [reader] [fencing] [reconfiguration]
                         [worker] [spark_sink] [cold] [jdbc] [formats] [many_files] [transforms] [java]
-                        [read_ahead]
+                        [read_ahead] [file_stages]
 
 The machine should be idle besides. What the figures mean stands in docs/benchmarks.md.
 """
@@ -32,6 +32,7 @@ BENCHMARKS = {
     "cold": ["cold.py", "--rounds", "5"],
     "jdbc": ["jdbc.py", "--rounds", "5"],
     "transforms": ["transforms.py", "--rounds", "5"],
+    "file_stages": ["file_stages.py", "--rounds", "5"],
     "java": ["java_connectors.py", "file", "--rounds", "5"],
     "read_ahead": ["read_ahead.py", "--rounds", "7"],
 }
