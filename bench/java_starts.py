@@ -27,6 +27,7 @@ from confluent_kafka import Consumer, TopicPartition
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.jars import class_path
 from fencepost.embedded.java import find_java
+from fencepost.java.host_jar import host_class_path
 from java_connectors import PLUGINS
 from worker import Figures, Group, Worker, wait_for
 
@@ -44,6 +45,8 @@ class Bench:
         self._folder, self._broker, self._rounds, self._connectors = folder, broker, rounds, connectors
         plugin = folder / "plugins" / "file"
         plugin.mkdir(parents=True)
+        # The first start of a user fetches Connect's API, and compiles the host in a clone.
+        host_class_path(find_java())
         for jar in class_path(find_java(), PLUGINS["file"]):
             (plugin / jar.name).symlink_to(jar)
         servers = {"bootstrap.servers": broker.bootstrap_servers}

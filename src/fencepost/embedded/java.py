@@ -40,6 +40,12 @@ class Java:
         """The `java` program."""
         return self.home / "bin" / "java"
 
+    @property
+    def build(self) -> str:
+        """What tells it from other builds: an archive of classes works for the build that wrote it."""
+        modules = self.home / "lib" / "modules"
+        return f"{self.home} {modules.stat().st_mtime_ns if modules.exists() else ''}"
+
 
 @cache
 def find_java() -> Java:

@@ -175,9 +175,7 @@ class Node:
 
     def _class_data_archive(self) -> Path:
         """The file of the archive: it only works for the JVM that wrote it."""
-        modules = self._java.home / "lib" / "modules"
-        build = f"{self._java.home} {modules.stat().st_mtime_ns if modules.exists() else ''}"
-        digest = hashlib.sha256(build.encode()).hexdigest()[:12]
+        digest = hashlib.sha256(self._java.build.encode()).hexdigest()[:12]
         return cache_folder() / f"{BROKER.folder}-java-{self._java.version}-{digest}.jsa"
 
     def _new_class_data(self) -> Path:

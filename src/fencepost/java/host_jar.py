@@ -53,7 +53,7 @@ def host_class_path(java: Java) -> list[Path]:
     Raises JarsUnavailableError, and JvmEndedError if the compiler fails.
     """
     connect = class_path(java, CONNECT)
-    return [JAR if JAR.is_file() else _classes(java, connect), *connect]
+    return [JAR if JAR.is_file() else _compiled(java), *connect]
 
 
 def make_jar(target: Path) -> None:
@@ -72,22 +72,21 @@ def _sources() -> list[Path]:
     return sorted(path for path in SOURCES.iterdir() if path.suffix in (".java", ".properties"))
 
 
-def _classes(java: Java, connect: list[Path]) -> Path:
-    sources = _sources()
-    digest = hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in sources)).hexdigest()[:12]
-    folder = cache_folder() / f"java-host-{digest}"
-    if folder.is_dir():
-        return folder
-    compiler = class_path(java, COMPILER)
-    with (folder.parent / f"{folder.name}.lock").open("w") as lock:
+def _compiled(java: Java) -> Path:
+    digest = hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in _sources())).hexdigest()[:12]
+    jar = cache_folder() / f"java-host-{digest}.jar"
+    if jar.is_file():
+        return jar
+    class_path(java, COMPILER)
+    with jar.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.is_dir():
-            with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-                target = Path(scratch) / "classes"
-                _compile(java, compiler, connect, sources, target)
-                # The folder appears only when it is complete.
-                target.rename(folder)
-    return folder
+        if not jar.is_file():
+            with tempfile.TemporaryDirectory(dir=jar.parent) as scratch:
+                new = Path(scratch) / jar.name
+                make_jar(new)
+                # The jar appears only when it is complete.
+                new.rename(jar)
+    return jar
 
 
 def _compile(java: Java, compiler: list[Path], connect: list[Path], sources: list[Path], target: Path) -> None:

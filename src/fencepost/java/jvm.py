@@ -36,6 +36,7 @@ from fencepost.config.log_context import log_context
 from fencepost.embedded.java import find_java
 from fencepost.embedded.process import kill, launch
 from fencepost.java.channel import Channel
+from fencepost.java.class_archive import ClassArchive, chooses_archive
 from fencepost.java.errors import JvmEndedError
 from fencepost.java.host_jar import host_class_path
 from fencepost.java.log_levels import LOGGERS
@@ -54,6 +55,7 @@ _SHORT_LIVED: Final = ("-XX:TieredStopAtLevel=1",)
 
 _START_TIMEOUT_S: Final = 60.0
 _END_TIMEOUT_S: Final = 2.0
+_ARCHIVE_TIMEOUT_S: Final = 30.0
 _STEP_S: Final = 0.01
 _LAST_LINES: Final = 20
 _LONGEST_LINE: Final = 1 << 20
@@ -79,7 +81,9 @@ class Jvm:
         self._holding: Channel | None = None
         self._last: deque[str] = deque(maxlen=_LAST_LINES)
         java = find_java()
-        jars = os.pathsep.join(map(str, host_class_path(java)))
+        jars = host_class_path(java)
+        self._archive = ClassArchive(java, jars)
+        self._new_archive: Path | None = None
         self._socket = str(FOLDER.new_path())
         command = [
             str(java.executable),
@@ -90,8 +94,9 @@ class Jvm:
             # The default is the working directory.
             f"-XX:ErrorFile={tempfile.gettempdir()}/hs_err_pid%p.log",
             *(_SHORT_LIVED if name == QUESTIONS else ()),
+            *(() if chooses_archive(settings.options) else self._archive_options()),
             *settings.options,
-            *("-cp", jars, "fencepost.host.Host", self._socket),
+            *("-cp", os.pathsep.join(map(str, jars)), "fencepost.host.Host", self._socket),
         ]
         self._process = launch(command, None, directory=settings.directory)
         self._pump = threading.Thread(target=self._read_output, name=f"java-log-{name}", daemon=True)
@@ -122,6 +127,16 @@ class Jvm:
             raise self.ended() from error
         return Channel(connection, ended or self.ended)
 
+    def end(self) -> None:
+        """End it as it is not used any more. If there is no archive of classes, the JVM for questions writes it."""
+        if self._new_archive is not None and self._holding is not None:
+            # The host ends with this connection.
+            self._holding.close()
+            with suppress(subprocess.TimeoutExpired, OSError):
+                self._process.wait(_ARCHIVE_TIMEOUT_S)
+                self._archive.keep(self._new_archive)
+        self.kill("it is not used any more")
+
     def kill(self, reason: str) -> None:
         """End it at once; `reason` is what errors say then."""
         if self.is_alive:
@@ -142,6 +157,14 @@ class Jvm:
         words = f". Its last words:\n{last}" if last else ""
         whose = _WHOSE.get(self.name, f"of connector {self.name}")
         return JvmEndedError(f"The JVM {whose} has ended: {how}{words}")
+
+    def _archive_options(self) -> tuple[str, ...]:
+        """The JVM for questions is the one that ends some time after the start of connectors, which do not wait for it."""
+        found = self._archive.reading()
+        if found or self.name != QUESTIONS:
+            return found
+        self._new_archive = FOLDER.new_path()
+        return self._archive.writing(self._new_archive)
 
     def _first_channel(self) -> Channel:
         deadline = time.monotonic() + _START_TIMEOUT_S
@@ -248,7 +271,7 @@ class JvmPool:
             self._leases.pop(jvm, None)
             self._timers.pop(jvm, None)
             self._jvms = {key: one for key, one in self._jvms.items() if one is not jvm}
-        jvm.kill("it is not used any more")
+        jvm.end()
 
 
 JVMS: Final = JvmPool()

@@ -1,0 +1,63 @@
+"""JVMs of connectors start with an archive of classes, which the JVM for questions writes when it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fencepost.config.java_settings import JavaSettings
+from fencepost.embedded.jars import cache_folder
+from fencepost.embedded.java import find_java
+from fencepost.java.class_archive import ClassArchive
+from fencepost.java.host_jar import host_class_path
+from fencepost.java.jvm import QUESTIONS, Jvm
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The place of the archive, in a cache that has all but archives."""
+    host_class_path(find_java())
+    cache = tmp_path / "fencepost"
+    cache.mkdir()
+    for path in cache_folder().iterdir():
+        if path.suffix != ".jsa":
+            (cache / path.name).symlink_to(path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    java = find_java()
+    return ClassArchive(java, host_class_path(java)).file
+
+
+def is_used(archive: Path, name: str, options: tuple[str, ...] = ()) -> bool:
+    """Start a JVM and end it. Returns whether it has the archive in its memory."""
+    jvm = Jvm(name, JavaSettings(options=options))
+    try:
+        return str(archive) in Path(f"/proc/{jvm.pid}/maps").read_text()
+    finally:
+        jvm.end()
+
+
+def test_the_jvm_for_questions_leaves_an_archive_for_those_after_it(archive: Path):
+    assert not is_used(archive, "connector")
+    assert not archive.exists()
+    assert not is_used(archive, QUESTIONS)
+    assert archive.stat().st_size > 1_000_000
+    assert is_used(archive, "connector")
+    assert is_used(archive, QUESTIONS)
+
+
+def test_a_jvm_that_is_killed_leaves_no_archive(archive: Path):
+    Jvm(QUESTIONS, JavaSettings()).kill("the test ends")
+    assert not archive.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage" * 10_000])
+def test_a_jvm_starts_with_an_archive_that_is_damaged(archive: Path, content: bytes):
+    archive.write_bytes(content)
+    assert not is_used(archive, "connector")
+
+
+@pytest.mark.parametrize("option", ["-Xshare:off", "-Xshare:auto"])
+def test_the_owners_options_for_archives_count(archive: Path, option: str):
+    assert not is_used(archive, QUESTIONS, (option,))
+    assert not archive.exists()
