@@ -93,9 +93,9 @@ RUNNING: Final[dict[str, object]] = {
 """What becomes of ROW, by the names of transforms."""
 
 
-@pytest.fixture(scope="module")
-def worker(tmp_path_factory: pytest.TempPathFactory, bootstrap_servers: str) -> Iterator[Standalone]:
-    folder = tmp_path_factory.mktemp("transforms")
+@pytest.fixture
+def worker(tmp_path: Path, bootstrap_servers: str) -> Iterator[Standalone]:
+    folder = tmp_path
     settings = {
         **standalone_properties(bootstrap_servers, unique("group")),
         "fencepost.files.allowed.paths": str(folder),
@@ -126,7 +126,7 @@ def test_each_java_name_has_a_configuration_here() -> None:
     assert {name for name in names if name.startswith(("org.", "io."))} == set(MINIMAL)
 
 
-def test_each_transform_is_accepted_by_its_java_name(worker: Standalone) -> None:
+def test_each_java_name_is_accepted_and_some_of_each_vendor_run(worker: Standalone, bootstrap_servers: str) -> None:
     refused = {}
     for name in MINIMAL:
         given = {"name": "v", **configuration(worker.folder, name, "t")}
@@ -135,9 +135,6 @@ def test_each_transform_is_accepted_by_its_java_name(worker: Standalone) -> None
         if answer.body["error_count"] or errors:
             refused[name] = errors
     assert not refused
-
-
-def test_transforms_of_each_vendor_run_by_their_java_names(worker: Standalone, bootstrap_servers: str) -> None:
     topics = {name: unique("transformed") for name in RUNNING}
     for name, topic in topics.items():
         given = configuration(worker.folder, name, topic)
