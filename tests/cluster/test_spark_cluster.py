@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from fencepost.engine.engine import SparkEngine
 from fencepost.engine.errors import SparkJobError
 from fencepost.spark import exactly_once, write_kafka
 from tests.support.checker import read_topic
-from tests.support.engine import NumberReader, TrickyReader, pipeline, producer, splits, write, write_into
+from tests.support.engine import NumberReader, TrickyReader, WhereReader, pipeline, producer, splits, write, write_into
 from tests.support.processes import wait_for
 from tests.support.spark_cluster import SparkCluster, spark_cluster
 from tests.support.spark_queries import FileQuery, numbered, texts, users_thread
@@ -30,7 +30,7 @@ ROOT = str(Path(__file__).parents[2])
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
-    with spark_cluster(tmp_path_factory.mktemp("cluster"), workers=2) as cluster:
+    with spark_cluster(tmp_path_factory.mktemp("cluster"), workers=3) as cluster:
         yield cluster
 
 
@@ -43,9 +43,9 @@ def engine(cluster: SparkCluster) -> Iterator[SparkEngine]:
     engine.stop()
 
 
-def test_two_executors_write_one_transaction(engine: SparkEngine, bootstrap_servers: str, topics: Topics):
-    topic = topics.create(partitions=4)
-    batch = SourceBatch(reader=NumberReader(("key",)), splits=splits(COUNT, 4))
+def test_three_executors_write_one_transaction(engine: SparkEngine, bootstrap_servers: str, topics: Topics):
+    topic = topics.create(partitions=6)
+    batch = SourceBatch(reader=NumberReader(("key",)), splits=splits(COUNT, 6))
     with producer(bootstrap_servers) as owner:
         owner.begin_transaction()
         result = write_into(engine, owner, batch, pipeline(topic))
@@ -54,25 +54,42 @@ def test_two_executors_write_one_transaction(engine: SparkEngine, bootstrap_serv
     found = read_topic(bootstrap_servers, topic)
     assert result.written == COUNT
     assert sorted(int(r.value or b"") for r in found) == list(range(COUNT))
-    for partition in range(4):
+    for partition in range(6):
         own = [int(r.value or b"") for r in found if r.partition == partition]
         assert own == sorted(own)
+
+
+def test_each_executor_of_the_cluster_reads_a_part(
+    cluster: SparkCluster, engine: SparkEngine, bootstrap_servers: str, topics: Topics
+):
+    topic = topics.create(partitions=3)
+    batch = SourceBatch(reader=WhereReader(), splits=[0, 1, 2])
+    with producer(bootstrap_servers) as owner:
+        write(engine, owner, batch, pipeline(topic))
+    readers = [int(r.value or b"") for r in read_topic(bootstrap_servers, topic)]
+    assert len({cluster.executor_of(reader).pid for reader in readers}) == 3
 
 
 def test_a_batch_whose_executor_was_killed_is_aborted_and_committed_once(
     cluster: SparkCluster, engine: SparkEngine, bootstrap_servers: str, topics: Topics, tmp_path: Path
 ):
-    topic = topics.create(partitions=2)
-    marker = tmp_path / "hangs"
-    batch = SourceBatch(reader=TrickyReader("hang", COUNT - 5, str(marker)), splits=splits(COUNT, 2))
+    topic = topics.create(partitions=3)
+    write_with_a_kill(engine, bootstrap_servers, topic, tmp_path / "hangs", lambda pid: cluster.executor_of(pid).kill())
 
-    def kill_executor() -> None:
+
+def write_with_a_kill(
+    engine: SparkEngine, bootstrap_servers: str, topic: str, marker: Path, kill: Callable[[int], None]
+) -> None:
+    """Write a batch, and again after `kill` got the process that reads one of its three parts."""
+    batch = SourceBatch(reader=TrickyReader("hang", COUNT - 5, str(marker)), splits=splits(COUNT, 3))
+
+    def kill_reader() -> None:
         wait_for(lambda: marker.exists() and marker.read_text())
-        # The other executor's half is in Kafka by then, in the transaction that is going to be aborted.
-        wait_for(lambda: len(read_topic(bootstrap_servers, topic, isolation="read_uncommitted")) >= COUNT // 2)
-        cluster.executor_of(int(marker.read_text())).kill()
+        # The other executors' parts are in Kafka by then, in the transaction that is going to be aborted.
+        wait_for(lambda: len(read_topic(bootstrap_servers, topic, isolation="read_uncommitted")) >= COUNT * 2 // 3)
+        kill(int(marker.read_text()))
 
-    killer = threading.Thread(target=kill_executor)
+    killer = threading.Thread(target=kill_reader)
     killer.start()
     with producer(bootstrap_servers) as owner:
         with pytest.raises(SparkJobError, match="ExecutorLostFailure"):
@@ -160,3 +177,11 @@ def test_a_stream_of_the_format_whose_executor_was_killed_continues(
         assert texts(bootstrap_servers, name) == []
         query.run()
     assert texts(bootstrap_servers, name) == sorted(numbered(0, COUNT + 5))
+
+
+def test_a_batch_whose_spark_worker_was_killed_is_committed_once_by_the_others(
+    cluster: SparkCluster, engine: SparkEngine, bootstrap_servers: str, topics: Topics, tmp_path: Path
+):
+    """The last test: the cluster has two workers from here on."""
+    topic = topics.create(partitions=3)
+    write_with_a_kill(engine, bootstrap_servers, topic, tmp_path / "hangs", cluster.kill_worker_of)

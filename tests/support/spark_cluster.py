@@ -35,6 +35,9 @@ class SparkCluster:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.executor.memory": "480m",
+            # No job begins before all executors are there: each of them gets a part.
+            "spark.cores.max": str(len(self.workers)),
+            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
             "spark.executor.defaultJavaOptions": os.environ["SPARK_SUBMIT_OPTS"],
             "spark.default.parallelism": str(len(self.workers)),
             "spark.sql.shuffle.partitions": str(len(self.workers)),
@@ -44,6 +47,14 @@ class SparkCluster:
         """The executor's JVM that a Python worker (its process id) belongs to."""
         parents = psutil.Process(python_worker).parents()
         return next(parent for parent in parents if "CoarseGrainedExecutorBackend" in " ".join(parent.cmdline()))
+
+    def kill_worker_of(self, python_worker: int) -> None:
+        """Kill the Spark worker that a Python worker (its process id) belongs to, with its executor."""
+        executor = self.executor_of(python_worker)
+        above = {parent.pid for parent in executor.parents()}
+        (worker,) = (worker for worker in self.workers if worker.pid in above)
+        worker.kill()
+        executor.kill()
 
 
 @contextmanager
