@@ -11,6 +11,10 @@ PIP = $(BIN)/python -m pip install --disable-pip-version-check $$(test -t 2 || e
 # Processes that tests are spread over, one more than two cores: tests often wait. Each may have brokers and a JVM of
 # Spark, about 2 GB.
 JOBS ?= 3
+# Python reads the path of this folder with the locale's encoding, and cannot start in one with other letters than ASCII.
+ifneq (,$(filter C POSIX,$(LC_ALL)))
+export LC_ALL := C.UTF-8
+endif
 
 .PHONY: install demo demo-cdc demo-java demo-outbox docs docs-check test mutations sim chaos chaos-spark hostile fuzz lint screenshots dashboards bench coverage dist clean
 

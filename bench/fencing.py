@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.kafka import Admin, ClientConfig
+from fencepost.kafka.admin.admin import Admin
+from fencepost.kafka.config.client_config import ClientConfig
 
 COUNTS = (1, 3, 20, 100, 500, 1000)
 ROUNDS = 7

@@ -15,6 +15,7 @@ from pyspark.logger import PySparkLogger
 from xdist.remote import Producer
 
 from fencepost.api.secrets import SECRETS
+from fencepost.converters.registry.registry import forget_registries
 from fencepost.embedded import postgres as embedded_postgres
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.postgres import EmbeddedPostgres
@@ -22,6 +23,7 @@ from fencepost.embedded.properties import CLIENT, BrokerListener
 from fencepost.embedded.registry import EmbeddedRegistry
 from fencepost.kafka.transport.pool import POOL
 from tests.support import spark_classes
+from tests.support.fake_registry import FakeRegistry, fake_registry
 from tests.support.fault_proxy import FaultProxy
 from tests.support.postgres import Database
 from tests.support.scheduling import COSTLY, FOLDERS, SharingScheduling, in_order, shared_unit
@@ -237,3 +239,12 @@ def database(postgres: EmbeddedPostgres) -> Iterator[Database]:
     """A new database on `postgres`."""
     with Database(postgres) as database:
         yield database
+
+
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    """A schema registry in this process. Clients know nothing of it before."""
+    forget_registries()
+    with fake_registry() as found:
+        yield found
+    forget_registries()

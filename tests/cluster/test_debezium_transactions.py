@@ -13,11 +13,10 @@ import pytest
 
 from fencepost.failpoint import FailPoint, of_task
 from tests.support.checker import assert_exactly_once, read_offsets, read_topic
-from tests.support.java_plugins import DEBEZIUM_POSTGRES
 from tests.support.java_runs import JavaRuns, kill_jvms
 from tests.support.postgres import Database
 from tests.support.processes import wait_for
-from tests.support.topics import Topics, unique
+from tests.support.topics import Topics
 
 COPIED = 600
 """Rows of a COPY, more than a page of the table, and many more than a poll has."""
@@ -39,36 +38,22 @@ def execute(database: Database) -> Iterator[Callable[[str], object]]:
 
 
 @pytest.fixture
-def topic(topics: Topics) -> str:
-    prefix = unique("shop")
-    topics.create(f"{prefix}.transaction")
-    return topics.create(f"{prefix}.public.items")
+def topic(topics: Topics, debezium: dict[str, str]) -> str:
+    topics.create(f"{debezium['topic.prefix']}.transaction")
+    return topics.create(f"{debezium['topic.prefix']}.public.items")
 
 
 @pytest.fixture
-def runs(topic: str, database: Database, tmp_path: Path, bootstrap_servers: str) -> Iterator[JavaRuns]:
-    slot = unique("debezium").replace("-", "_")
+def runs(debezium: dict[str, str], tmp_path: Path, bootstrap_servers: str) -> JavaRuns:
     config = {
+        **debezium,
         "name": "shop",
-        "connector.class": DEBEZIUM_POSTGRES,
-        "plugin.name": "pgoutput",
-        "database.hostname": "127.0.0.1",
-        "database.port": str(database.server.port),
-        "database.user": "postgres",
-        "database.password": "none",
-        "database.dbname": database.name,
-        "topic.prefix": topic.partition(".")[0],
-        "table.include.list": "public.items",
-        "slot.name": slot,
-        "publication.name": slot,
-        "slot.retry.delay.ms": "200",
         "max.batch.size": "64",
         "max.queue.size": "128",
         "provide.transaction.metadata": "true",
         "transaction.boundary": "source",
     }
-    yield JavaRuns(tmp_path, bootstrap_servers, ["debezium-postgres"], config)
-    database.drop_slot(slot)
+    return JavaRuns(tmp_path, bootstrap_servers, ["debezium-postgres"], config)
 
 
 def ids(bootstrap_servers: str, topic: str) -> list[int]:

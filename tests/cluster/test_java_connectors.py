@@ -18,13 +18,11 @@ from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.java import find_java
 from fencepost.java.jvm import Jvm
 from tests.support.checker import assert_exactly_once, read_topic, values
-from tests.support.java_connectors import Connectors
+from tests.support.java_connectors import JSON, Connectors, java_group_worker
 from tests.support.java_plugins import FILE_STREAM, HOSTILE, plugin_path
 from tests.support.processes import wait_for
 from tests.support.topics import Topics
 from tests.support.workers import Group, Worker
-
-JSON = "org.apache.kafka.connect.json.JsonConverter"
 
 
 @pytest.fixture(scope="module")
@@ -37,15 +35,8 @@ def group(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker) -> G
 
 @pytest.fixture(scope="module")
 def worker(group: Group) -> Iterator[Worker]:
-    with group.starting(environment={"JAVA_HOME": str(find_java().home)}) as worker:
-        worker.wait_until_healthy()
+    with java_group_worker(group) as worker:
         yield worker
-
-
-@pytest.fixture
-def connector(worker: Worker) -> Iterator[Connectors]:
-    with contextlib.closing(Connectors(worker)) as connectors:
-        yield connectors
 
 
 def jvms(worker: Worker) -> list[psutil.Process]:

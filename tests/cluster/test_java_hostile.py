@@ -16,7 +16,7 @@ from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.jars import class_path
 from fencepost.embedded.java import find_java
 from tests.support.checker import read_offsets, read_topic, values
-from tests.support.java_connectors import Connectors
+from tests.support.java_connectors import Connectors, java_group_worker
 from tests.support.java_plugins import WILD, plugin_path
 from tests.support.java_worker import BEFORE_KIP_618
 from tests.support.processes import wait_for
@@ -40,8 +40,7 @@ def group(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker) -> G
 
 @pytest.fixture(scope="module")
 def worker(group: Group) -> Iterator[Worker]:
-    with group.starting(environment={"JAVA_HOME": str(find_java().home)}) as worker:
-        worker.wait_until_healthy()
+    with java_group_worker(group) as worker:
         yield worker
 
 
@@ -142,7 +141,7 @@ def test_an_offset_of_another_type_of_number_comes_back_as_kafka_connect_gives_i
     topic = topics.create()
     name = connector.wild(topic, "integers", limit="3")
     wait_for(lambda: numbers(bootstrap_servers, topic) == NUMBERS[:3])
-    assert read_offsets(bootstrap_servers, f"{group.id}-offsets", name) == [({"counter": "w"}, {"number": 3})]
+    assert read_offsets(bootstrap_servers, f"{group.id}-offsets", name) == [({"counter": "c"}, {"number": 3})]
     config = connector.worker.get(f"/connectors/{name}/config")
     assert connector.worker.request("PUT", f"/connectors/{name}/config", {**config, "limit": "5"}).status == 200
     wait_for(lambda: len(numbers(bootstrap_servers, topic)) >= 5, what="all numbers")

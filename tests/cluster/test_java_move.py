@@ -2,45 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from fencepost.embedded.java import find_java
 from tests.support.checker import assert_exactly_once, read_topic, values
-from tests.support.java_plugins import DEBEZIUM_POSTGRES, FILE_STREAM, plugin_path
+from tests.support.java_connectors import with_java
+from tests.support.java_plugins import FILE_STREAM, plugin_path
 from tests.support.java_worker import java_worker
 from tests.support.postgres import Database
 from tests.support.processes import wait_for
-from tests.support.topics import Topics, unique
+from tests.support.topics import Topics
 from tests.support.workers import Group, Worker
-
-JSON = "org.apache.kafka.connect.json.JsonConverter"
-
-
-@pytest.fixture
-def debezium(database: Database) -> Iterator[dict[str, str]]:
-    slot = unique("debezium").replace("-", "_")
-    yield {
-        "connector.class": DEBEZIUM_POSTGRES,
-        "plugin.name": "pgoutput",
-        "database.hostname": "127.0.0.1",
-        "database.port": str(database.server.port),
-        "database.user": "postgres",
-        "database.password": "none",
-        "database.dbname": database.name,
-        "topic.prefix": unique("shop"),
-        "table.include.list": "public.items",
-        "slot.name": slot,
-        "publication.name": slot,
-        "slot.retry.delay.ms": "200",
-        **{f"{part}.converter": JSON for part in ("key", "value")},
-        **{f"{part}.converter.schemas.enable": "false" for part in ("key", "value")},
-    }
-    database.drop_slot(slot)
 
 
 def move(name: str, config: dict[str, str], old: Worker, new: Worker) -> None:
@@ -89,8 +62,7 @@ def test_connectors_move_one_by_one_between_clusters_and_back(
             wait_for(lambda: len(read_topic(bootstrap_servers, lines)) >= written, what=f"{written} lines")
             wait_for(lambda: len(read_topic(bootstrap_servers, rows)) >= written, what=f"{written} rows")
 
-        environment = {"JAVA_HOME": str(find_java().home)}
-        with java_worker(groups[0]) as connect, groups[1].starting(environment=environment) as fencepost:
+        with java_worker(groups[0]) as connect, with_java(groups[1]) as fencepost:
             for worker in (connect, fencepost):
                 worker.wait_until_healthy()
             for name, config in configs.items():

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-from fencepost.embedded.java import find_java
 from tests.support.checker import read_topic
+from tests.support.java_connectors import with_java
 from tests.support.java_plugins import HOSTILE, plugin_path
 from tests.support.java_worker import java_worker
 from tests.support.processes import wait_for
 from tests.support.topics import Topics
-from tests.support.workers import Group, Worker
+from tests.support.workers import Group
 
 STRINGS = {f"{part}.converter": "org.apache.kafka.connect.storage.StringConverter" for part in ("key", "value")}
 LAST = b'["odd",{"last":true}]'
-
-
-def fencepost_worker(group: Group) -> AbstractContextManager[Worker]:
-    return group.starting(environment={"JAVA_HOME": str(find_java().home)})
 
 
 @pytest.fixture
@@ -32,7 +27,7 @@ def test_odd_offsets_have_the_bytes_that_kafka_connect_stores(
     plugins: str, topics: Topics, tmp_path: Path, bootstrap_servers: str
 ):
     found = []
-    for start in (java_worker, fencepost_worker):
+    for start in (java_worker, with_java):
         folder = tmp_path / start.__name__
         folder.mkdir()
         group = Group(folder, bootstrap_servers, plugin_path=plugins)

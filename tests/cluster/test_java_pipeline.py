@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,10 +13,9 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.embedded.java import find_java
 from fencepost.embedded.registry import EmbeddedRegistry
 from tests.support.checker import read_topic, values
-from tests.support.java_connectors import Connectors
+from tests.support.java_connectors import Connectors, java_group_worker
 from tests.support.java_pipeline import LONGS, TRANSFORMS, numbers, odd, transforms
 from tests.support.java_plugins import APICURIO_AVRO, FILE_STREAM, HOSTILE, NOTED, ODD, install_avro, plugin_path
 from tests.support.processes import wait_for
@@ -43,23 +41,8 @@ def group(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker) -> G
 
 @pytest.fixture(scope="module")
 def worker(group: Group) -> Iterator[Worker]:
-    # Spark, which transforms in Python start, needs a shell.
-    environment = {"JAVA_HOME": str(find_java().home), "PATH": os.environ["PATH"]}
-    with group.starting(environment=environment) as worker:
-        worker.wait_until_healthy()
+    with java_group_worker(group) as worker:
         yield worker
-
-
-@pytest.fixture
-def connector(worker: Worker) -> Iterator[Connectors]:
-    with contextlib.closing(Connectors(worker)) as connectors:
-        yield connectors
-
-
-@pytest.fixture(params=[False, True], ids=["plain", "noted"])
-def notes(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
-    """Nothing, or the properties of a connector whose task wants to know where its records are."""
-    return {"connector.class": NOTED, "notes": str(tmp_path / "notes")} if request.param else {}
 
 
 def plugin_metrics(worker: Worker, name: str) -> dict[str, float]:

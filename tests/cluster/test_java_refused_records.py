@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.embedded.java import find_java
 from tests.support.checker import read_topic
-from tests.support.java_connectors import Connectors
+from tests.support.java_connectors import Connectors, java_group_worker
 from tests.support.java_pipeline import LONGS, metrics, numbers, odd, transforms
-from tests.support.java_plugins import NOTED, ODD, plugin_path
+from tests.support.java_plugins import ODD, plugin_path
 from tests.support.processes import wait_for
 from tests.support.topics import Topics
 from tests.support.workers import Group, Worker
@@ -26,21 +22,8 @@ DEAD = "errors.deadletterqueue.topic.name"
 def worker(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker) -> Iterator[Worker]:
     folder = tmp_path_factory.mktemp("java")
     group = Group(folder, broker.bootstrap_servers, plugin_path=str(plugin_path(folder)))
-    with group.starting(environment={"JAVA_HOME": str(find_java().home), "PATH": os.environ["PATH"]}) as worker:
-        worker.wait_until_healthy()
+    with java_group_worker(group) as worker:
         yield worker
-
-
-@pytest.fixture
-def connector(worker: Worker) -> Iterator[Connectors]:
-    with contextlib.closing(Connectors(worker)) as connectors:
-        yield connectors
-
-
-@pytest.fixture(params=[False, True], ids=["plain", "noted"])
-def notes(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
-    """Nothing, or the properties of a connector whose task wants to know where its records are."""
-    return {"connector.class": NOTED, "notes": str(tmp_path / "notes")} if request.param else {}
 
 
 def test_an_exception_of_a_transform_fails_the_task_with_its_trace(

@@ -3,53 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from fencepost.embedded.java import find_java
 from tests.support.checker import assert_exactly_once, read_topic, values
-from tests.support.java_plugins import DEBEZIUM_POSTGRES, FILE_STREAM, plugin_path
+from tests.support.java_connectors import with_java
+from tests.support.java_plugins import FILE_STREAM, plugin_path
 from tests.support.java_worker import java_worker
 from tests.support.postgres import Database
 from tests.support.processes import wait_for
-from tests.support.topics import Topics, unique
-from tests.support.workers import Group, Worker
-
-JSON = "org.apache.kafka.connect.json.JsonConverter"
+from tests.support.topics import Topics
+from tests.support.workers import Group
 
 
 @pytest.fixture
 def group(tmp_path: Path, bootstrap_servers: str) -> Group:
     return Group(tmp_path, bootstrap_servers, plugin_path=str(plugin_path(tmp_path, "file", "debezium-postgres")))
-
-
-def fencepost_worker(group: Group) -> AbstractContextManager[Worker]:
-    return group.starting(environment={"JAVA_HOME": str(find_java().home)})
-
-
-@pytest.fixture
-def debezium(database: Database) -> Iterator[dict[str, str]]:
-    slot = unique("debezium").replace("-", "_")
-    yield {
-        "connector.class": DEBEZIUM_POSTGRES,
-        "plugin.name": "pgoutput",
-        "database.hostname": "127.0.0.1",
-        "database.port": str(database.server.port),
-        "database.user": "postgres",
-        "database.password": "none",
-        "database.dbname": database.name,
-        "topic.prefix": unique("shop"),
-        "table.include.list": "public.items",
-        "slot.name": slot,
-        "publication.name": slot,
-        "slot.retry.delay.ms": "200",
-        **{f"{part}.converter": JSON for part in ("key", "value")},
-        **{f"{part}.converter.schemas.enable": "false" for part in ("key", "value")},
-    }
-    database.drop_slot(slot)
 
 
 def test_connectors_move_from_a_java_worker_to_fencepost_and_back(
@@ -72,7 +43,7 @@ def test_connectors_move_from_a_java_worker_to_fencepost_and_back(
             wait_for(lambda: len(read_topic(bootstrap_servers, lines)) >= upto, what=f"{upto} lines")
             wait_for(lambda: len(read_topic(bootstrap_servers, rows)) >= upto, what=f"{upto} rows")
 
-        for turn, start in enumerate((java_worker, fencepost_worker, java_worker, fencepost_worker)):
+        for turn, start in enumerate((java_worker, with_java, java_worker, with_java)):
             with start(group) as worker:
                 worker.wait_until_healthy()
                 if turn == 0:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 
 import pytest
 
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.embedded.java import find_java
 from tests.support.checker import read_topic, values
-from tests.support.java_connectors import Connectors
+from tests.support.java_connectors import Connectors, java_group_worker
 from tests.support.java_plugins import VERSIONED, install_versions, plugin_path
 from tests.support.processes import wait_for
 from tests.support.topics import Topics
@@ -31,15 +29,8 @@ def group(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker) -> G
 
 @pytest.fixture(scope="module")
 def worker(group: Group) -> Iterator[Worker]:
-    with group.starting(environment={"JAVA_HOME": str(find_java().home)}) as worker:
-        worker.wait_until_healthy()
+    with java_group_worker(group) as worker:
         yield worker
-
-
-@pytest.fixture
-def connector(worker: Worker) -> Iterator[Connectors]:
-    with contextlib.closing(Connectors(worker)) as connectors:
-        yield connectors
 
 
 def stamps(old: bool) -> dict[str, str]:

@@ -122,6 +122,8 @@ class SimThreading:
         self.Event = partial(SimEvent, kernel)
         self.Lock = partial(SimLock, kernel)
         self.RLock = threading.RLock
+        # Of this interpreter, where one simulated thread runs at a time.
+        self.active_count = threading.active_count
 
 
 class SimFuture(Future[Any]):

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
 
+from fencepost.embedded.java import find_java
 from tests.support.java_plugins import HOSTILE
 from tests.support.topics import unique
-from tests.support.workers import Worker
+from tests.support.workers import Group, Worker
+
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+
+
+def with_java(group: Group) -> contextlib.AbstractContextManager[Worker]:
+    """A worker that finds Java; and a shell, which Spark needs."""
+    return group.starting(environment={"JAVA_HOME": str(find_java().home), "PATH": os.environ["PATH"]})
+
+
+@contextlib.contextmanager
+def java_group_worker(group: Group) -> Iterator[Worker]:
+    """The same, once it is healthy."""
+    with with_java(group) as worker:
+        worker.wait_until_healthy()
+        yield worker
 
 
 class Connectors:

@@ -24,14 +24,11 @@ DIRECTORY: Final = "fencepost.java.directory"
 _HEAP_DEFAULT: Final = "512m"
 
 _SIZE: Final = re.compile(r"(\d+)([kmgt]?)", re.IGNORECASE)
+_MIB: Final = 1024**2
 _POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_HEAP_OF_FIRST: Final = 512 * 1024**2
-"""The least heap, in bytes, for which its first size is set."""
-_FIRST_SIZES: Final = ("-Xms384m", "-XX:NewSize=128m")
-"""Java takes a share of the machine's memory. With less room for new objects, Mirror wrote at half the rate.
-
-What is not used takes no memory: a small connector fills the part for new objects, and next to nothing of the other.
-"""
+_LEAST_SIZED: Final = 512
+_MOST_SIZED: Final = 1024
+"""The least largest heap, in MiB, for which first sizes are set, and from which on they stay the same."""
 _OF_HEAP: Final = re.compile(r"-Xm[nsx].+|-XX:((Max)?New(Size|Ratio)|(Initial|Max|Min)(HeapSize|RAMPercentage))=.+")
 """Options that set a size of the heap, and may not fit to other sizes: a JVM with such a pair does not start, or warns."""
 _COLLECTOR: Final = re.compile(r"-XX:\+Use\w+GC")
@@ -62,12 +59,15 @@ class JavaSettings:
     def memory_options(self) -> tuple[str, ...]:
         """The options of java for the heap and its collector, where the owner's options say nothing else.
 
-        By default Java takes a 64th of the machine's memory for it at first, and a third of that is filled before anything
-        is collected. A heap that begins smaller grows where records need it.
+        By default Java takes a 64th of the machine's memory for it at first, and a third of that is for new objects. Each time
+        that this part is full, records that wait in a connector's queue or for a commit are copied: with less room, Mirror
+        wrote at half the rate. What is not used takes no memory: a small connector fills the part for new objects, and next
+        to nothing of the other.
         """
         size = _SIZE.fullmatch(self.heap)
-        bytes_ = int(size[1]) * 1024 ** _POWERS[size[2].lower()] if size is not None else 0
-        first = () if bytes_ < _HEAP_OF_FIRST or self._has(_OF_HEAP) else _FIRST_SIZES
+        most = int(size[1]) * 1024 ** _POWERS[size[2].lower()] // _MIB if size is not None else 0
+        quarter = min(most, _MOST_SIZED) // 4
+        first = () if most < _LEAST_SIZED or self._has(_OF_HEAP) else (f"-Xms{3 * quarter}m", f"-XX:NewSize={quarter}m")
         return (f"-Xmx{self.heap}", *first, *(() if self._has(_COLLECTOR) else ("-XX:+UseSerialGC",)))
 
     def _has(self, options: re.Pattern[str]) -> bool:

@@ -73,7 +73,7 @@ def connect_schema(schema: spark.DataType, *, optional: bool, path: str = "") ->
 
 
 def _scalar(schema: spark.DataType) -> dict[str, Any]:
-    """The parts of a scalar's schema before `optional`, and as `extra` after it; nothing for other types."""
+    """Return the `type` of a scalar's schema, and as `extra` what follows `optional` in it. Empty for other types."""
     kind = type(schema)
     if kind in _PRIMITIVES:
         return {"type": _PRIMITIVES[kind]}

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fencepost.converters.text import wrap
+from fencepost.converters.text import with_suffix, wrap
 
 
 def json_floats(values: pa.Array) -> pa.Array:
@@ -43,8 +43,9 @@ def _floats(values: pa.Array, quote: str) -> pa.Array:
         return wrap(pa.array(numbers.astype(np.int64), mask=nulls).cast(pa.string()), "", ".0")
     texts = values.cast(pa.string())
     if whole.any():
-        short = pc.and_(pa.array(whole), pc.invert(pc.match_substring(texts, "e")))
-        texts = pc.binary_join_element_wise(texts, pc.if_else(short, ".0", ""), "")
+        rows = np.flatnonzero(whole)
+        short = pc.invert(pc.match_substring(texts.take(pa.array(rows)), "e")).fill_null(False)
+        texts = with_suffix(texts, rows[short.to_numpy(zero_copy_only=False)], ".0")
     if not finite.all():
         for mask, name in (
             (np.isnan(numbers), "NaN"),

@@ -17,21 +17,18 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
-from fencepost.api.decimals import scaled
 from fencepost.api.errors import ConfigError
 from fencepost.api.foreign_json import parse_json
+from fencepost.converters.jsonschema.reading import logical_value
 from fencepost.converters.registry.reading import RegistryReader, is_framed
 
 Decoder = Callable[[bytes], Any]
 """Returns data that JSON can hold, Decimals aside. Raises ValueError for bytes that it cannot decode."""
 
 _ENVELOPE: Final = {"schema", "payload"}
-_EPOCH: Final = date(1970, 1, 1)
-_LOGICAL: Final = "org.apache.kafka.connect.data."
 
 
 def decoder(converter: str) -> Decoder:
@@ -170,36 +167,6 @@ def _of_schema(schema: Any, payload: Any) -> Any:
             return [_of_schema(schema.get("items"), value) for value in payload]
         case "map", dict():
             return {name: _of_schema(schema.get("values"), value) for name, value in payload.items()}
-    logical = _LOGICAL_TYPES.get(str(schema.get("name", "")))
-    try:
-        return payload if logical is None else logical(schema, payload)
-    except (ValueError, TypeError, OverflowError):
-        return payload
-
-
-def _decimal(schema: Mapping[str, Any], payload: Any) -> Any:
-    """A decimal: the bytes of its unscaled value in base64 (decimal.format=BASE64), or a number."""
-    if not isinstance(payload, str):
-        return payload
-    scale = int(schema.get("parameters", {}).get("scale", 0))
-    return f"{scaled(base64.b64decode(payload, validate=True), scale):f}"
-
-
-def _date(_schema: Mapping[str, Any], days: int) -> str:
-    return (_EPOCH + timedelta(days=days)).isoformat()
-
-
-def _time(_schema: Mapping[str, Any], milliseconds: int) -> str:
-    return (datetime.min + timedelta(milliseconds=milliseconds)).time().isoformat()  # noqa: DTZ901 - a time of day
-
-
-def _timestamp(_schema: Mapping[str, Any], milliseconds: int) -> str:
-    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)).isoformat()
-
-
-_LOGICAL_TYPES: Final[Mapping[str, Callable[[Mapping[str, Any], Any], Any]]] = {
-    f"{_LOGICAL}Decimal": _decimal,
-    f"{_LOGICAL}Date": _date,
-    f"{_LOGICAL}Time": _time,
-    f"{_LOGICAL}Timestamp": _timestamp,
-}
+    scale = (schema.get("parameters") or {}).get("scale", 0)
+    found = logical_value(str(schema.get("name", "")), payload, scale)
+    return f"{found:f}" if isinstance(found, Decimal) and isinstance(payload, str) else found

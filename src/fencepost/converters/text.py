@@ -58,6 +58,15 @@ def wrap_bytes(strings: pa.Array, prefix: bytes, suffix: bytes) -> pa.Array:
     return _strings(strings, moved, joined.slice(len(suffix)))
 
 
+def with_suffix(strings: pa.Array, rows: np.ndarray[Any, Any], suffix: str) -> pa.Array:
+    """Put a constant after the texts of some rows, which are ascending."""
+    offsets, data = _parts(strings)
+    joined = _insert(data, offsets[rows + 1], int(offsets[0]), int(offsets[-1]), suffix.encode())
+    longer = np.zeros(len(offsets), np.int32)
+    longer[rows + 1] = len(suffix)
+    return _strings(strings, (offsets - offsets[0]) + np.cumsum(longer, dtype=np.int32), joined)
+
+
 def join_columns(pieces: Sequence[str | Text], *, null: str = "null") -> pa.Array:
     """Join constants and columns of equal length row by row; nulls read `null`. At least one column is needed.
 

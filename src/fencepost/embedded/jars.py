@@ -157,7 +157,7 @@ def _fetch(java: Java, wanted: JarSet, scratch: Path) -> None:
 
 
 def _without_poms(scratch: Path) -> list[str | Path]:
-    """The options to fetch an archive without its description, whose parents Maven Central may lack."""
+    """The options to fetch an archive without its description, because Maven Central may lack the parents of that."""
     settings = scratch / "ivysettings.xml"
     settings.write_text(
         '<ivysettings><settings defaultResolver="central"/><resolvers><ibiblio name="central" m2compatible="true" '

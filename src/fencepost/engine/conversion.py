@@ -254,7 +254,7 @@ def _with_nulls(converted: pa.Array, given: pa.Array, *, keep: bool) -> pa.Array
         return converted
     if isinstance(converted, pa.ChunkedArray) or converted.offset or converted.type not in _PLAIN:
         return pc.if_else(given.is_valid(), converted, pa.scalar(None, converted.type))
-    # Without a copy of the bytes: null slots keep theirs.
+    # The bytes are not copied: null slots keep their bytes.
     valid = pc.and_(given.is_valid(), converted.is_valid()).to_numpy(zero_copy_only=False)
     bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(converted.type, len(converted), [bitmap, *converted.buffers()[1:]])

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 DEPTH: Final = 2
-"""The number of items to read ahead. Limits the memory: batches of a file reader are about a megabyte."""
+"""The number of items to read ahead. Limits the memory: batches of a file reader are one to four megabytes."""
 
 
 class _End:

@@ -26,8 +26,11 @@ from fencepost.java.errors import java_error
 from fencepost.java.log_levels import java_levels
 from fencepost.java.session import JavaSession
 
-_WAIT_MS: Final = 100
-"""The time to wait for a Java poll, which may take longer: the worker commits meanwhile, and asks again."""
+_WAIT_MS: Final = 1_000
+"""How long to wait for a Java poll, which may take longer: the worker looks for a pause meanwhile, and asks again."""
+
+_WAIT_FOR_INTERVAL_MS: Final = 100
+"""Where transactions end by the time, which the worker looks at between polls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,11 @@ class JavaTaskSetting:
     task: ConnectorTaskId
     boundary: TransactionBoundary
     pipeline: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def wait_ms(self) -> int:
+        """How long a poll waits. Each end of a wait costs an idle task CPU, in the worker and in the JVM."""
+        return _WAIT_FOR_INTERVAL_MS if self.boundary is TransactionBoundary.INTERVAL else _WAIT_MS
 
 
 _LEVELS_EVERY_S: Final = 1.0
@@ -59,6 +67,7 @@ class JavaTask(SourceTask):
         self._session: JavaSession | None = None
         self._returned = self._committed = 0
         self._wants_commits = True
+        self._wait_ms = _WAIT_MS if setting is None else setting.wait_ms
         self._levels: dict[str, str] = {}
         self._levels_due = 0.0
         self._places = []
@@ -79,7 +88,7 @@ class JavaTask(SourceTask):
     def poll(self) -> SourceBatch | None:
         """Return the next records, or None after a short wait."""
         self._pass_log_levels()
-        answer, body = self._opened.call_with_buffers("poll", ms=_WAIT_MS)
+        answer, body = self._opened.call_with_buffers("poll", ms=self._wait_ms)
         if "rows" not in answer:
             return None
         self._returned = answer["batch"]

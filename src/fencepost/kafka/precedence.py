@@ -29,7 +29,7 @@ class Precedence:
     def announce(self, due_at: float | None) -> None:
         """Announce when the next urgent request is due, on the monotonic clock; None if none is.
 
-        Earlier ones are done.
+        It takes the place of the one that was announced before.
         """
         with self._changed:
             self._due_at = _NEVER if due_at is None else due_at

@@ -154,7 +154,7 @@ def _check_origin(request: web.Request, origin: str, own: OwnAddresses) -> None:
 
 
 def _check_site(request: web.Request, config: CrossOrigin) -> None:
-    """Refuse a request without an Origin that a page of another site sent, such as one for an image; not a link to the page."""
+    """Refuse requests of other sites' pages that have no Origin, such as one for an image. Links to the page at /ui may pass."""
     headers = request.headers
     sites = headers.getall(_FETCH_SITE, [])
     if ANY in config.origins or all(site in (_OWN_SITE, _NO_SITE) for site in sites):

@@ -45,7 +45,10 @@ class EventField:
         return cls(struct, field, prefix + (name or f"{struct}_{field}"))
 
     def of(self, event: Column, kind: StructType) -> tuple[Column, DataType] | None:
-        """Return the field of an event of the type `kind`, null where its struct is; None if the type lacks it."""
+        """Return the column and the type of the field in events of the type `kind`, None if that has no such field.
+
+        The column is null where the field's struct is.
+        """
         if self.struct is None:
             return (event[self.field], kind[self.field].dataType) if self.field in kind.names else None
         within = kind[self.struct].dataType if self.struct in kind.names else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -18,18 +17,9 @@ from fencepost.converters.avro.converter import AvroConverter
 from fencepost.converters.jsonschema.converter import JsonSchemaConverter
 from fencepost.converters.protobuf.converter import ProtobufConverter
 from fencepost.converters.registry.base import RegistryConverter
-from fencepost.converters.registry.registry import forget_registries
 from tests.support.fake_registry import FakeRegistry, fake_registry, send
 
 ROW = spark.StructType([spark.StructField("id", spark.LongType()), spark.StructField("name", spark.StringType())])
-
-
-@pytest.fixture
-def registry() -> Iterator[FakeRegistry]:
-    forget_registries()
-    with fake_registry() as found:
-        yield found
-    forget_registries()
 
 
 @pytest.fixture(params=[AvroConverter, ProtobufConverter, JsonSchemaConverter])

@@ -12,21 +12,12 @@ import pytest
 import fencepost
 from fencepost import RunError
 from fencepost.converters.registry.reading import RegistryReader
-from fencepost.converters.registry.registry import forget_registries
 from tests.support.checker import read_topic
-from tests.support.fake_registry import FakeRegistry, fake_registry
+from tests.support.fake_registry import FakeRegistry
 from tests.support.topics import Topics
 
 PRICE = Decimal("-12345678901234567890.123456789012345678")
 LANGUAGES = {"key": "ProtobufConverter", "value": "AvroConverter", "header": "JsonSchemaConverter"}
-
-
-@pytest.fixture
-def registry() -> Iterator[FakeRegistry]:
-    forget_registries()
-    with fake_registry() as found:
-        yield found
-    forget_registries()
 
 
 ORDERS = pa.schema(

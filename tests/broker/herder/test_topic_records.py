@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from fencepost.converters.registry.registry import forget_registries
 from tests.broker.rest.test_standalone_rest import Standalone, Start, start
-from tests.support.fake_registry import FakeRegistry, fake_registry
+from tests.support.fake_registry import FakeRegistry
 from tests.support.processes import wait_for
 from tests.support.topics import Topics, unique
 from tests.support.workers import Answer
@@ -23,14 +21,6 @@ __all__ = ["start"]
 _SECONDS = 60
 _JSON = {"value_converter": "org.apache.kafka.connect.json.JsonConverter", "value_converter_schemas_enable": "false"}
 _HOSTILE = "</td><script>alert(1)</script><img src=x onerror=alert(2)>\u202e\x1b[2J"
-
-
-@pytest.fixture
-def registry() -> Iterator[FakeRegistry]:
-    forget_registries()
-    with fake_registry() as found:
-        yield found
-    forget_registries()
 
 
 def _records(worker: Standalone, topic: str, query: str = "") -> Answer:

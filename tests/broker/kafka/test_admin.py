@@ -12,7 +12,9 @@ from confluent_kafka.admin import AclOperation, ResourceType
 
 from fencepost.api.errors import ConfigError, IllegalStateError
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.kafka import Admin, ClientConfig, NewTopic
+from fencepost.kafka.admin.admin import Admin
+from fencepost.kafka.admin.topic_creation import NewTopic
+from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import (
     AuthenticationError,

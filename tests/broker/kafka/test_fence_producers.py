@@ -12,7 +12,9 @@ from confluent_kafka.admin import AclOperation, ResourceType
 
 from fencepost.api.errors import IllegalStateError
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.kafka import Admin, ClientConfig, FencingError, FencingTimeoutError
+from fencepost.kafka.admin.admin import Admin
+from fencepost.kafka.admin.fencing import FencingError, FencingTimeoutError
+from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.errors import AuthorizationError, BrokerRefusedError
 from tests.support.checker import read_topic, values
 from tests.support.confluent import transactional_producer

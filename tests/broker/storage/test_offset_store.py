@@ -12,9 +12,8 @@ from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.config.internal_topics import InternalTopic
-from fencepost.kafka import ClientConfig
 from fencepost.kafka.clients import KafkaClients
-from fencepost.kafka.config.client_config import ProducerConfig
+from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
 from fencepost.kafka.consumer.read_to_end import TopicReadTimeoutError
 from fencepost.kafka.errors import AuthorizationError
 from fencepost.kafka.producer.transactional import TransactionalProducer

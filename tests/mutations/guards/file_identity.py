@@ -10,6 +10,7 @@ _USED_AGAIN = "tests/unit/connectors/files/discovery/test_names_used_again.py::"
 _ROTATED = "tests/unit/connectors/files/discovery/test_rotated_files.py::"
 _MANY = "tests/unit/connectors/files/test_many_files.py::"
 _LISTING = "tests/unit/connectors/files/discovery/test_own_listing.py::"
+_WATCH = "tests/unit/connectors/files/discovery/test_watch.py::"
 _FORMER = "tests/unit/connectors/files/discovery/test_former_names.py::"
 
 GUARDS = (
@@ -19,6 +20,13 @@ GUARDS = (
         "    alike = ~np.isin(numbers, differences)\n",
         "    alike = ~np.isin(numbers, differences[:0])\n",
         f"{_MANY}test_a_file_that_the_connector_has_not_seen_is_not_read",
+    ),
+    Guard(
+        "the task of a file that has had a name of another task",
+        "connectors/files/discovery/file_rule.py",
+        " ^ np.isin(numbers, self.exceptions)\n",
+        "\n",
+        "tests/unit/connectors/files/discovery/test_file_rule.py::test_a_renamed_file_is_of_the_task_that_was_given_it",
     ),
     Guard(
         "the inodes of the files of a rule",
@@ -45,16 +53,30 @@ GUARDS = (
     Guard(
         "the second scan after one that met a rename",
         "connectors/files/discovery/watch.py",
-        "if (missing or other or self._is_elsewhere(found, new, changed)) and ",
-        "if other and ",
-        f"{_ROTATED}test_a_scan_during_a_rotation_is_left_to_the_next_scan[seen1]",
+        "if other or self._lacks(found, new) or self._is_elsewhere(found, new, changed):",
+        "if other:",
+        f"{_ROTATED}test_a_rename_that_a_scan_meets_is_left_to_the_next_scan[seen1]",
     ),
     Guard(
         "the second scan after one that met a file under two names",
         "connectors/files/discovery/watch.py",
-        "if (missing or other or self._is_elsewhere(found, new, changed)) and ",
-        "if (missing or other) and ",
-        f"{_ROTATED}test_a_scan_during_a_rotation_is_left_to_the_next_scan[seen0]",
+        "if other or self._lacks(found, new) or self._is_elsewhere(found, new, changed):",
+        "if other or self._lacks(found, new):",
+        f"{_ROTATED}test_a_rename_that_a_scan_meets_is_left_to_the_next_scan[seen0]",
+    ),
+    Guard(
+        "the names of a rotation that two scans found alike, of which one name differs",
+        "connectors/files/discovery/watch.py",
+        "        waiting += others\n",
+        "",
+        f"{_WATCH}test_all_names_of_a_rotation_wait_if_the_scans_differ_on_one",
+    ),
+    Guard(
+        "the file that was away at its stat",
+        "connectors/files/discovery/watch.py",
+        "**found, **dict.fromkeys(unseen)}",
+        "**dict.fromkeys(unseen), **found}",
+        f"{_WATCH}test_a_file_that_was_away_at_its_stat_is_found_when_it_is_back",
     ),
     Guard(
         "the offsets of a file that was away",
@@ -150,9 +172,23 @@ GUARDS = (
     Guard(
         "the stale offset of a name that has another file",
         "connectors/files/discovery/renames.py",
-        "if _is_at(committed.get(former), former, file, allowed)]",
-        "]",
+        "if _is_at(committed.get(former), former, file, allowed)\n",
+        "\n",
         f"{_ROTATED}test_an_offset_of_another_file_under_an_old_name_is_not_used",
+    ),
+    Guard(
+        "the offset of a file that is renamed again as its task starts",
+        "connectors/files/discovery/renames.py",
+        "    adopted |= _left_over(committed, formers, unsure, adopted, abandoned)\n",
+        "",
+        f"{_ROTATED}test_a_file_that_is_renamed_again_as_its_task_starts_is_read_once",
+    ),
+    Guard(
+        "the inodes of renamed files of a rule",
+        "connectors/files/discovery/shares.py",
+        "            other |= self._packed_renamed()\n",
+        "            other[TASK_RENAMED_PACKED] = _packed([self.renamed, {}])\n",
+        f"{_ROTATED}test_a_listed_file_that_is_renamed_again_as_its_task_starts_is_read_once",
     ),
     Guard(
         "the commit of an adopted offset before all others",

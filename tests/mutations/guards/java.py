@@ -61,9 +61,16 @@ GUARDS = (
     Guard(
         "a transaction of a database that goes on after a poll",
         "java/host/SourceTransactions.java",
-        "return isOpen || isCommitted ? null : COMMIT;",
+        "return isCommitted || !open.isEmpty() ? null : COMMIT;",
         "return isCommitted ? null : COMMIT;",
         f"{_TRANSACTIONS}::test_rows_of_one_position_arrive_once_and_a_transaction_whole_past_kills[kept]",
+    ),
+    Guard(
+        "a transaction of one database that goes on where another's ends",
+        "java/host/SourceTransactions.java",
+        "if (open.isEmpty()) last = record;",
+        "last = record;",
+        "tests/unit/java/test_source_transactions.py::test_a_kafka_transaction_ends_where_no_database_is_within_one",
     ),
     Guard(
         "offsets of dropped records in the midst of a transaction of a database",

@@ -10,12 +10,20 @@ from fencepost.config.java_settings import JavaSettings
 from fencepost.embedded.java import find_java
 
 FIRST = ("-Xms384m", "-XX:NewSize=128m")
+MOST = ("-Xms768m", "-XX:NewSize=256m")
 SERIAL = "-XX:+UseSerialGC"
 
 
-@pytest.mark.parametrize("heap", ["512m", "512M", "1g", "524288k", "536870912", "2T"])
-def test_a_heap_begins_with_room_for_new_objects(heap: str):
-    assert JavaSettings(heap=heap).memory_options == (f"-Xmx{heap}", *FIRST, SERIAL)
+@pytest.mark.parametrize(
+    ("heap", "first"),
+    [
+        *((heap, FIRST) for heap in ("512m", "512M", "524288k", "536870912", "515m")),
+        ("900m", ("-Xms675m", "-XX:NewSize=225m")),
+        *((heap, MOST) for heap in ("1g", "2T")),
+    ],
+)
+def test_a_heap_begins_with_a_quarter_of_itself_for_new_objects(heap: str, first: tuple[str, ...]):
+    assert JavaSettings(heap=heap).memory_options == (f"-Xmx{heap}", *first, SERIAL)
 
 
 @pytest.mark.parametrize("heap", ["511m", "64m", "100", "much"])

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.converters.text import Text, is_constant, join_columns, valid_only
+from fencepost.converters.text import Text, is_constant, join_columns, valid_only, with_suffix
 
 pytestmark = pytest.mark.unit
 
@@ -83,3 +84,8 @@ def test_one_longer_and_one_shorter_text_are_not_even():
     texts = ["ab"] * 400
     texts[7], texts[9] = "abc", "a"
     assert join_columns(["<", Text(pa.array(texts)), ">"]).to_pylist() == [f"<{text}>" for text in texts]
+
+
+def test_a_suffix_goes_to_the_named_rows_of_a_slice_and_nulls_stay():
+    texts = pa.array(["x", "a", None, "", "é", "z"]).slice(1, 4)
+    assert with_suffix(texts, np.array([0, 2]), ".0").to_pylist() == ["a.0", None, ".0", "é"]

@@ -1,10 +1,13 @@
-"""The places of written records are sent to the JVM in runs."""
+"""How long a Java task waits for records, and the places of written ones, which are sent to the JVM in runs."""
 
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 
-from fencepost.java.task import _written
+from fencepost.config.connector_config import TransactionBoundary
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.java.task import JavaTaskSetting, _written
 
 
 def places(*rows: tuple[str, int, int, int] | None) -> pa.RecordBatch:
@@ -45,3 +48,9 @@ def test_a_run_ends_where_anything_changes():
     written = _written([places(*rows[:4]), places(*rows[4:])])["written"]
     assert written["count"] == [2, 1, 1, 1, 1, 2, 1, 1, 1, 1, 1]
     assert unrolled(written, written["topics"]) == rows
+
+
+@pytest.mark.parametrize("boundary", TransactionBoundary)
+def test_only_transactions_that_end_by_the_time_end_waits_often(boundary: TransactionBoundary):
+    waits_ms = JavaTaskSetting(ConnectorTaskId("lines", 0), boundary, {}).wait_ms
+    assert waits_ms == (100 if boundary is TransactionBoundary.INTERVAL else 1_000)

@@ -52,7 +52,10 @@ class DatabaseWriters(ABC):
                     thread.join()
 
     def slot_position(self) -> str | None:
-        """Return the position to which the connector's slot was advanced, None if there is no slot. While `writing`."""
+        """Return the position to which the connector's slot was advanced, None if there is no slot.
+
+        To be called while `writing`.
+        """
         assert self._watching is not None  # noqa: S101 - see above
         found = self._watching.execute(b"SELECT confirmed_flush_lsn::text FROM pg_replication_slots").fetchone()
         return None if found is None else found[0]

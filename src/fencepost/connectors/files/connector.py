@@ -28,7 +28,7 @@ from fencepost.api.errors import ConfigError, DataError, RetriableError
 from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.api.source import Config, SourceConnector, SourceTask
 from fencepost.config.validators import blame
-from fencepost.connectors.distribution import PathHashes, are_many, distribute
+from fencepost.connectors.distribution import PathHashes, are_many, distribute, preferring
 from fencepost.connectors.files.config import (
     AFTER_END,
     COLUMN_PROPERTIES,
@@ -178,15 +178,21 @@ class FileSourceConnector(SourceConnector):
         files, inodes = self._watch.files, self._watch.inodes
         names = self._names
         names.update(self._watch, files, inodes)
-        units = together(files, with_present_names(files, names.formers, names.spellings))
+        formers = with_present_names(files, names.formers, names.spellings)
+        groups = together(files, formers) if formers else None
+        units = list(groups or files)
         # A single task waits for the first file, so that the connector does not seem to have none by mistake.
-        shares = distribute(list(units), min(max_tasks, len(units)), self._hashes) if files else [[]]
+        shares = distribute(units, min(max_tasks, len(units)), self._hashes) if files else [[]]
         if files and self._parsed[SCHEMA] == INFER:
             self._inferred = self._inferred or self._schema(files)
             own |= {TASK_SCHEMA: self._inferred}
-        found = [self._share([file for unit in share for file in units[unit]], inodes) for share in shares]
-        by_rule = self._are_listed and are_many(len(units), len(shares))
-        places = [TaskPlace(task, len(shares), self._hashes) if by_rule else None for task in range(len(shares))]
+        if groups is not None:
+            shares = [[file for unit in share for file in groups[unit]] for share in shares]
+        found = [self._share(share, inodes) for share in shares]
+        places: list[TaskPlace | None] = [None] * len(shares)
+        if self._are_listed and are_many(len(units), len(shares)):
+            elsewhere = _elsewhere(shares, self._hashes) if groups is not None else [[]] * len(shares)
+            places = [TaskPlace(task, len(shares), self._hashes, elsewhere[task]) for task in range(len(shares))]
         self._shares = [
             (share, place, before[2] if before is not None and before[:2] == (share, place) else share.in_config(place))
             for share, place, before in zip(found, places, [*self._shares, *[None] * len(found)], strict=False)
@@ -220,3 +226,13 @@ class FileSourceConnector(SourceConnector):
         check_offsets(offsets, TablePosition.of if tables else check_content_offset)
         check_offsets(offsets, FileIdentity.in_offset)
         return True
+
+
+def _elsewhere(shares: Sequence[Sequence[str]], hashes: PathHashes) -> list[list[str]]:
+    """Return the files that hashes give to each task, but that are with a name that is another task's."""
+    found: list[list[str]] = [[] for _ in shares]
+    for task, files in enumerate(shares):
+        for file, owner in zip(files, preferring(hashes.of(files), len(shares)).tolist(), strict=True):
+            if owner != task:
+                found[owner].append(file)
+    return found

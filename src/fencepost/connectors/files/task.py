@@ -157,11 +157,13 @@ class FileSourceTask(SourceTask):
         allowed = self.context.allowed_paths
         self._inodes.add(share.inodes or {})
         # An offset is adopted only if the connector knows where the file went that had the name before.
-        formers = {file: names for file, names in share.renamed.items() if not self._inodes.is_unsure(file)}
+        seen = self._share.inodes or {}
+        unsure = {file: seen.get(file) for file in share.renamed if self._inodes.is_unsure(file)}
         spellings = {file: other_spellings(file, share.spellings) for file in share.files} if share.spellings else {}
-        names = list(dict.fromkeys([*share.files, *chain(*formers.values(), *spellings.values())]))
+        names = list(dict.fromkeys([*share.files, *chain(*share.renamed.values(), *spellings.values())]))
         offsets = self.context.offset_reader.offsets([{FILENAME_FIELD: name} for name in names])
-        resumed = resume(share.files, formers, dict(zip(names, offsets, strict=True)), allowed, spellings)
+        committed = dict(zip(names, offsets, strict=True))
+        resumed = resume(share.files, share.renamed, committed, allowed, spellings, unsure=unsure)
         self._changed += resumed.changed
         for path in share.files:
             # An old name may be used again.

@@ -21,10 +21,10 @@ from fencepost.connectors.jdbc.connection import PostgresAddress, translated
 from fencepost.connectors.jdbc.drivers import check_url
 from fencepost.connectors.jdbc.offsets import ColumnOffset, SnapshotOffset, bulk_time, is_partition
 from fencepost.connectors.jdbc.postgres.reader import QuerySource
-from fencepost.connectors.jdbc.postgres.task import TASK_TABLES
+from fencepost.connectors.jdbc.postgres.task import TASK_TABLES, PostgresTableTask
 from fencepost.connectors.jdbc.properties import CONFIG, MODE, SINGLE_WRITER, URL, JdbcConfig, Mode
+from fencepost.connectors.jdbc.spark_task import SparkJdbcTask
 from fencepost.connectors.jdbc.tables import TableId, find_tables
-from fencepost.connectors.jdbc.task import JdbcSourceTask
 from fencepost.connectors.table_schemas import in_time
 from fencepost.version import __version__
 
@@ -98,8 +98,8 @@ class JdbcSourceConnector(SourceConnector):
         return PostgresAddress.of(parsed.values, self.context.allowed_paths)
 
     def task_class(self) -> type[SourceTask]:
-        """Return JdbcSourceTask."""
-        return JdbcSourceTask
+        """Return the class for PostgreSQL, or for the databases that Spark's JDBC reads."""
+        return PostgresTableTask if JdbcConfig.parse(self.context.configs()).on_postgres else SparkJdbcTask
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
         """Distribute the tables. A task's configuration does not depend on the number of tasks."""

@@ -9,21 +9,20 @@ Any other type becomes a string: the text that PostgreSQL itself writes, which i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import date
 from decimal import Context, Decimal
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_type
 
 from fencepost.api.errors import DataError
 from fencepost.connectors.jdbc.properties import NumericMapping
 from fencepost.connectors.postgres.types.arrays import split_array
 from fencepost.connectors.postgres.types.modifiers import precision_and_scale
+from fencepost.connectors.postgres.types.values import days, microseconds
+from fencepost.connectors.rows.row_types import arrow_type
 
 MAX_PRECISION: Final = 38
 
@@ -42,12 +41,7 @@ _SIMPLE: Final[dict[str, t.DataType]] = {
     "timestamp": t.TimestampType(),
     "timestamptz": t.TimestampType(),
 }
-_EPOCH: Final = date(1970, 1, 1).toordinal()
-_DATE: Final = re.compile(r"(\d{4,})-(\d\d)-(\d\d)( BC)?")
-_MOMENT: Final = re.compile(r"(\d{4,}-\d\d-\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?(?:\+00)?( BC)?")
 _CONTEXT: Final = Context(prec=MAX_PRECISION)
-_DAYS_IN_400_YEARS: Final = 146_097
-_MICROSECONDS: Final = 1_000_000
 _INTEGERS: Final = ((2, t.ByteType()), (4, t.ShortType()), (9, t.IntegerType()), (18, t.LongType()))
 
 
@@ -94,18 +88,13 @@ def _numeric(modifier: int, mapping: NumericMapping) -> t.DataType:
     return t.DecimalType(digits, scale) if digits <= MAX_PRECISION else t.StringType()
 
 
-def arrow_type(kind: t.DataType) -> pa.DataType:
-    """Return the Arrow type for a column."""
-    return to_arrow_type(kind, timezone="UTC")
-
-
 def parsed_by_arrow(kind: t.DataType) -> pa.DataType | None:
     """Return the Arrow type as which pyarrow parses usual texts of a type, None if it cannot."""
     return None if isinstance(kind, t.BinaryType | t.ArrayType) else arrow_type(kind)
 
 
 def quick_column(kind: t.DataType, array: pa.Array) -> pa.Array:
-    """Return a column as its Arrow type, from pyarrow's values. Raises ValueError for unusual values."""
+    """Return a column as its Arrow type, from pyarrow's values. Raises ValueError or DataError for unusual values."""
     if isinstance(kind, t.BinaryType | t.ArrayType):
         return pa.array([_value(kind, text) for text in array.to_pylist()], arrow_type(kind))
     return array
@@ -120,7 +109,7 @@ def slow_column(kind: t.DataType, texts: Sequence[str | None], where: str) -> pa
     for text in texts:
         try:
             values.append(_value(kind, text))
-        except (ValueError, ArithmeticError) as error:
+        except (DataError, ValueError, ArithmeticError) as error:
             shown = text if text is None or len(text) <= 80 else f"{text[:80]}..."
             raise DataError(
                 f"{where} has the value {shown!r}, which cannot be represented as {kind.simpleString()}: {error}. "
@@ -153,24 +142,8 @@ def _decimal(kind: Any, text: str) -> Decimal:
     return number.quantize(Decimal(1).scaleb(-kind.scale), context=_CONTEXT)
 
 
-def _days(text: str) -> int:
-    """Return the days since 1970 of a date, in the proleptic Gregorian calendar."""
-    match = _DATE.fullmatch(text)
-    if match is None:
-        raise ValueError("it is not a day")
-    # 1 BC is the year 0.
-    year = 1 - int(match[1]) if match[4] else int(match[1])
-    cycles, within = divmod(year - 1, 400)
-    return date(within + 1, int(match[2]), int(match[3])).toordinal() - _EPOCH + cycles * _DAYS_IN_400_YEARS
-
-
 def _microseconds(text: str) -> int:
-    match = _MOMENT.fullmatch(text)
-    if match is None:
-        raise ValueError("it is not a moment")
-    hours, minutes, seconds = (int(match[group]) for group in (2, 3, 4))
-    in_day = ((hours * 60 + minutes) * 60 + seconds) * _MICROSECONDS + int((match[5] or "").ljust(6, "0"))
-    found = _days(match[1] + (match[6] or "")) * 86_400 * _MICROSECONDS + in_day
+    found = microseconds(text)
     if not -(1 << 63) <= found < 1 << 63:
         raise ValueError("it is later than the year 294246")
     return found
@@ -180,7 +153,7 @@ _PARSERS: Final[dict[type[t.DataType], Callable[[Any, str], Any]]] = {
     t.ArrayType: lambda kind, text: [_value(kind.elementType, item) for item in split_array(text)],
     t.BinaryType: lambda _, text: bytes.fromhex(text.removeprefix("\\x")),
     t.BooleanType: lambda _, text: text == "t",
-    t.DateType: lambda _, text: _days(text),
+    t.DateType: lambda _, text: days(text),
     t.TimestampType: lambda _, text: _microseconds(text),
     t.DecimalType: _decimal,
     t.FloatType: lambda _, text: float(text),

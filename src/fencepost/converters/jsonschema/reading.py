@@ -51,26 +51,27 @@ def _value(schema: Any, value: Any, for_people: bool) -> Any:
 
 def _logical(schema: Mapping[str, Any], value: Any, for_people: bool) -> Any:
     title = str(schema.get("title", ""))
-    try:
-        if title == f"{LOGICAL}Decimal":
-            return _decimal(schema, value)
-        if for_people and title in _TIMES:
-            return _TIMES[title](value)
-    except (ValueError, TypeError, OverflowError, KeyError):
-        # Data of another program that does not fit its schema is shown unchanged.
+    if title in _TIMES and not for_people:
         return value
-    return value
+    return logical_value(title, value, _mapping(schema.get("connect.parameters")).get("scale"))
+
+
+def logical_value(name: str, value: Any, scale: Any) -> Any:
+    """Return a value of Connect's logical type `name` as a Decimal, or as the text of a date or time; others unchanged.
+
+    A decimal is the bytes of its unscaled value in base64 (decimal.format=BASE64), or a number. Data of another program
+    that does not fit its schema is unchanged as well.
+    """
+    try:
+        if name == f"{LOGICAL}Decimal" and isinstance(value, str):
+            return scaled(base64.b64decode(value, validate=True), int(scale))
+        return _TIMES[name](value) if name in _TIMES else value
+    except (ValueError, TypeError, OverflowError):
+        return value
 
 
 def _mapping(found: Any) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
-
-
-def _decimal(schema: Mapping[str, Any], value: Any) -> Any:
-    """A decimal: the bytes of its unscaled value in base64 (decimal.format=BASE64), or a number."""
-    if not isinstance(value, str):
-        return value
-    return scaled(base64.b64decode(value, validate=True), int(schema["connect.parameters"]["scale"]))
 
 
 _TIMES: Final[Mapping[str, Callable[[int], str]]] = {

@@ -103,7 +103,7 @@ def _field(derived: ProtoField, written: ProtoField, place: str, *, strict: bool
         raise _misfit(derived, written, place)
     value = _value(derived, written, place, strict=strict)
     if repeated:
-        # Items are in messages, texts or bytes with a length each, or packed, with one length for all.
+        # Items that are messages, texts or bytes have a length each; others are packed, with one length for all.
         number = tag(written.number, LENGTH)
         is_map = derived.message is not None and derived.message.is_map
         return (EntriesStep if is_map else RepeatedStep)(number, value, required=derived.required)

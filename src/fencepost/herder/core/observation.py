@@ -1,4 +1,4 @@
-"""The interface of the herder's part for the page at /ui, and the rows that it shows."""
+"""What the page at /ui asks the herder for, as an interface, and the rows that the page shows."""
 
 from __future__ import annotations
 

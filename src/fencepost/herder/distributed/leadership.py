@@ -319,7 +319,7 @@ class Leadership:
             self._key_failure = str(error)
             if isinstance(error, ConfigTimestampError):
                 self.key_problem = str(error)
-            # Also ends this task, at its next await, if the privilege is lost.
+            # If the privilege is lost, this also cancels the current asyncio task.
             self._failed(error)
         else:
             self._key_failure, self.key_problem = "", None

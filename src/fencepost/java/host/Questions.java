@@ -9,6 +9,7 @@ import java.util.Map;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigValue;
+import org.apache.kafka.common.utils.Utils;
 import org.apache.kafka.connect.components.Versioned;
 import org.apache.kafka.connect.source.SourceConnector;
 import org.apache.kafka.connect.source.SourceRecord;
@@ -17,7 +18,7 @@ import org.apache.kafka.connect.storage.HeaderConverter;
 import org.apache.kafka.connect.transforms.Transformation;
 import org.apache.kafka.connect.transforms.predicates.Predicate;
 
-/** What is asked of a plugin that is not started. Each question has a new object of its class. */
+/** What is asked of a plugin that is not started. Each question has a new object of its class, which is closed if it can be. */
 final class Questions {
     private static final Map<String, Class<?>> BASES = Map.of(
         SourceConnector.class.getName(), SourceConnector.class, Transformation.class.getName(), Transformation.class,
@@ -30,6 +31,14 @@ final class Questions {
         PluginLoader loader = PluginLoader.of(request);
         Thread.currentThread().setContextClassLoader(loader);
         Object plugin = loader.create(request.get("class").asText(), BASES.get(request.get("base").asText()));
+        try {
+            answer(question, plugin, request, answer);
+        } finally {
+            Utils.maybeCloseQuietly(plugin, plugin.getClass().getName());
+        }
+    }
+
+    private static void answer(String question, Object plugin, JsonNode request, ObjectNode answer) {
         Map<String, String> config = Wire.properties(request.path("config"));
         switch (question) {
             case "about" -> {

@@ -23,7 +23,7 @@ final class RecordColumns {
     private final Column partition = new Column();
     private final Column timestamps = new Column();
     private final Column headerEnds = new Column();
-    private final Map<Map<String, ?>, Map<String, ?>> offsets = new LinkedHashMap<>();
+    private final Map<Map<String, ?>, SourceRecord> latest = new LinkedHashMap<>();
     private final ArrayNode encoded = Wire.JSON.createArrayNode();
     private final ArrayNode refused = Wire.JSON.createArrayNode();
     private boolean hasPartitions;
@@ -99,12 +99,19 @@ final class RecordColumns {
         written.set(polled.size(), isWritten);
         polled.add(record);
         count++;
-        offsets.put(record.sourcePartition(), record.sourceOffset());
+        latest.put(record.sourcePartition(), record);
     }
 
     /** Encode the offsets, on the task's thread, once all records are here. Raises as `Offsets.encoded`. */
     void complete() {
-        offsets.forEach((place, offset) -> encoded.addArray().add(Offsets.encoded(place)).add(Offsets.encoded(offset)));
+        latest.forEach((place, record) -> encoded.addArray().add(Offsets.encoded(place)).add(Offsets.encoded(record.sourceOffset())));
+    }
+
+    /** Keep only the last polled record of each source partition. Not for tasks that look at where records were written. */
+    void keepLatest() {
+        written.clear();
+        polled.clear();
+        polled.addAll(latest.values());
     }
 
     /** Say in an answer what the buffers are, and append them, each padded. */

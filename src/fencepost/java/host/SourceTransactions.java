@@ -1,40 +1,50 @@
 package fencepost.host;
 
+import java.util.HashSet;
 import java.util.List;
+import java.util.Map;
+import java.util.Set;
 import org.apache.kafka.connect.data.Struct;
 import org.apache.kafka.connect.source.SourceRecord;
 
 /**
  * Keeps the transactions of a database whole: Debezium's records of their begin and end (provide.transaction.metadata) say
- * where they are. A Kafka transaction ends with the last end in a poll, so it has whole transactions of the source. What is
- * outside of them, such as a snapshot and heartbeats, is committed with its poll.
+ * where they are. A Kafka transaction ends with the last end in a poll after which no database of the task is within one, so
+ * it has whole transactions of the source. What is outside of them, such as a snapshot and heartbeats, is committed with its
+ * poll.
  *
  * <p>The records are looked at as they were polled: transforms may drop or rename them.
  */
 final class SourceTransactions implements Boundaries {
     private static final String METADATA = "io.debezium.connector.common.TransactionMetadataValue";
 
+    /** The source partitions, each a database, that are within a transaction. */
+    private final Set<Map<String, ?>> open = new HashSet<>();
     private SourceRecord last;
-    private boolean isOpen;
     private boolean isCommitted;
 
     @Override
     public void polled(List<SourceRecord> records) {
         last = null;
-        for (SourceRecord record : records) if ("END".equals(status(record))) last = record;
+        for (SourceRecord record : records) {
+            String status = status(record);
+            if ("BEGIN".equals(status)) open.add(record.sourcePartition());
+            if ("END".equals(status)) {
+                open.remove(record.sourcePartition());
+                if (open.isEmpty()) last = record;
+            }
+        }
     }
 
     @Override
     public String after(SourceRecord record) {
-        String status = status(record);
-        if (status != null) isOpen = status.equals("BEGIN");
         isCommitted = record == last;
         return isCommitted ? COMMIT : null;
     }
 
     @Override
     public String atEnd() {
-        return isOpen || isCommitted ? null : COMMIT;
+        return isCommitted || !open.isEmpty() ? null : COMMIT;
     }
 
     private static String status(SourceRecord record) {

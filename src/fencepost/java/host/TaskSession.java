@@ -8,6 +8,7 @@ import java.util.Deque;
 import java.util.List;
 import java.util.Iterator;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
@@ -39,6 +40,9 @@ import org.slf4j.MDC;
 final class TaskSession implements Session, SourceTaskContext {
     private static final Logger LOG = LoggerFactory.getLogger(TaskSession.class);
 
+    private static final Set<String> LOOK_AT_LATEST = Set.of(
+        "io.debezium.connector.common.BaseSourceTask", "io.debezium.connector.postgresql.PostgresConnectorTask");
+
     private final Events events = new Events();
     private final Offsets offsets = new Offsets(events);
     private final OwnMetrics metrics;
@@ -49,6 +53,7 @@ final class TaskSession implements Session, SourceTaskContext {
     private final RecordPipeline pipeline;
     private final Boundaries boundaries;
     private final boolean keeps;
+    private final boolean keepsLatest;
     private final boolean looksAtCommits;
     private final boolean pollsAhead;
     private final ExecutorService thread;
@@ -81,6 +86,7 @@ final class TaskSession implements Session, SourceTaskContext {
         };
         keeps = Questions.overrides(task.getClass(), SourceRecord.class, RecordMetadata.class)
             || Questions.overrides(task.getClass(), SourceRecord.class);
+        keepsLatest = keeps && looksAtLatest(task.getClass());
         looksAtCommits = keeps || Questions.overridesCommit(task.getClass());
         pollsAhead = !looksAtCommits || knowsWhatIsCommitted(task.getClass());
     }
@@ -88,6 +94,14 @@ final class TaskSession implements Session, SourceTaskContext {
     /** Whether `commit` of a task means the records that `commitRecord` was called for, and not all that it returned. */
     private static boolean knowsWhatIsCommitted(Class<?> task) {
         return task.getName().startsWith("io.debezium.") || task.getName().startsWith("org.apache.kafka.connect.mirror.");
+    }
+
+    /**
+     * Whether `commitRecord` takes no more from the records than the latest offset of each source partition. Of Debezium's
+     * tasks, Spanner's has one of its own. Records that wait for a commit are most of what the collector has to copy.
+     */
+    private static boolean looksAtLatest(Class<?> task) throws NoSuchMethodException {
+        return LOOK_AT_LATEST.contains(task.getMethod("commitRecord", SourceRecord.class, RecordMetadata.class).getDeclaringClass().getName());
     }
 
     @Override
@@ -156,6 +170,7 @@ final class TaskSession implements Session, SourceTaskContext {
         if (records == null) return null;
         if (pollsAhead && ready.isEmpty()) poll = thread.submit(this::polled);
         records.number = ++batches;
+        if (keepsLatest) records.keepLatest();
         if (keeps) synchronized (uncommitted) {
             uncommitted.add(records);
         } else records.polled.clear();

@@ -59,7 +59,7 @@ class PartitionRequests:
         return self._topic_leaders.topic_id
 
     def find_leaders(self, deadline: Deadline, max_age_ms: float | None = None) -> None:
-        """Look the leaders up, unless they are known and not older than that."""
+        """Look the leaders up, unless they were looked up within the last `max_age_ms`; None: unless they are known."""
         leaders = self._topic_leaders.find(deadline, max_age_ms)
         self.leaders = leaders if self._only is None else {p: leaders[p] for p in leaders if p == self._only}
 

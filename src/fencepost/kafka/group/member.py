@@ -43,7 +43,7 @@ from fencepost.kafka.group.protocol import UNKNOWN_TOPICS, Assignment, ConnectPr
 
 _log: Final = logging.getLogger(__name__)
 
-# How long the member does not react to rejoin and close while it waits for an answer.
+# The longest time without a reaction to rejoin and close, while the member waits for an answer.
 _TICK_MS: Final = 200
 _LEAVE_TIMEOUT_MS: Final = 3_000
 _UNREADABLE_PAUSE_S: Final = 5.0

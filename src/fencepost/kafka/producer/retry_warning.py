@@ -1,4 +1,4 @@
-"""Warns of a batch that is sent again for long: `delivery.timeout.ms`, which names the problem, may be minutes away."""
+"""Warns about a batch that is retried for long: its error comes only after `delivery.timeout.ms`, which may be minutes."""
 
 from __future__ import annotations
 

@@ -65,6 +65,8 @@ class RecordWriter:
         self._coordinator: TransactionCoordinator | None = None
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._connections: dict[Address, Connection] = {}
+        # Topics whose leaders are unknown: they are asked for together.
+        self._moved: set[str] = set()
         self._acks: list[Ack] = []
         self._cancelled = False
         self._flushed = True
@@ -257,13 +259,16 @@ class RecordWriter:
         topic, partition = queue.topic_partition
         deadline = queue.delivery_deadline(self._config.delivery_timeout_ms)
         try:
+            if self._moved:
+                self._cluster.learn_topics(self._moved, deadline)
+                self._moved.clear()
             address = self._cluster.leader(topic, partition, deadline)
             connection = self._connections.get(address)
             if connection is None or connection.closed:
                 connection = POOL.take(self._config.client, address)
                 self._connections[address] = connection
         except BrokerUnavailableError as error:
-            self._cluster.forget_topic(topic)
+            self._forget_leaders(topic)
             queue.fail(batch, str(error))
             return None
         return connection
@@ -318,7 +323,7 @@ class RecordWriter:
                 self._acks += queue.acknowledge(batch)
                 failpoint.reach(FailPoint.MID_SEND)
             case Verdict.LEADER_MOVED:
-                self._cluster.forget_topic(batch.topic_partition[0])
+                self._forget_leaders(batch.topic_partition[0])
                 queue.fail(batch, f"{Code(result.code).name} from the leader")
             case Verdict.PASSING:
                 why = f" ({HELD_UP})" if result.code == Code.CONCURRENT_TRANSACTIONS else ""
@@ -344,5 +349,9 @@ class RecordWriter:
         del self._connections[connection.address]
         for batches in connection.tags_in_flight:
             for batch in batches:
-                self._cluster.forget_topic(batch.topic_partition[0])
+                self._forget_leaders(batch.topic_partition[0])
                 self._queues[batch.topic_partition].fail(batch, str(error), maybe_written=True)
+
+    def _forget_leaders(self, topic: str) -> None:
+        self._cluster.forget_topic(topic)
+        self._moved.add(topic)

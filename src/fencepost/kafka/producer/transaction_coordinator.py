@@ -269,7 +269,7 @@ class TransactionCoordinator:
                 if code in COORDINATOR_MOVED:
                     self._leave()
             except BrokerUnavailableError as error:
-                # The answer before says more than a time-out of the request that followed it.
+                # The previous answer says more than the time-out of the next request.
                 problem = f"{problem}; then: {error}" if problem and deadline.passed else str(error)
                 held_up = held_up and deadline.passed
                 self._answer_lost = True

@@ -32,7 +32,7 @@ def version_errors(
 ) -> list[ConfigValue]:
     """Return the property with its error if it asks for another version than the installed one.
 
-    Of `several` installed ones, `installed` is the newest that is asked for, if there is one. They are recommended.
+    If `several` are installed, they are recommended, and `installed` is the newest that the property allows, if any.
     """
     found = _version_errors(name, config, installed, several or [installed])
     return found or [ConfigValue(name, config.get(name), list(several))] if len(several) > 1 else found

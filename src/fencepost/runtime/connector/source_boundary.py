@@ -13,6 +13,8 @@ from fencepost.java.connector import JavaConnector
 _NAME: Final = "transaction.boundary"
 _METADATA: Final = "provide.transaction.metadata"
 _DEBEZIUM: Final = "io.debezium."
+_LATE: Final = tuple(f"{_DEBEZIUM}connector.{database}." for database in ("sqlserver", "db2", "mongodb"))
+"""Packages of connectors that do not see ends of transactions: each counts as ended when the next one comes, or after a pause."""
 
 
 def source_boundary_errors(connector: type[SourceConnector], config: Mapping[str, str]) -> list[ConfigValue]:
@@ -23,6 +25,12 @@ def source_boundary_errors(connector: type[SourceConnector], config: Mapping[str
         said = (
             f"{_NAME}=source is for connectors of Debezium in Java, whose records say where a transaction of the database "
             "ends, and this is another connector: set it to poll, interval or connector"
+        )
+    elif connector.plugin.java_class.startswith(_LATE):
+        said = (
+            f"{_NAME}=source does not fit to this connector: it does not see where a transaction of the database ends, and "
+            "says so when the next one comes, or some time later; until then the last one would not be visible in Kafka: set it "
+            "to poll"
         )
     elif config.get(_METADATA, "").strip().lower() != "true":
         said = (

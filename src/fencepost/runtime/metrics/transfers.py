@@ -38,7 +38,7 @@ class Transfers:
         self._lock = threading.Lock()
 
     def watch(self, task: ConnectorTaskId, metrics: TaskMetrics) -> None:
-        """Count a task that starts; an earlier start of it counts no further."""
+        """Count what a task transfers from now on; what it did in its previous run stays counted."""
         with self._lock:
             former = self._current.get(task)
             if former is not None:
@@ -47,7 +47,7 @@ class Transfers:
             self._current[task] = metrics
 
     def forget(self, connector: str) -> None:
-        """Count a connector no further, and another one of that name from the start."""
+        """Drop the counts of a connector: another one of that name begins at 0."""
         with self._lock:
             self._past.pop(connector, None)
             self._current = {task: of for task, of in self._current.items() if task.connector != connector}

@@ -21,6 +21,7 @@ from fencepost.runtime.metrics.task_metrics import TaskMetrics
 from fencepost.runtime.metrics.transaction_metrics import Commit, OngoingTransaction
 from fencepost.runtime.restart_policy import RestartPolicy
 from fencepost.runtime.state import ENDS, ReplacedError, State, check_transition
+from fencepost.runtime.switch_interval import adapt_switch_interval
 from fencepost.runtime.task.control import TaskControl
 from fencepost.runtime.task.run import TaskParts, TaskRun
 
@@ -107,6 +108,7 @@ class WorkerSourceTask:
 
     def start(self) -> None:
         """Start, on the task's own thread."""
+        adapt_switch_interval()
         self._thread.start()
 
     def pause(self) -> None:

@@ -161,7 +161,7 @@ class Sink:
             worded = in_spark_terms(reason, sink=str(self.key), batch=self._named(progress))
             if worded is error:
                 raise
-            # An error with another text would be followed by the same error in a worker's words.
+            # Only an error of another cause is shown with its cause: else the same error would follow in a worker's words.
             raise worded from (error if worded is reason else None)
         except BaseException:
             self.close()

@@ -93,11 +93,11 @@ TYPES: list[tuple[str, str, list[str]]] = [
 # What cannot be represented: the type, the value, and what the message says of it.
 REFUSED = [
     ("numeric(5,2)", "NaN", "a decimal has no such value"),
-    ("date", "infinity", "it is not a day"),
-    ("timestamptz", "-infinity", "it is not a moment"),
+    ("date", "infinity", "'infinity' is not a date or time"),
+    ("timestamptz", "-infinity", "'-infinity' is not a date or time"),
     ("timestamp", "294276-01-01", "later than the year 294246"),
     ("integer[]", "{{1,2},{3,4}}", "several dimensions"),
-    ("date[]", "{infinity}", "it is not a day"),
+    ("date[]", "{infinity}", "'infinity' is not a date or time"),
     ("xid8", "18446744073709551615", "does not fit into 64 bits"),
 ]
 

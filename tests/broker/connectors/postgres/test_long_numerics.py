@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -15,13 +14,6 @@ from tests.support.postgres_task import Topics
 
 # The most that PostgreSQL keeps, and the first that Python refuses.
 LONG = ("7" * 131_072 + "." + "3" * 16_383, "-" + "9" * (sys.get_int_max_str_digits() + 1))
-
-
-@pytest.fixture
-def topics(database: Database) -> Iterator[Topics]:
-    topics = Topics(database)
-    yield topics
-    topics.drop_slot()
 
 
 def as_text(value: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -31,13 +30,6 @@ RETYPE = (
     + ", ".join(f"alter {name} type text" for name in VALUES)
     + "; drop type number, price, net, flag, moment, numbers, mood, place, span"
 )
-
-
-@pytest.fixture
-def topics(database: Database) -> Iterator[Topics]:
-    topics = Topics(database)
-    yield topics
-    topics.drop_slot()
 
 
 def rows(topics: Topics) -> dict[str, Any]:

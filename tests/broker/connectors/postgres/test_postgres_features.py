@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 
 import pytest
 
@@ -17,13 +16,6 @@ from fencepost.connectors.postgres.changes.connector import PostgresSourceConnec
 from tests.support.postgres import Database
 from tests.support.postgres_task import Topics
 from tests.support.processes import wait_for
-
-
-@pytest.fixture
-def topics(database: Database) -> Iterator[Topics]:
-    topics = Topics(database)
-    yield topics
-    topics.drop_slot()
 
 
 def test_chosen_columns_are_the_key_of_all_events(topics: Topics, database: Database):

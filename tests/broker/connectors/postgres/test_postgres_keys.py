@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,13 +15,6 @@ from tests.support.postgres_task import Topics
 from tests.support.processes import wait_for
 
 ALTER = "alter table t drop constraint t_pkey, add primary key (code)"
-
-
-@pytest.fixture
-def topics(database: Database) -> Iterator[Topics]:
-    topics = Topics(database)
-    yield topics
-    topics.drop_slot()
 
 
 def told(topics: Topics) -> list[tuple[Any, str | None]]:

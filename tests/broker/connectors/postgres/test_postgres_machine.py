@@ -55,13 +55,6 @@ def database(server: EmbeddedPostgres, clock: MovableClock) -> Iterator[Database
     clock.move(0)
 
 
-@pytest.fixture
-def topics(database: Database) -> Iterator[Topics]:
-    topics = Topics(database)
-    yield topics
-    topics.drop_slot()
-
-
 def ids(topics: Topics, table: str = "public.t") -> list[int]:
     return [key["id"] for key, _ in topics.events(table)]
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.kafka import Admin, ClientConfig
+from fencepost.kafka.admin.admin import Admin
+from fencepost.kafka.config.client_config import ClientConfig
 from tests.support.fault_proxy import Act, ApiKey, FaultProxy
 from tests.support.postgres import Database
 from tests.support.postgres_source import PostgresSource
@@ -18,6 +19,11 @@ _TABLES = 20
 _LAST = f"public.t{_TABLES - 1:02}"
 
 NewSource = Callable[..., PostgresSource]
+
+
+@pytest.fixture
+def topics(bootstrap_servers: str) -> Topics:
+    return Topics(bootstrap_servers)
 
 
 @pytest.fixture

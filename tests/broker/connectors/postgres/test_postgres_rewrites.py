@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import psycopg
 import pytest
@@ -14,13 +14,6 @@ from fencepost.connectors.postgres.changes.task import Phase, PostgresSourceTask
 from tests.support.postgres import Database
 from tests.support.postgres_task import Topics
 from tests.support.processes import wait_for
-
-
-@pytest.fixture
-def topics(database: Database) -> Iterator[Topics]:
-    topics = Topics(database)
-    yield topics
-    topics.drop_slot()
 
 
 def rows(topics: Topics, table: str) -> set[int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -21,13 +20,6 @@ from fencepost.connectors.postgres.changes.slot import slot as slots
 from fencepost.embedded.postgres import EmbeddedPostgres
 from tests.support.postgres import Database
 from tests.support.postgres_task import Topics
-
-
-@pytest.fixture
-def topics(database: Database) -> Iterator[Topics]:
-    topics = Topics(database)
-    yield topics
-    topics.drop_slot()
 
 
 @pytest.mark.parametrize(

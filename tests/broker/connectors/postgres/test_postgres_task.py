@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -20,13 +20,6 @@ from tests.support.fault_proxy import FaultProxy
 from tests.support.postgres import Database
 from tests.support.postgres_task import Topics
 from tests.support.processes import wait_for
-
-
-@pytest.fixture
-def topics(database: Database) -> Iterator[Topics]:
-    topics = Topics(database)
-    yield topics
-    topics.drop_slot()
 
 
 def test_crashes_around_each_commit_keep_transactions_whole(topics: Topics, database: Database, chance: random.Random):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import date, datetime
 from typing import Any
 
@@ -39,13 +38,6 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "s": "1969-12-31T23:59:59.250999Z", "days": ["1970-01-02Z", None],
     },
 }  # fmt: skip
-
-
-@pytest.fixture
-def topics(database: Database) -> Iterator[Topics]:
-    topics = Topics(database)
-    yield topics
-    topics.drop_slot()
 
 
 @pytest.mark.parametrize("mode", EXPECTED)

@@ -15,7 +15,6 @@ from fencepost.api.record import SourceBatch, SourceRecord
 from fencepost.converters.avro.converter import AvroConverter
 from fencepost.converters.registry.errors import RegistryRefusedError
 from fencepost.converters.registry.reading import RegistryReader
-from fencepost.converters.registry.registry import forget_registries
 from fencepost.engine.engine import SparkEngine
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.source_write import SMALL_BATCH
@@ -25,18 +24,10 @@ from fencepost.transforms.chain import Step
 from fencepost.transforms.records import RegexRouter
 from tests.support.checker import read_topic
 from tests.support.engine import NumberReader, pipeline, producer, splits
-from tests.support.fake_registry import FakeRegistry, fake_registry, send
+from tests.support.fake_registry import FakeRegistry, send
 from tests.support.topics import Topics
 
 COUNT = 3_000
-
-
-@pytest.fixture
-def registry() -> Iterator[FakeRegistry]:
-    forget_registries()
-    with fake_registry() as found:
-        yield found
-    forget_registries()
 
 
 def avro(registry: FakeRegistry, topic: str | None = None, **more: Any) -> Pipeline:

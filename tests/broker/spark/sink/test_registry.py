@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,21 +17,12 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's 
 
 from fencepost.converters.registry.errors import RegistryRefusedError
 from fencepost.converters.registry.reading import RegistryReader
-from fencepost.converters.registry.registry import forget_registries
 from fencepost.spark import exactly_once, write_kafka
 from fencepost.spark.format.data_source import FencepostDataSource
 from tests.support.checker import read_topic
-from tests.support.fake_registry import FakeRegistry, fake_registry, send
+from tests.support.fake_registry import FakeRegistry, send
 from tests.support.spark_queries import users_thread
 from tests.support.topics import Topics
-
-
-@pytest.fixture
-def registry() -> Iterator[FakeRegistry]:
-    forget_registries()
-    with fake_registry() as found:
-        yield found
-    forget_registries()
 
 
 def options(bootstrap_servers: str, registry: FakeRegistry, *roles: str) -> dict[str, Any]:

@@ -21,9 +21,9 @@ import org.slf4j.LoggerFactory;
 /** Counts from the committed number up to `limit`, one record in each poll. */
 public class HostileTask extends SourceTask {
     private static final Logger LOG = LoggerFactory.getLogger(HostileTask.class);
-    private static final Map<String, String> PARTITION = Map.of("counter", "c");
-    private Map<String, String> config;
-    private long number;
+    static final Map<String, String> PARTITION = Map.of("counter", "c");
+    Map<String, String> config;
+    long number;
     private boolean failed;
     private Sensor polls;
     private int calls;
@@ -37,7 +37,7 @@ public class HostileTask extends SourceTask {
     public void start(Map<String, String> properties) {
         config = properties;
         Map<String, Object> offset = context.offsetStorageReader().offset(PARTITION);
-        // A Long, as from Java Connect: this cast fails for anything else.
+        // A Long, as from Java Connect, also if an Integer was stored: this cast fails for anything else.
         number = offset == null ? 0 : (Long) offset.get("number");
         LOG.info("begins after {}", number);
         System.out.println("printed by the task");
@@ -102,7 +102,7 @@ public class HostileTask extends SourceTask {
     }
 
     /** Whether the marker of this run is not there yet. */
-    private boolean first() {
+    final boolean first() {
         if (!config.containsKey("marker")) return true;
         try {
             Files.createFile(Path.of(config.get("marker")));

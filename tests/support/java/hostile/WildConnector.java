@@ -1,10 +1,29 @@
 package hostile;
 
+import java.lang.ref.WeakReference;
+import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CopyOnWriteArrayList;
+import org.apache.kafka.common.config.Config;
+import org.apache.kafka.common.config.ConfigValue;
 import org.apache.kafka.connect.connector.Task;
 
 /** A HostileConnector whose tasks do more harm, and that may report an error of its own while it runs. */
 public class WildConnector extends HostileConnector {
+    private static final List<WeakReference<WildConnector>> MADE = new CopyOnWriteArrayList<>();
+
+    public WildConnector() {
+        MADE.add(new WeakReference<>(this));
+    }
+
+    @Override
+    public Config validate(Map<String, String> properties) {
+        if (!properties.getOrDefault("wild", "").equals("count")) return super.validate(properties);
+        System.gc();
+        long left = MADE.stream().filter(one -> !one.refersTo(null)).count();
+        return new Config(List.of(new ConfigValue("wild", "count", List.of(), List.of(left + " of " + MADE.size()))));
+    }
+
     @Override
     public Class<? extends Task> taskClass() {
         return WildTask.class;

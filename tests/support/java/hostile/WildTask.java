@@ -8,27 +8,9 @@ import java.util.List;
 import java.util.Map;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.source.SourceRecord;
-import org.apache.kafka.connect.source.SourceTask;
 
-/** Counts up to `limit`, one number in each poll, and does at number 3 what its property `wild` says. */
-public class WildTask extends SourceTask {
-    private static final Map<String, String> PARTITION = Map.of("counter", "w");
-    private Map<String, String> config;
-    private long number;
-
-    @Override
-    public String version() {
-        return "6.6.6";
-    }
-
-    @Override
-    public void start(Map<String, String> properties) {
-        config = properties;
-        Map<String, Object> offset = context.offsetStorageReader().offset(PARTITION);
-        // An Integer that was stored comes back as a Long, as in Kafka Connect.
-        number = offset == null ? 0 : (Long) offset.get("number");
-    }
-
+/** A HostileTask that counts up to `limit`, one number in each poll, and does at number 3 what its property `wild` says. */
+public class WildTask extends HostileTask {
     @Override
     public List<SourceRecord> poll() {
         if (number >= Long.parseLong(config.getOrDefault("limit", "5"))) {
@@ -99,14 +81,6 @@ public class WildTask extends SourceTask {
         }
     }
 
-    private boolean first() {
-        try {
-            return new java.io.File(config.get("marker")).createNewFile();
-        } catch (java.io.IOException error) {
-            throw new java.io.UncheckedIOException(error);
-        }
-    }
-
     private static void spin() {
         while (true) pause();
     }
@@ -118,7 +92,4 @@ public class WildTask extends SourceTask {
             // It goes on.
         }
     }
-
-    @Override
-    public void stop() { }
 }

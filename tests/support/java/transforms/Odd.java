@@ -76,5 +76,7 @@ public class Odd implements Transformation<SourceRecord>, Versioned, Monitorable
     }
 
     @Override
-    public void close() { }
+    public void close() {
+        if (how == null) System.out.println("An Odd that was not configured is closed");
+    }
 }

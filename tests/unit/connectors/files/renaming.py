@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +30,15 @@ class Reader:
         self.tasks: list[SourceTask] = []
         self.restart()
 
-    def restart(self, most: int = 1) -> list[dict[str, str]]:
-        """Start the connector again, and all tasks with what it gives them."""
+    def restart(self, most: int = 1, meanwhile: Callable[[], object] = bool) -> list[dict[str, str]]:
+        """Start the connector again, and all tasks with what it gives them, after what happens `meanwhile`."""
         connector, context = FileSourceConnector(), ConnectorContext(self.properties)
         context.offset_reader = self.offsets  # type: ignore[assignment]
         connector.context = context
         connector.start(self.properties)
         configs = connector.task_configs(most)
         connector.stop()
+        meanwhile()
         self.tasks = [start(FileSourceTask(), given, self.offsets) for given in configs]  # type: ignore[arg-type]
         return configs
 

@@ -6,7 +6,7 @@ import datetime as dt
 import json
 import pickle
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -24,8 +24,7 @@ from fencepost.api.ddl import parse_columns
 from fencepost.converters.json_converter import JsonConverter
 from fencepost.converters.jsonschema.converter import JsonSchemaConverter
 from fencepost.converters.registry.errors import RegistryError
-from fencepost.converters.registry.registry import forget_registries
-from tests.support.fake_registry import FakeRegistry, fake_registry
+from tests.support.fake_registry import FakeRegistry
 
 pytestmark = pytest.mark.unit
 
@@ -44,14 +43,6 @@ AS_JSON = ROW | {
     "raw": "AAE=", "day": 20781, "at": 1795523400123, "price": "gA==", "codes": [{"key": 7, "value": "seven"}],
 }  # fmt: skip
 NAME = spark.StructType([spark.StructField("name", spark.StringType())])
-
-
-@pytest.fixture
-def registry() -> Iterator[FakeRegistry]:
-    forget_registries()
-    with fake_registry() as found:
-        yield found
-    forget_registries()
 
 
 def converter(registry: FakeRegistry, *, is_key: bool | None = False, **settings: str) -> JsonSchemaConverter:

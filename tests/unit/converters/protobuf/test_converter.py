@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +18,7 @@ from fencepost.api.ddl import parse_columns
 from fencepost.converters.protobuf.converter import ProtobufConverter
 from fencepost.converters.protobuf.parser import parsed_file
 from fencepost.converters.registry.errors import RegistryError
-from fencepost.converters.registry.registry import forget_registries
-from tests.support.fake_registry import FakeRegistry, fake_registry
+from tests.support.fake_registry import FakeRegistry
 from tests.support.protobuf_messages import message_class
 from tests.unit.converters.protobuf.test_encoding import FULL, ROW
 
@@ -29,14 +27,6 @@ pytestmark = pytest.mark.unit
 PREFIX = b"\0\0\0\0\1"
 LATEST = {"auto__register__schemas": "false", "use__latest__version": "true"}
 NAME = parse_columns("id INT, name STRING")
-
-
-@pytest.fixture
-def registry() -> Iterator[FakeRegistry]:
-    forget_registries()
-    with fake_registry() as found:
-        yield found
-    forget_registries()
 
 
 def converter(registry: FakeRegistry, *, is_key: bool | None = False, **settings: str) -> ProtobufConverter:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -31,14 +30,6 @@ ROW = spark.StructType([spark.StructField("id", spark.LongType(), nullable=False
 NAME = spark.StructField("name", spark.StringType())
 ROWS = pa.array([{"id": 7}, {"id": -1}], pa.struct([("id", pa.int64())]))
 QUICK = {"retries.wait.ms": "1", "retries.max.wait.ms": "1"}
-
-
-@pytest.fixture
-def registry() -> Iterator[FakeRegistry]:
-    forget_registries()
-    with fake_registry() as found:
-        yield found
-    forget_registries()
 
 
 def converter(registry: FakeRegistry, *, is_key: bool | None = False, **settings: str) -> AvroConverter:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -22,9 +21,8 @@ from fencepost.converters.protobuf.reading import protobuf_reader
 from fencepost.converters.registry.base import RegistryConverter
 from fencepost.converters.registry.errors import RegistryError
 from fencepost.converters.registry.reading import RegistryReader
-from fencepost.converters.registry.registry import forget_registries
 from fencepost.converters.registry.schemas import RegistrySchema
-from tests.support.fake_registry import FakeRegistry, fake_registry
+from tests.support.fake_registry import FakeRegistry
 
 AVRO = json.dumps({
     "type": "record", "name": "Node", "fields": [
@@ -41,14 +39,6 @@ ITSELF = 'syntax = "proto3"; message Node { int64 id = 1; Node next = 2; repeate
 EACH_OTHER = 'syntax = "proto3"; message A { int64 id = 1; B next = 2; } message B { A next = 1; int64 id = 2; }'
 TWO_LEVELS = parse_columns("id BIGINT NOT NULL, next STRUCT<id: BIGINT NOT NULL, next: STRUCT<id: BIGINT NOT NULL>>")
 ROW = {"id": 1, "next": {"id": 2, "next": {"id": 3}}}
-
-
-@pytest.fixture
-def registry() -> Iterator[FakeRegistry]:
-    forget_registries()
-    with fake_registry() as found:
-        yield found
-    forget_registries()
 
 
 def prepared(converter: type[RegistryConverter], registry: FakeRegistry, text: str) -> RegistryConverter:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -18,8 +17,7 @@ from fencepost.converters.protobuf.converter import ProtobufConverter
 from fencepost.converters.registry.base import RegistryConverter
 from fencepost.converters.registry.errors import RegistryError
 from fencepost.converters.registry.reading import RegistryReader
-from fencepost.converters.registry.registry import forget_registries
-from tests.support.fake_registry import FakeRegistry, fake_registry
+from tests.support.fake_registry import FakeRegistry
 
 ROW = parse_columns("id INT, home STRUCT<city: STRING>")
 LATEST = {"auto.register.schemas": "false", "use.latest.version": "true"}
@@ -31,14 +29,6 @@ ORDER = {
 MONEY = 'syntax = "proto3"; package shop; message Address { string city = 4; }'
 PROTO = 'syntax = "proto3"; import "address.proto"; message ConnectDefault1 { shop.Address home = 2; int32 id = 9; }'
 JSON = {"type": "object", "properties": {"id": {"type": "integer"}, "home": {"$ref": "address.json"}}}
-
-
-@pytest.fixture
-def registry() -> Iterator[FakeRegistry]:
-    forget_registries()
-    with fake_registry() as found:
-        yield found
-    forget_registries()
 
 
 @pytest.mark.parametrize(

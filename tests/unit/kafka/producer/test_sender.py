@@ -122,6 +122,21 @@ def test_a_moved_leader_is_looked_up_again(broker: ScriptedBroker, topic: str) -
     assert len(broker.asked(ApiKey.METADATA)) > asked
 
 
+@pytest.mark.parametrize("code", [Code.NOT_LEADER_OR_FOLLOWER, LOSE])
+def test_moved_leaders_of_many_topics_are_looked_up_by_one_request(broker: ScriptedBroker, code: int) -> None:
+    several = [unique("topic") for _ in range(20)]
+    with _writer(broker, sequences={(topic, 0): 0 for topic in several}) as writer:
+        writer.prefetch_topics(several)
+        broker.script(ApiKey.PRODUCE, code)
+        for topic in several:
+            write_values(writer, topic, numbered(1))
+        asked = len(broker.asked(ApiKey.METADATA))
+        assert len(writer.flush()) == len(several)
+    assert [sorted(topic.name for topic in request.topics) for request in broker.asked(ApiKey.METADATA)[asked:]] == [
+        sorted(several)
+    ]
+
+
 def test_a_batch_that_is_too_large_is_halved_in_place(broker: ScriptedBroker, topic: str) -> None:
     broker.script(ApiKey.PRODUCE, Code.MESSAGE_TOO_LARGE)
     with _writer(broker, sequences={(topic, 0): 0}) as writer:

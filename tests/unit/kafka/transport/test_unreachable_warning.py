@@ -8,7 +8,8 @@ import pytest
 from kafka.protocol.metadata import MetadataRequest
 
 from fencepost.embedded.ports import free_ports
-from fencepost.kafka import Admin, ClientConfig
+from fencepost.kafka.admin.admin import Admin
+from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import BrokerUnavailableError
 from fencepost.kafka.transport import unreachable_warning

@@ -29,6 +29,10 @@ DEBEZIUM = java("io.debezium.connector.postgresql.PostgresConnector")
     [
         (FileStreamSourceConnector, SOURCE | METADATA, "this is another connector"),
         (java("acme.Source"), SOURCE | METADATA, "this is another connector"),
+        *(
+            (java(f"io.debezium.connector.{name}"), SOURCE | METADATA, "set it to poll")
+            for name in ("sqlserver.SqlServerConnector", "db2.Db2Connector", "mongodb.MongoDbConnector")
+        ),
         (DEBEZIUM, SOURCE, "set provide.transaction.metadata=true"),
         (DEBEZIUM, SOURCE | {"provide.transaction.metadata": "false"}, "set provide.transaction.metadata=true"),
     ],

@@ -88,8 +88,8 @@ class FileIdentity:
         return identity.inode if identity is not None else None
 
     def _is_valid(self) -> bool:
-        numbers = (self.inode, self.modified, self.end)
-        return all(type(number) is int for number in numbers) and self.end >= 0
+        # A task checks the identities of all of its files when it starts.
+        return type(self.inode) is type(self.modified) is type(self.end) is int and self.end >= 0
 
     def in_json(self) -> str:
         """Return this as JSON text, because offsets cannot contain nested values."""

@@ -28,7 +28,7 @@ class ContentOrigin(Protocol):
     path: str
 
     def is_missing(self, *, whole: bool = False) -> bool:
-        """Return whether there is no file yet. Raises DataError for a missing file that must be `whole`."""
+        """Return whether the file does not exist yet. With `whole` it must exist: else DataError is raised."""
 
     def stamp(self) -> Stamp | None:
         """Return a value that differs if the file was changed or replaced, None without a file.

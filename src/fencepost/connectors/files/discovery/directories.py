@@ -74,10 +74,10 @@ def _listing(directory: str, fits: Callable[[str], object]) -> Listing:
             for entry in entries:
                 if not fits(entry.name):
                     continue
-                if entry.is_symlink():
-                    links.append(prefix + entry.name)
-                elif entry.is_file(follow_symlinks=False):
+                if entry.is_file(follow_symlinks=False):
                     found[prefix + entry.name] = entry.inode()
+                elif entry.is_symlink():
+                    links.append(prefix + entry.name)
     except OSError:
         # Removed meanwhile, not a directory, or not readable by the worker.
         return Listing(directory, {}, {})

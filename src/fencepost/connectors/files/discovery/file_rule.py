@@ -10,6 +10,7 @@ alone does not see is looked for (see `own_listing`).
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,12 +30,12 @@ _INODE_SEED: Final = 1 << 34
 _FILE_SEED: Final = 1 << 35
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class FileRule:
     """The `count` files of the task number `task` of `tasks`.
 
-    `names` summarizes their paths, `files` their paths with inodes. `sample` has some of both. `others` are files that
-    hashes give to other tasks.
+    `names` summarizes their paths, `files` their paths with inodes. `sample` has some of both. `exceptions` are the hashes of
+    paths that are this task's although hashes give them to another one, or the other way round: files that were renamed.
     """
 
     task: int
@@ -43,11 +44,21 @@ class FileRule:
     names: Sketch
     files: Sketch
     sample: Mapping[str, int]
-    others: Sequence[str]
+    exceptions: Numbers
 
     @classmethod
-    def of(cls, task: int, tasks: int, inodes: Mapping[str, int | None], hashes: PathHashes) -> Self:
-        """Return the rule of files with these inodes, None for one that is not known."""
+    def of(
+        cls,
+        task: int,
+        tasks: int,
+        inodes: Mapping[str, int | None],
+        hashes: PathHashes,
+        elsewhere: Sequence[str] = (),
+    ) -> Self:
+        """Return the rule of files with these inodes, None for one that is not known.
+
+        `elsewhere` are files of other tasks that hashes give to this one.
+        """
         files = list(inodes)
         numbers = hashes.of(files)
         known = [(file, inode) for file, inode in inodes.items() if inode is not None]
@@ -58,7 +69,7 @@ class FileRule:
             Sketch.of(numbers),
             Sketch.of(_with_inodes(numbers, inodes.values())),
             dict(islice(known, 0, None, len(known) // _SAMPLE + 1)),
-            [files[number] for number in np.flatnonzero(preferring(numbers, tasks) != task).tolist()],
+            np.concatenate((numbers[preferring(numbers, tasks) != task], hashes.of(elsewhere))),
         )
 
     @classmethod
@@ -69,7 +80,8 @@ class FileRule:
         try:
             read = json.loads(config[TASK_RULE])
             names, files = Sketch.from_text(read.pop("names")), Sketch.from_text(read.pop("files"))
-            return cls(names=names, files=files, **read)
+            exceptions = np.frombuffer(base64.b64decode(read.pop("exceptions"), validate=True), "<u8")
+            return cls(names=names, files=files, exceptions=exceptions, **read)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DataError(
                 f"The property {TASK_RULE} of the task's configuration is not what FileSource wrote ({error}): restart the "
@@ -77,7 +89,7 @@ class FileRule:
             ) from error
 
     def in_config(self) -> dict[str, str]:
-        """Return the property of a task's configuration: about 70 kB."""
+        """Return the property of a task's configuration: about 70 kB, and 11 bytes for each exception."""
         return {
             TASK_RULE: json.dumps(
                 {
@@ -87,16 +99,17 @@ class FileRule:
                     "names": self.names.in_text(),
                     "files": self.files.in_text(),
                     "sample": dict(self.sample),
-                    "others": list(self.others),
+                    "exceptions": base64.b64encode(self.exceptions.astype("<u8").tobytes()).decode(),
                 },
             )
         }
 
     def candidates(self, paths: Iterable[str], hashes: PathHashes) -> list[str]:
         """Return the paths that may be the task's."""
-        listed, others = list(paths), frozenset(self.others)
-        owners = preferring(hashes.of(listed), self.tasks).tolist()
-        return [path for path, owner in zip(listed, owners, strict=True) if owner == self.task or path in others]
+        listed = list(paths)
+        numbers = hashes.of(listed)
+        own = (preferring(numbers, self.tasks) == self.task) ^ np.isin(numbers, self.exceptions)
+        return [path for path, is_own in zip(listed, own.tolist(), strict=True) if is_own]
 
     def seen_files(self, inodes: Mapping[str, int], hashes: PathHashes) -> list[str] | None:
         """Return the files that the connector saw with these inodes; None if too many others differ."""

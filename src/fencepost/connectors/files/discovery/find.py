@@ -91,17 +91,14 @@ class Discovery:
             found |= listing.files
             found |= listing.links
             self._check_new(listing, known)
-        new = [path for path in found if path not in known]
-        if not new:
-            return found
+        new = {path: found.pop(path) for path in [path for path in found if path not in known]}
         changed = dict.fromkeys(new, 0.0)
         for path in new if self.by_time or self.settle_s else ():
             try:
                 changed[path] = os.stat(path).st_mtime  # noqa: PTH116 - spares making a Path for each file
             except FileNotFoundError:
                 del changed[path]
-        settled = {path: found[path] for path in self._settled(changed, known)}
-        return {path: entry for path, entry in found.items() if path in known} | settled
+        return found | {path: new[path] for path in self._settled(changed, known)}
 
     def _check_new(self, listing: Listing, known: Mapping[str, Entry]) -> None:
         files, links = (

@@ -32,18 +32,16 @@ class FormerNames:
         """The old names of renamed files."""
         self.spellings: dict[str, list[str]] = {}
         """Other spellings of directories."""
-        # The inode of each file at the last call, None if one is not known.
-        self._inodes: Mapping[str, int | None] | None = None
+        # The inode of each file at the last call, None if some were not known.
+        self._inodes: Mapping[str, int] | None = None
         self._directories: set[str] = set()
         # The inodes of all files that a task was given, or that had an offset.
         self._seen: set[int | None] = set()
 
     def update(self, watch: FileWatch, files: Sequence[str], inodes: Mapping[str, int] | None) -> None:
         """Find the names of the files that are watched. Raises DataError as `former_names`."""
-        now = {file: inodes.get(file) for file in files} if inodes is not None else None
         # A file without an inode may have been read before it was seen.
-        if now is not None and None in now.values():
-            now = None
+        now = inodes if inodes is not None and all(map(inodes.__contains__, files)) else None
         if now is None or not self._are_new(now):
             self._read(files, inodes or {})
         self._inodes = now
@@ -51,8 +49,8 @@ class FormerNames:
         for file, names in watch.formers.items():
             self.formers[file] = list(dict.fromkeys([*self.formers.get(file, ()), *names]))
 
-    def _are_new(self, now: Mapping[str, int | None]) -> bool:
-        """Return whether committed offsets cannot tell anything new about the files that changed since the last call."""
+    def _are_new(self, now: Mapping[str, int]) -> bool:
+        """Return whether all files that changed since the last call are new, so that no committed offset is of them."""
         known = self._inodes
         if known is None:
             return False

@@ -69,7 +69,7 @@ class OwnListing:
         paths = self._rule.candidates(self._discovery.scan(known), self._hashes)
         inodes = {path: inode for path in paths if (inode := inode_at(path)) is not None}
         files = self._rule.seen_files(inodes, self._hashes)
-        if files is None and self._has_waited and self._rule.numbers_differ(inodes):
+        if not (files or self._taken) and self._has_waited and self._rule.numbers_differ(inodes):
             files, inodes = self._rule.seen_names(paths, self._hashes), {}
             if files is not None:
                 _log.warning(seen_inodes.NUMBERED_OTHERWISE)

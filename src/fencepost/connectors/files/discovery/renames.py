@@ -14,7 +14,7 @@ file may have its inode.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from types import MappingProxyType
@@ -101,16 +101,23 @@ def resume(
     committed: Mapping[str, SourceOffset | None],
     allowed: AllowedPaths,
     spellings: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    *,
+    unsure: Mapping[str, int | None] = MappingProxyType({}),
 ) -> Resumed:
     """Decide where files start, by the committed offsets of their current and old names.
 
-    `spellings` are other spellings of some names.
+    `spellings` are other spellings of some names. `unsure` are names that no longer have the file that the connector saw,
+    with its inode: they adopt no offset.
 
     Raises DataError for an offset that no file source wrote, and for a renamed file that cannot be read.
     """
     offsets = {file: committed.get(file) for file in files}
     moved = {
-        file: [former for former in formers.get(file, ()) if _is_at(committed.get(former), former, file, allowed)]
+        file: [
+            former
+            for former in (() if file in unsure else formers.get(file, ()))
+            if _is_at(committed.get(former), former, file, allowed)
+        ]
         for file in files
     }
     abandoned = set(chain(*moved.values()))
@@ -132,6 +139,7 @@ def resume(
         if best != file:
             dropped = (ENDED_FIELD,) if best in moved[file] else ()
             adopted[file] = {name: v for name, v in (committed[best] or {}).items() if name not in dropped}
+    adopted |= _left_over(committed, formers, unsure, adopted, abandoned)
     abandoned.update(*respelled.values())
     for name in abandoned & offsets.keys():
         offsets[name] = None
@@ -140,6 +148,33 @@ def resume(
     return Resumed(
         offsets, [({FILENAME_FIELD: name}, offset) for name, offset in changed.items()], frozenset(abandoned)
     )
+
+
+def _left_over(
+    committed: Mapping[str, SourceOffset | None],
+    formers: Mapping[str, Sequence[str]],
+    unsure: Mapping[str, int | None],
+    adopted: Iterable[str],
+    abandoned: Container[str],
+) -> dict[str, SourceOffset]:
+    """Return the offsets that other ones replace, and whose files nobody sees: each under the name where the connector saw it.
+
+    From there its file adopts it, once the connector has found that again.
+    """
+    later: dict[str, list[str]] = {}
+    for file in unsure:
+        for former in formers.get(file, ()):
+            later.setdefault(former, []).append(file)
+    found: dict[str, SourceOffset] = {}
+    waiting = list(adopted) if later else []
+    while waiting:
+        name = waiting.pop()
+        offset = committed.get(name)
+        for file in later.get(name, ()) if name not in abandoned else ():
+            if offset is not None and file not in found and unsure[file] == FileIdentity.inode_in_offset(name, offset):
+                found[file] = offset
+                waiting.append(file)
+    return found
 
 
 def _is_at(offset: SourceOffset | None, name: str, file: str, allowed: AllowedPaths) -> bool:

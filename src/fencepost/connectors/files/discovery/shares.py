@@ -24,6 +24,7 @@ from fencepost.connectors.files.discovery.file_rule import TASK_RULE, FileRule
 TASK_FILES: Final = "task.files"
 TASK_INODES: Final = "task.inodes"
 TASK_RENAMED: Final = "task.renamed"
+TASK_RENAMED_PACKED: Final = "task.renamed.packed"
 TASK_PACKED: Final = "task.files.packed"
 TASK_SPELLINGS: Final = "task.spellings"
 
@@ -33,17 +34,24 @@ MOST_NAMED: Final = 500
 MOST_CHARACTERS: Final = 64_000
 """The maximum number of characters of named and of packed files: a rule takes as many."""
 
+MOST_RENAMED: Final = 16_000
+"""The maximum number of characters of old names that are not compressed."""
+
 _SAMPLE: Final = 1_000
 _LEVEL: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class TaskPlace:
-    """The number of a task, of how many, if hashes of paths give it nearly all of its files."""
+    """The number of a task, of how many, if hashes of paths give it nearly all of its files.
+
+    `elsewhere` are files that hashes give to the task, but that are another task's.
+    """
 
     task: int
     tasks: int
     hashes: PathHashes
+    elsewhere: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,29 +68,34 @@ class Share:
 
     @classmethod
     def of(cls, config: Mapping[str, str]) -> Self:
-        """Read a task's configuration: without files, if it has a rule.
+        """Read a task's configuration: without files, and with the inodes of renamed ones alone, if it has a rule.
 
         Raises DataError for packed files that no connector wrote.
         """
-        renamed = json.loads(config[TASK_RENAMED]) if TASK_RENAMED in config else {}
         spellings = json.loads(config[TASK_SPELLINGS]) if TASK_SPELLINGS in config else {}
-        if TASK_RULE in config:
-            return cls((), {}, renamed, spellings)
-        if TASK_PACKED not in config:
-            inodes = json.loads(config[TASK_INODES]) if TASK_INODES in config else None
-            return cls(json.loads(config[TASK_FILES]), inodes, renamed, spellings)
         try:
-            files, inodes = _unpacked(config[TASK_PACKED])
+            renamed, seen = json.loads(config.get(TASK_RENAMED, "{}")), {}
+            if TASK_RENAMED_PACKED in config:
+                renamed, seen = _unpacked(config[TASK_RENAMED_PACKED])
+            if TASK_RULE in config:
+                return cls((), seen, renamed, spellings)
+            if TASK_PACKED not in config:
+                inodes = json.loads(config[TASK_INODES]) if TASK_INODES in config else None
+                return cls(json.loads(config[TASK_FILES]), inodes, renamed, spellings)
+            return cls(*_with_prefix(*_unpacked(config[TASK_PACKED])), renamed, spellings)
         except (ValueError, TypeError, zlib.error) as error:
             raise DataError(
-                f"The property {TASK_PACKED} of the task's configuration is not what FileSource wrote ({error}): restart the "
-                "connector, so that it gives its tasks new configurations"
+                f"The list of files in the task's configuration is not what FileSource wrote ({error}): restart the connector, "
+                "so that it gives its tasks new configurations"
             ) from error
-        return cls(files, inodes, renamed, spellings)
 
     def in_config(self, place: TaskPlace | None = None) -> dict[str, str]:
         """Return the properties of a task's configuration. Only a task with a place can have a rule."""
-        other = {TASK_RENAMED: json.dumps(self.renamed)} if self.renamed else {}
+        other = {}
+        if self.renamed and len(renamed := json.dumps(self.renamed)) <= MOST_RENAMED:
+            other = {TASK_RENAMED: renamed}
+        elif self.renamed:
+            other = self._packed_renamed()
         if self.spellings:
             other[TASK_SPELLINGS] = json.dumps(self.spellings)
         if len(self.files) <= MOST_NAMED:
@@ -91,18 +104,27 @@ class Share:
             if sum(map(len, named.values())) <= MOST_CHARACTERS:
                 return named | other
         if place is None or self.inodes is None:
-            return {TASK_PACKED: _packed(self.files, self.inodes)} | other
-        if not self._seem_long() and len(packed := _packed(self.files, self.inodes)) <= MOST_CHARACTERS:
+            return {TASK_PACKED: _packed_files(self.files, self.inodes)} | other
+        if not self._seem_long() and len(packed := _packed_files(self.files, self.inodes)) <= MOST_CHARACTERS:
             return {TASK_PACKED: packed} | other
-        return FileRule.of(place.task, place.tasks, self.inodes, place.hashes).in_config() | other
+        rule = FileRule.of(place.task, place.tasks, self.inodes, place.hashes, place.elsewhere).in_config()
+        if TASK_RENAMED in other:
+            del other[TASK_RENAMED]
+            other |= self._packed_renamed()
+        return rule | other
+
+    def _packed_renamed(self) -> dict[str, str]:
+        """Return the old names, with the inodes that a rule does not give."""
+        inodes = self.inodes or {}
+        return {TASK_RENAMED_PACKED: _packed([self.renamed, {file: inodes.get(file) for file in self.renamed}])}
 
     def _seem_long(self) -> bool:
         """Return whether some of the files say that all of them are too long when packed, which takes longer than a rule."""
         some = self.files[:_SAMPLE]
-        return len(_packed(some, self.inodes)) * len(self.files) > MOST_CHARACTERS * len(some)
+        return len(_packed_files(some, self.inodes)) * len(self.files) > MOST_CHARACTERS * len(some)
 
 
-def _packed(files: Sequence[str], inodes: Mapping[str, int | None] | None) -> str:
+def _packed_files(files: Sequence[str], inodes: Mapping[str, int | None] | None) -> str:
     prefix = os.path.commonprefix(list(files))  # noqa: RUF071 - names may begin alike, too
     steps: list[int | None] | None = None
     if inodes is not None:
@@ -111,15 +133,23 @@ def _packed(files: Sequence[str], inodes: Mapping[str, int | None] | None) -> st
             inode = inodes.get(file)
             steps.append(None if inode is None else inode - before)
             before = inode or before
-    content = [prefix, [file[len(prefix) :] for file in files], steps]
-    return base64.b64encode(zlib.compress(json.dumps(content, separators=(",", ":")).encode(), _LEVEL)).decode()
+    return _packed([prefix, [file[len(prefix) :] for file in files], steps])
 
 
-def _unpacked(text: str) -> tuple[list[str], dict[str, int | None] | None]:
-    prefix, names, steps = json.loads(zlib.decompress(base64.b64decode(text, validate=True)))
+def _with_prefix(
+    prefix: str, names: Sequence[str], steps: Sequence[int | None] | None
+) -> tuple[list[str], dict[str, int | None] | None]:
     files = [prefix + name for name in names]
     if steps is None:
         return files, None
     found: Any = accumulate(step or 0 for step in steps)
     inodes = (None if step is None else inode for step, inode in zip(steps, found, strict=True))
     return files, dict(zip(files, inodes, strict=True))
+
+
+def _packed(content: object) -> str:
+    return base64.b64encode(zlib.compress(json.dumps(content, separators=(",", ":")).encode(), _LEVEL)).decode()
+
+
+def _unpacked(text: str) -> Any:
+    return json.loads(zlib.decompress(base64.b64decode(text, validate=True)))

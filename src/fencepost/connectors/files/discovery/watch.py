@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Final
 
 from fencepost.api.errors import ConfigError, DataError, RetriableError
@@ -113,23 +113,21 @@ class FileWatch:
 
     def _look(self) -> tuple[list[str], list[str]]:
         found = self._discovery.scan(self._known)
-        added = found.keys() - self._names
-        new = [path for path in found if path in added] if added else []
-        known = self._known
-        other = [path for path, entry in found.items() if known.get(path, entry) != entry and path not in added]
+        new, other = self._changes(found)
         self._gone_before, self._gone = self._gone, self._names - found.keys() if found else frozenset()
         if not new and not other:
             return [], []
-        missing = len(found) - len(new) < len(self._names)
+        changed = _inodes([*new, *other])
+        if other or self._lacks(found, new) or self._is_elsewhere(found, new, changed):
+            found = settled(self._known, self._names, found, self._discovery.scan(self._known))
+            new, other = self._changes(found)
+            if not new and not other:
+                return [], []
         inodes = dict(self._inodes)
+        missing = self._lacks(found, new)
         for path in (inodes.keys() - found.keys()) | set(other) if missing or other else ():
             inodes.pop(path, None)
-        changed = _inodes([*new, *other])
-        inodes |= changed
-        if (missing or other or self._is_elsewhere(found, new, changed)) and self._discovery.scan(known) != found:
-            # A rename is in progress: the scan may have seen a file under two names, or not at all. The next scan
-            # decides.
-            return [], []
+        inodes |= {path: changed[path] for path in (*new, *other) if path in changed}
         kept: Sequence[str] = self._files
         if missing:
             kept = [file for file in kept if file in found or os.path.exists(file)]  # noqa: PTH110 - spares making a Path
@@ -138,6 +136,16 @@ class FileWatch:
         self._inodes = inodes
         self._take((*kept, *new), found)
         return new, other
+
+    def _changes(self, found: Mapping[str, Entry]) -> tuple[list[str], list[str]]:
+        """Return the new names, and the known ones that have another file."""
+        known, added = self._known, found.keys() - self._names
+        new = [path for path in found if path in added] if added else []
+        return new, [path for path, entry in found.items() if known.get(path, entry) != entry and path not in added]
+
+    def _lacks(self, found: Mapping[str, Entry], new: Sequence[str]) -> bool:
+        """Return whether known names are missing."""
+        return len(found) - len(new) < len(self._names)
 
     def _forget(self) -> bool:
         """Forget missing files if they are many and none vanished between the last two scans. Return whether it did."""
@@ -167,8 +175,37 @@ class FileWatch:
 
     def _take(self, files: Sequence[str], found: Mapping[str, Entry]) -> None:
         self._files, self._names = tuple(files), frozenset(files)
-        # A path that existed at the start may be missing later, also when it is forgotten.
-        self._known = dict.fromkeys((*files, *self._discovery.patterns)) | dict(found)
+        # A path that existed at the start may be missing later, also when it is forgotten. A file that was gone at its `stat`
+        # has no entry here, so that it counts as another one when it is back.
+        unseen = [file for file in self._files if file not in self._inodes]
+        self._known = {**dict.fromkeys(self._discovery.patterns), **found, **dict.fromkeys(unseen)}
+
+
+def settled(
+    known: Mapping[str, Entry], names: Container[str], found: dict[str, Entry], again: dict[str, Entry]
+) -> dict[str, Entry]:
+    """Return what two scans in a row found alike, and names that a rename may be moving as they were known before.
+
+    A scan that meets a rename finds a file under two names, or under none. So a name on which the scans differ is left to
+    the next scan, with all that have, or had, one of its files. `names` are the known files.
+    """
+    left = {path for path, _ in found.items() ^ again.items()}
+    if not left:
+        return found
+    changed = {path for path, _ in (known.items() ^ found.items()) | (known.items() ^ again.items())}
+    entries = {path: {known.get(path), found.get(path), again.get(path)} - {None} for path in changed}
+    owners: dict[Entry, list[str]] = {}
+    for path, numbers in entries.items():
+        for number in numbers:
+            owners.setdefault(number, []).append(path)
+    waiting = list(left)
+    while waiting:
+        others = {path for number in entries[waiting.pop()] for path in owners[number]} - left
+        left |= others
+        waiting += others
+    return {path: entry for path, entry in found.items() if path not in left} | {
+        path: known[path] for path in left if path in names
+    }
 
 
 def _inodes(paths: Iterable[str]) -> dict[str, int]:

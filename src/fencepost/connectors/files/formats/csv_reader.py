@@ -109,11 +109,11 @@ class CsvReader(RowReader):
         """Return the values in some of the columns: parsed from text only where pyarrow's parser may be wrong."""
         types = {column.name: _parsed_type(column.dataType) for column in columns}
         if _has_hexadecimal(block):
-            # The parser takes 0xFF for -1 in a TINYINT.
+            # The parser reads 0xFF in a TINYINT as -1.
             types = {name: pa.string() if pt.is_integer(kind) else kind for name, kind in types.items()}
         try:
             table = self._table(block, types)
-            # The parser takes a number that is too large for infinity, and nan(...) for NaN.
+            # The parser reads a number beyond the type's range as infinity, and nan(...) as NaN.
             odd = [name for name in types if not is_finite(table.column(name))]
             texts = self._table(block, dict.fromkeys(odd, pa.string())) if odd else table
             return [

@@ -62,7 +62,7 @@ class JsonLinesReader(RowReader):
         if table.num_rows != rows:
             raise MisfitError("not one object a line")
         if not all(map(is_finite, table.columns)):
-            # The parser takes a number that is too large for infinity.
+            # The parser reads a number beyond the type's range as infinity.
             self._check_lines(block, range(len(block.ends)), columns)
         arrays = [table.column(column.name).combine_chunks().cast(arrow_type(column.dataType)) for column in columns]
         for array in arrays:

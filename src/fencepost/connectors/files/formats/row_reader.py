@@ -20,6 +20,9 @@ from fencepost.connectors.files.content.ranges import Block, FileRange, read_blo
 from fencepost.connectors.rows.record_mapping import RecordColumns
 from fencepost.connectors.rows.row_types import MisfitError, arrow_type
 
+_BLOCK_BYTES: Final = 4 << 20
+"""The size of one read: reading, transforms and converters make some calls for each column of a block, however small it is."""
+
 NOT_UTF_8: Final = "it is not UTF-8: set the property encoding to the file's"
 
 
@@ -52,32 +55,29 @@ class RowReader:
 
         Raises DataError with the file, line and column of a value that does not fit.
         """
-        with open_range(split, self.allowed) as file:
-            for block in read_blocks(file, split, quoting=self.quoting, finished=True):
-                yield self._records(split, self.without_header(block))
+        for block in self._blocks(split):
+            yield self._records(split, block)
 
     def read_tolerant(self, split: FileRange) -> Iterator[pa.RecordBatch | list[RefusedRow]]:
         """Yield the rows of a part of a file, and the records of it that are not rows, with file, position and line."""
-        with open_range(split, self.allowed) as file:
-            for block in read_blocks(file, split, quoting=self.quoting, finished=True):
-                batch, refused = self._sorted(split, self.without_header(block))
-                if refused:
-                    yield refused
-                yield batch
+        for block in self._blocks(split):
+            batch, refused = self._sorted(split, block)
+            if refused:
+                yield refused
+            yield batch
 
     def place(self, split: FileRange, row: int) -> dict[str, str]:
         """Return where a row of a split is, by its number from 0. Raises DataError as `read`, and for a row beyond the split."""
-        with open_range(split, self.allowed) as file:
-            for block in map(self.without_header, read_blocks(file, split, quoting=self.quoting, finished=True)):
-                if row < (rows := self._of(block).num_rows):
-                    # Empty lines make no row.
-                    index = bisect_right(
-                        range(len(block.ends)),
-                        row,
-                        key=lambda last: self._of(some_records(block, 0, last + 1)).num_rows,
-                    )
-                    return self._place(split, block, index)
-                row -= rows
+        for block in self._blocks(split):
+            if row < (rows := self._of(block).num_rows):
+                # Empty lines make no row.
+                index = bisect_right(
+                    range(len(block.ends)),
+                    row,
+                    key=lambda last: self._of(some_records(block, 0, last + 1)).num_rows,
+                )
+                return self._place(split, block, index)
+            row -= rows
         raise DataError(f"The file {split.path} has fewer rows than before")
 
     def without_header(self, block: Block) -> Block:
@@ -97,6 +97,11 @@ class RowReader:
 
         `error` is the error of reading the record alone, `line` the number of its first line.
         """
+
+    def _blocks(self, split: FileRange) -> Iterator[Block]:
+        with open_range(split, self.allowed) as file:
+            for block in read_blocks(file, split, quoting=self.quoting, finished=True, block_bytes=_BLOCK_BYTES):
+                yield self.without_header(block)
 
     def _records(self, split: FileRange, block: Block) -> pa.RecordBatch:
         try:

@@ -25,9 +25,10 @@ from numpy.typing import NDArray
 from pyspark.sql import types as t
 
 from fencepost.api.errors import DataError
-from fencepost.connectors.jdbc.pg_types import arrow_type, slow_column
+from fencepost.connectors.jdbc.pg_types import slow_column
 from fencepost.connectors.jdbc.tables import JdbcColumn
 from fencepost.connectors.postgres.server.copy_blocks import HEADER, Marks, Messages, Positions, gathered
+from fencepost.connectors.rows.row_types import arrow_type
 
 _COUNT: Final = 2
 _LENGTH: Final = 4

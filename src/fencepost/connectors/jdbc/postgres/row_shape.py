@@ -64,7 +64,7 @@ class RowShape:
         """
         try:
             firsts, arrays = self._quickly(text, first)
-        except ValueError:
+        except (DataError, ValueError):
             firsts, arrays = self._slowly(text, first)
         if not arrays:
             return firsts, pa.record_batch({"value": pa.nulls(len(firsts), pa.struct([]))})

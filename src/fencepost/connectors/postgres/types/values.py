@@ -49,7 +49,7 @@ def dates(texts: pa.Array) -> pa.Array:
     try:
         return texts.cast(pa.date32()).view(pa.int32())
     except pa.ArrowInvalid:
-        return _each(texts, pa.int32(), lambda text: _infinite(text, _INT32) or _days(*_parts(text)[:3]))
+        return _each(texts, pa.int32(), lambda text: _infinite(text, _INT32) or days(text))
 
 
 def timestamps(texts: pa.Array) -> pa.Array:
@@ -57,7 +57,7 @@ def timestamps(texts: pa.Array) -> pa.Array:
     try:
         return texts.cast(pa.timestamp("us")).view(pa.int64())
     except pa.ArrowInvalid:
-        return _each(texts, pa.int64(), lambda text: _infinite(text, _INT64) or _microseconds(text))
+        return _each(texts, pa.int64(), lambda text: _infinite(text, _INT64) or microseconds(text))
 
 
 def timestamps_ms(texts: pa.Array) -> pa.Array:
@@ -65,7 +65,7 @@ def timestamps_ms(texts: pa.Array) -> pa.Array:
     try:
         return texts.cast(pa.timestamp("ms")).view(pa.int64())
     except pa.ArrowInvalid:
-        return _each(texts, pa.int64(), lambda text: _infinite(text, _INT64) or _microseconds(text) // 1000)
+        return _each(texts, pa.int64(), lambda text: _infinite(text, _INT64) or microseconds(text) // 1000)
 
 
 def timestamps_to_ms(texts: pa.Array) -> pa.Array:
@@ -76,9 +76,7 @@ def timestamps_to_ms(texts: pa.Array) -> pa.Array:
     try:
         return pc.floor_temporal(texts.cast(pa.timestamp("us")), unit="millisecond")
     except pa.ArrowInvalid:
-        rounded = _each(
-            texts, pa.int64(), lambda text: _infinite(text, _WHOLE_MS) or _microseconds(text) // 1000 * 1000
-        )
+        rounded = _each(texts, pa.int64(), lambda text: _infinite(text, _WHOLE_MS) or microseconds(text) // 1000 * 1000)
         return rounded.view(pa.timestamp("us"))
 
 
@@ -92,7 +90,7 @@ def times(texts: pa.Array) -> pa.Array:
     try:
         return pc.binary_join_element_wise("1970-01-01", texts, " ").cast(pa.timestamp("us")).view(pa.int64())
     except pa.ArrowInvalid:
-        return _each(texts, pa.int64(), lambda text: _microseconds(f"1970-01-01 {text}"))
+        return _each(texts, pa.int64(), lambda text: microseconds(f"1970-01-01 {text}"))
 
 
 def intervals_us(texts: pa.Array) -> pa.Array:
@@ -233,17 +231,21 @@ def _parts(text: str) -> tuple[int, int, int, int]:
     )  # fmt: skip
 
 
-def _days(year: int, month: int, day: int) -> int:
-    """Return the days since 1970-01-01 of a date in the Gregorian calendar, also long before its introduction."""
+def days(text: str) -> int:
+    """Return the days since 1970-01-01 of a date in the Gregorian calendar, also long before its introduction.
+
+    Raises DataError for other texts, such as infinity.
+    """
+    year, month, day, _ = _parts(text)
     year -= month <= 2
     era, of_era = divmod(year, 400)
     of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
     return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - _UNIX_DAYS
 
 
-def _microseconds(text: str) -> int:
-    year, month, day, clock = _parts(text)
-    return _days(year, month, day) * _DAY_US + clock
+def microseconds(text: str) -> int:
+    """Return the microseconds since 1970-01-01 of a timestamp, as `days`."""
+    return days(text) * _DAY_US + _parts(text)[3]
 
 
 def _zoned_before_christ(text: str) -> str:

@@ -9,7 +9,6 @@ import pytest
 from fencepost.embedded.postgres import EmbeddedPostgres
 from tests.support.fault_proxy import FaultProxy
 from tests.support.postgres import Database
-from tests.support.postgres_task import Topics
 
 
 @pytest.fixture(scope="module")
@@ -22,13 +21,6 @@ def server() -> Iterator[EmbeddedPostgres]:
 def database(server: EmbeddedPostgres) -> Iterator[Database]:
     with Database(server) as database:
         yield database
-
-
-@pytest.fixture
-def topics(database: Database) -> Iterator[Topics]:
-    topics = Topics(database)
-    yield topics
-    topics.drop_slot()
 
 
 @pytest.fixture

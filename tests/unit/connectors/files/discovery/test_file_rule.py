@@ -68,11 +68,9 @@ def test_a_renamed_file_is_of_the_task_that_was_given_it() -> None:
     own, other = shares(2)
     moved = next(iter(other))
     rule = read(FileRule.of(0, 2, own | {moved: other[moved]}, PathHashes()).in_config())
-    assert rule.others == [moved]
     assert set(listed(rule, FILES) or ()) == {*own, moved}
-    rule = read(
-        FileRule.of(1, 2, {file: inode for file, inode in other.items() if file != moved}, PathHashes()).in_config()
-    )
+    rest = {file: inode for file, inode in other.items() if file != moved}
+    rule = read(FileRule.of(1, 2, rest, PathHashes(), [moved]).in_config())
     assert set(listed(rule, FILES) or ()) == other.keys() - {moved}
 
 

@@ -98,3 +98,11 @@ def test_a_machine_that_numbers_files_otherwise_reads_them_after_a_while(
     clock.now = 31.0
     assert found.look() == (names, {})
     assert "the file system numbers files for each machine" in caplog.text
+
+
+def test_a_few_files_with_other_numbers_are_read_after_a_while(tmp_path: Path, names: list[str], clock: Clock) -> None:
+    """The summary shows each of so few differences, and that none of the files is alike."""
+    found = listing(tmp_path, {name: 10_000_000_000 + number for number, name in enumerate(names)}, clock)
+    assert found.look() is None
+    clock.now = 31.0
+    assert found.look() == (names, {})

@@ -14,7 +14,7 @@ from fencepost import DataError, SourceBatch
 from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.connectors.files import task as file_task
 from fencepost.connectors.files.content.identity import inode_at
-from fencepost.connectors.files.discovery import seen_inodes
+from fencepost.connectors.files.discovery import seen_inodes, sketch
 from fencepost.connectors.files.discovery.find import Discovery
 from fencepost.connectors.files.discovery.watch import FileWatch
 from fencepost.connectors.files.task import FileSourceTask
@@ -53,6 +53,24 @@ def test_a_crash_right_after_the_new_name_is_committed_loses_and_doubles_nothing
         reader.poll(commits=committed)
     reader.restart()
     assert sorted(reader.read_all()) == lines(1, 2, 3, 4, 5)
+
+
+@pytest.mark.usefixtures("by_rule")
+def test_more_logs_are_rotated_than_a_summary_can_tell_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new name is of the task that has the old one, although a hash gives it to another task."""
+    monkeypatch.setattr(sketch, "PART_CELLS", 20)
+    for number in range(300):
+        (tmp_path / f"log {number}").write_text(text(number))
+    reader = Reader(tmp_path / "log*")
+    reader.restart(3)
+    reader.read_all()
+    for number in range(300):
+        with (tmp_path / f"log {number}").open("a") as log:
+            log.write(text(300 + number))
+        (tmp_path / f"log {number}").rename(tmp_path / f"log {number}.1")
+        (tmp_path / f"log {number}").write_text(text(600 + number))
+    reader.restart(3)
+    assert sorted(reader.read_all()) == sorted(lines(*range(900)))
 
 
 def test_an_offset_of_another_file_under_an_old_name_is_not_used(tmp_path: Path) -> None:
@@ -122,7 +140,7 @@ def test_a_task_whose_machine_numbers_files_otherwise_reads_them_after_a_while(
 
 
 @pytest.mark.parametrize("seen", [("log", "log.1", "new"), ("new",)])
-def test_a_scan_during_a_rotation_is_left_to_the_next_scan(
+def test_a_rename_that_a_scan_meets_is_left_to_the_next_scan(
     seen: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may meet a renamed file under both names, or under none."""
@@ -139,8 +157,8 @@ def test_a_scan_during_a_rotation_is_left_to_the_next_scan(
     found = iter([torn])
     with monkeypatch.context() as patched:
         patched.setattr(Discovery, "scan", lambda *given: next(found, None) or scan(*given))
-        assert watch._look() == ([], [])
-    assert watch._look() == ([str(tmp_path / "log.1"), str(tmp_path / "new")], [])
+        assert watch._look() == ([str(tmp_path / "new")], [])
+    assert watch._look() == ([str(tmp_path / "log.1")], [])
     assert watch.formers == {str(tmp_path / "log.1"): [str(tmp_path / "log")]}
     watch.stop()
 
@@ -269,3 +287,33 @@ def test_files_that_are_rotated_again_before_the_task_starts_are_read_once(tmp_p
     reader.read_all()
     reader.restart()
     assert sorted(reader.read_all()) == lines(0, 1, 2, 3)
+
+
+def exchanged_and_renamed(folder: Path) -> Reader:
+    """Two files change their names, and one of them has a third name before the task starts."""
+    (folder / "a").write_text(text(1, 2))
+    (folder / "b").write_text(text(3, 4, 5))
+    reader = Reader(folder / "*")
+    reader.read_all()
+    for name, new in (("a", "c"), ("b", "a"), ("c", "b")):
+        (folder / name).rename(folder / new)
+    [given] = reader.restart()
+    (folder / "b").rename(folder / "d")
+    reader.tasks = [start(FileSourceTask(), given, reader.offsets)]  # type: ignore[arg-type]
+    return reader
+
+
+def test_a_file_that_is_renamed_again_as_its_task_starts_is_read_once(tmp_path: Path) -> None:
+    """Its offset is under a name that gets the offset of another file."""
+    reader = exchanged_and_renamed(tmp_path)
+    reader.read_all()
+    reader.restart()
+    assert sorted(reader.read_all()) == lines(1, 2, 3, 4, 5)
+
+
+@pytest.mark.usefixtures("by_rule")
+def test_a_listed_file_that_is_renamed_again_as_its_task_starts_is_read_once(tmp_path: Path) -> None:
+    reader = exchanged_and_renamed(tmp_path)
+    reader.read_all()
+    reader.restart()
+    assert sorted(reader.read_all()) == lines(1, 2, 3, 4, 5)

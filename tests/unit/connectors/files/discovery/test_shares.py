@@ -26,7 +26,7 @@ _paths = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size
 @given(inodes=st.dictionaries(_paths, st.none() | st.integers(1, 2**63), max_size=20), looks_again=st.booleans())
 def test_packed_files_are_unpacked_unchanged(*, inodes: dict[str, int | None], looks_again: bool) -> None:
     share = Share(list(inodes), inodes if looks_again else None)
-    packed = {TASK_PACKED: shares._packed(share.files, share.inodes)}
+    packed = {TASK_PACKED: shares._packed_files(share.files, share.inodes)}
     assert Share.of(packed) == share
 
 
@@ -67,6 +67,15 @@ def test_25_000_files_take_less_than_100_kb() -> None:
     config = Share(files, {file: 10_000_000 + number for number, file in enumerate(files)}).in_config()
     assert config.keys() == {TASK_PACKED}
     assert len(config[TASK_PACKED]) < 100_000
+
+
+def test_thousands_of_old_names_take_less_than_100_kb() -> None:
+    files = [f"/var/log/service/app-{number:04}.log.1" for number in range(10_000)]
+    renamed = {file: [file.removesuffix(".1")] for file in files}
+    share = Share(files, dict.fromkeys(files, 1), renamed)
+    config = share.in_config()
+    assert len(config["task.renamed.packed"]) < 100_000
+    assert Share.of(config) == share
 
 
 def test_packed_files_that_are_damaged_are_refused() -> None:

@@ -82,7 +82,7 @@ class ParquetTable(Table):
 
 
 def _width(column: parquet.ColumnSchema) -> int:
-    """Return how many bytes a value has, or at least a text."""
+    """Return how many bytes a value has; of a text the least."""
     if column.physical_type == "FIXED_LEN_BYTE_ARRAY":
         return int(column.length)
     return _WIDTHS.get(column.physical_type, _WIDTH_OF_TEXT)

@@ -1,0 +1,93 @@
+"""What the connector's watch makes of scans during which files come, go and are renamed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost.api.allowed_paths import ANYWHERE
+from fencepost.connectors.files.content.identity import inode_at
+from fencepost.connectors.files.discovery.find import Discovery
+from fencepost.connectors.files.discovery.watch import FileWatch, settled
+from tests.unit.connectors.files.renaming import text
+
+
+def watch_of(folder: Path) -> FileWatch:
+    watch = FileWatch(
+        Discovery((str(folder / "*"),), ANYWHERE), interval_s=3600, on_change=pytest.fail, on_error=pytest.fail
+    )
+    watch.start()
+    return watch
+
+
+def after_each_scan(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
+    scan = Discovery.scan
+
+    def then(*given: Any) -> Any:
+        found = scan(*given)
+        action()
+        return found
+
+    monkeypatch.setattr(Discovery, "scan", then)
+
+
+def test_a_file_that_was_away_at_its_stat_is_found_when_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, away = tmp_path / "in", tmp_path / "away"
+    folder.mkdir()
+    watch = watch_of(folder)
+    new = folder / "new"
+    new.write_text(text(1))
+    stat = os.stat
+
+    def moved_first(path: Any, **options: Any) -> os.stat_result:
+        if path == str(new) and new.exists():
+            new.rename(away)
+        return stat(path, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", moved_first)
+        assert watch._look() == ([str(new)], [])
+    away.rename(new)
+    assert watch._look() == ([], [str(new)])
+    assert watch.inodes == {str(new): inode_at(str(new))}
+    watch.stop()
+
+
+def test_new_files_are_found_where_files_vanish_all_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = [tmp_path / f"old {number}" for number in range(20)]
+    for path in old:
+        path.write_text(text(1))
+    watch = watch_of(tmp_path)
+    # They have other inodes than those that are deleted meanwhile.
+    new = [tmp_path / f"new {number}" for number in range(3)]
+    for path in new:
+        path.write_text(text(2))
+    left = iter(old)
+    after_each_scan(monkeypatch, lambda: next(left).unlink())
+    old[-1].unlink()
+    assert watch._look() == (sorted(map(str, new)), [])
+    watch.stop()
+
+
+def test_all_names_of_a_rotation_wait_if_the_scans_differ_on_one() -> None:
+    known = {"log": 1, "log.1": 2, "old": 5, "gone": 6}
+    rotated = {"log.1": 1, "log.2": 2}
+    found = {**rotated, "new": 9, "old": 5}
+    assert settled(known, known, found, {**found, "log": 3}) == {"new": 9, "old": 5, "log": 1, "log.1": 2}
+
+
+def test_a_known_file_that_vanishes_between_two_scans_stays_known() -> None:
+    known = {"old": 5}
+    assert settled(known, known, {"new": 9, "old": 5}, {"new": 9}) == {"new": 9, "old": 5}
+
+
+def test_a_new_file_that_has_the_number_of_one_that_vanished_waits() -> None:
+    known = {"old": 5, "gone": 6}
+    found = {"old": 5, "new": 9}
+    assert settled(known, known, found, {**found, "another": 6}) == {**found, "gone": 6}
