@@ -24,7 +24,6 @@ WILD: Final = "hostile.WildConnector"
 MIRROR: Final = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
 DEBEZIUM_POSTGRES: Final = "io.debezium.connector.postgresql.PostgresConnector"
 DEBEZIUM_MONGODB: Final = "io.debezium.connector.mongodb.MongoDbConnector"
-MONGODB: Final = "com.mongodb.kafka.connect.MongoSourceConnector"
 DEBEZIUM_MYSQL: Final = "io.debezium.connector.mysql.MySqlConnector"
 ODD: Final = "transforms.Odd"
 VERSIONED: Final = "versioned.VersionedConnector"
@@ -51,11 +50,6 @@ _DEBEZIUM_MONGODB: Final = JarSet(
     "Debezium's connector for MongoDB",
     (("io.debezium", "debezium-connector-mongodb", "3.6.1.Final"),),
 )
-_MONGODB: Final = JarSet(
-    "mongo-kafka-connect-1.13.0",
-    "MongoDB's connector",
-    (("org.mongodb.kafka", "mongo-kafka-connect", "1.13.0"),),
-)
 _MIRROR: Final = JarSet(
     f"connect-mirror-{KAFKA_VERSION}",
     "Kafka's connector for topics",
@@ -67,7 +61,6 @@ _FETCHED: Final = {
     "debezium-postgres": DEBEZIUM_POSTGRES_JARS,
     "debezium-mysql": _DEBEZIUM_MYSQL,
     "debezium-mongodb": _DEBEZIUM_MONGODB,
-    "mongodb": _MONGODB,
 }
 _OWN: Final = {"hostile": {SOURCE_CONNECTOR: f"{HOSTILE}\n{NOTED}\n{WILD}"}, "transforms": {TRANSFORMATION: ODD}}
 _VERSIONED: Final = {
