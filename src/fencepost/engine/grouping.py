@@ -25,6 +25,7 @@ from fencepost.api.errors import DataError
 from fencepost.api.plain_values import why_no_json
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.record import RefusedRow, SourceRecord, without_topic
+from fencepost.converters.simple_header_converter import SimpleHeaderConverter
 from fencepost.engine.column_types import ColumnTypes
 from fencepost.engine.conversion import ROW, header_converted_by, list_of_headers
 from fencepost.engine.error_handler import ErrorHandler, StageRows
@@ -81,7 +82,9 @@ def group_records(
     the same fields. Records that do not fit their schema, or stand for a RefusedRow, are skipped if `errors` tolerates
     them. Raises RecordRefusedError that names the first one if it does not, and DataError for a record without a topic.
     """
-    groups = _rows_by_form(records, _Forms(structured=structured))
+    # Of SimpleHeaderConverter texts are what they were: records with headers may be with all others.
+    headers_apart = structured and not isinstance(pipeline.header_converter, SimpleHeaderConverter)
+    groups = _rows_by_form(records, _Forms(structured=structured), headers_apart=headers_apart)
     made = []
     for (named, value, key, _), rows in groups.items():
         topic = pipeline.default_topic if named is None else named
@@ -95,24 +98,24 @@ def group_records(
 
 
 def _rows_by_form(
-    records: Sequence[SourceRecord], forms: _Forms
+    records: Sequence[SourceRecord], forms: _Forms, *, headers_apart: bool
 ) -> dict[tuple[str | None, _Form, _Form, bool], list[int]]:
     """The rows of each topic, form of values and form of keys, in order.
 
-    Before transforms, records with headers are apart: beside these a text that a transform adds is not converted.
+    With `headers_apart`, records with headers are: beside converted ones a text that a transform adds is not converted.
     """
     groups: dict[tuple[str | None, _Form, _Form, bool], list[int]] = {}
     # Most records have the schemas and the Python types of many others: their forms are found once.
     known: dict[tuple[Any, ...], list[int]] = {}
     for row, record in enumerate(records):
         value, key = record.value, record.key
-        has_headers = forms.structured and bool(record.headers)
+        has_headers = headers_apart and bool(record.headers)
         alike = (record.topic, type(value), type(key), id(record.value_schema), id(record.key_schema))
         rows = known.get(alike)
         if rows is None:
             form_of_value, form_of_key = forms.of(record.value_schema, value), forms.of(record.key_schema, key)
             rows = groups.setdefault((record.topic, form_of_value, form_of_key, has_headers), [])
-            if not forms.structured:
+            if forms.by_type:
                 known[alike] = rows
         rows.append(row)
     return groups
@@ -121,11 +124,11 @@ def _rows_by_form(
 class _Forms:
     """Remembers the schema objects of one batch, so that each is parsed and compared once.
 
-    Unless they are `structured`, the form of a value without a schema depends on nothing but its Python type.
+    `by_type`: the form of a value without a schema depends on nothing but its Python type.
     """
 
     def __init__(self, *, structured: bool) -> None:
-        self.structured = structured
+        self.by_type = not structured
         self._kind = signature if structured else kind_of
         self._schemaless: dict[str, _Form] = {}
         self._by_identity: dict[int, _Form] = {}
