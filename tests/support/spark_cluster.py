@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import psutil
@@ -27,6 +28,7 @@ class SparkCluster:
 
     master: str
     workers: list[Process]
+    start_worker: Callable[[], Process]
 
     @property
     def settings(self) -> dict[str, str]:
@@ -48,13 +50,15 @@ class SparkCluster:
         parents = psutil.Process(python_worker).parents()
         return next(parent for parent in parents if "CoarseGrainedExecutorBackend" in " ".join(parent.cmdline()))
 
-    def kill_worker_of(self, python_worker: int) -> None:
-        """Kill the Spark worker that a Python worker (its process id) belongs to, with its executor."""
+    def replace_worker_of(self, python_worker: int) -> None:
+        """Kill the Spark worker that a Python worker (its process id) belongs to, with its executor, and start another."""
         executor = self.executor_of(python_worker)
         above = {parent.pid for parent in executor.parents()}
         (worker,) = (worker for worker in self.workers if worker.pid in above)
         worker.kill()
         executor.kill()
+        self.workers.remove(worker)
+        self.workers.append(self.start_worker())
 
 
 @contextmanager
@@ -80,16 +84,15 @@ def spark_cluster(folder: Path, *, workers: int) -> Iterator[SparkCluster]:
         master.wait_for_output("I have been elected leader", _PATIENCE)
         url = f"spark://127.0.0.1:{port}"
         size = ["--cores", "1", "--memory", "1g"]
-        started = [
-            stack.enter_context(
-                start(
-                    "worker.Worker", "--host", "127.0.0.1", "--webui-port", str(_free_port()), *size, url, log=f"w{n}"
-                )
-            )
-            for n in range(workers)
-        ]
+        number = count()
+
+        def start_worker() -> Process:
+            where = ["--host", "127.0.0.1", "--webui-port", str(_free_port())]
+            return stack.enter_context(start("worker.Worker", *where, *size, url, log=f"w{next(number)}"))
+
+        started = [start_worker() for _ in range(workers)]
         wait_for(lambda: len(re.findall("Registering worker", master.output)) == workers, _PATIENCE)
-        yield SparkCluster(url, started)
+        yield SparkCluster(url, started, start_worker)
 
 
 def _free_port() -> int:

@@ -74,7 +74,7 @@ class Share:
         """
         spellings = json.loads(config[TASK_SPELLINGS]) if TASK_SPELLINGS in config else {}
         try:
-            renamed, seen = json.loads(config.get(TASK_RENAMED, "{}")), {}
+            renamed, seen = json.loads(config[TASK_RENAMED]) if TASK_RENAMED in config else {}, {}
             if TASK_RENAMED_PACKED in config:
                 renamed, seen = _unpacked(config[TASK_RENAMED_PACKED])
             if TASK_RULE in config:
