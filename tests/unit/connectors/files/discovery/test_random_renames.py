@@ -55,7 +55,7 @@ class Writer:
             between.rename(other)
 
     def _new_name(self) -> Path:
-        free = [path for number in range(40) if not (path := self.folder / f"log {number}").exists()]
+        free = [path for number in range(300) if not (path := self.folder / f"log {number}").exists()]
         return self.chance.choice(free)
 
 
