@@ -181,14 +181,21 @@ GUARDS = (
         "connectors/files/discovery/renames.py",
         "    adopted |= _left_over(committed, formers, unsure, adopted, abandoned)\n",
         "",
-        f"{_ROTATED}test_a_file_that_is_renamed_again_as_its_task_starts_is_read_once",
+        f"{_ROTATED}test_a_file_that_is_renamed_again_before_its_task_starts_is_read_once[given]",
+    ),
+    Guard(
+        "the old name of a file that is renamed again before the connector reads offsets",
+        "connectors/files/discovery/renames.py",
+        "(inode_at(file) != inode or _is_at(offset, path, file, allowed)):",
+        "_is_at(offset, path, file, allowed):",
+        f"{_ROTATED}test_a_file_that_is_renamed_again_before_its_task_starts_is_read_once[found]",
     ),
     Guard(
         "the inodes of renamed files of a rule",
         "connectors/files/discovery/shares.py",
         "            other |= self._packed_renamed()\n",
         "            other[TASK_RENAMED_PACKED] = _packed([self.renamed, {}])\n",
-        f"{_ROTATED}test_a_listed_file_that_is_renamed_again_as_its_task_starts_is_read_once",
+        f"{_ROTATED}test_a_listed_file_that_is_renamed_again_before_its_task_starts_is_read_once[given]",
     ),
     Guard(
         "the commit of an adopted offset before all others",

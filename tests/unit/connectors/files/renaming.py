@@ -30,16 +30,22 @@ class Reader:
         self.tasks: list[SourceTask] = []
         self.restart()
 
-    def restart(self, most: int = 1, meanwhile: Callable[[], object] = bool) -> list[dict[str, str]]:
-        """Start the connector again, and all tasks with what it gives them, after what happens `meanwhile`."""
+    def restart(
+        self, most: int = 1, *, found: Callable[[], object] = bool, given: Callable[[], object] = bool
+    ) -> list[dict[str, str]]:
+        """Start the connector again, and all tasks with what it gives them.
+
+        `found` is called when the connector has found the files, `given` when it has distributed them.
+        """
         connector, context = FileSourceConnector(), ConnectorContext(self.properties)
         context.offset_reader = self.offsets  # type: ignore[assignment]
         connector.context = context
         connector.start(self.properties)
+        found()
         configs = connector.task_configs(most)
         connector.stop()
-        meanwhile()
-        self.tasks = [start(FileSourceTask(), given, self.offsets) for given in configs]  # type: ignore[arg-type]
+        given()
+        self.tasks = [start(FileSourceTask(), config, self.offsets) for config in configs]  # type: ignore[arg-type]
         return configs
 
     def poll(self, *, commits: bool = True) -> bool:

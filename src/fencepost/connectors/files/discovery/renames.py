@@ -54,7 +54,8 @@ def former_names(
     for file in files if moved else ():
         inode = inodes.get(file) or inode_at(file)
         for path, offset in moved.get(inode, ()) if inode is not None else ():
-            if path != file and _is_at(offset, path, file, allowed):
+            # Of a file that has been renamed again, only the inode tells that the offset must be kept.
+            if path != file and (inode_at(file) != inode or _is_at(offset, path, file, allowed)):
                 found.setdefault(file, []).append(path)
     return found
 

@@ -55,7 +55,7 @@ class Writer:
             between.rename(other)
 
     def _new_name(self) -> Path:
-        free = [path for number in range(40) if not (path := self.folder / f"log {number}").exists()]
+        free = [path for number in range(300) if not (path := self.folder / f"log {number}").exists()]
         return self.chance.choice(free)
 
 
@@ -86,7 +86,7 @@ def write_and_read(seed: int, tmp_path: Path) -> None:
             # A task that found another file is restarted with the next scan.
             reader.restart()
         if chance.random() < 0.3:
-            reader.restart(chance.randrange(1, 4), chance.choice(meanwhile))
+            reader.restart(chance.randrange(1, 4), found=chance.choice(meanwhile), given=chance.choice(meanwhile))
     reader.restart()
     reader.read_all()
     assert sorted(int(row.split()[1]) for row in reader.rows) == list(range(writer.count))

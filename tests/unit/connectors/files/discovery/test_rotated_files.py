@@ -289,7 +289,7 @@ def test_files_that_are_rotated_again_before_the_task_starts_are_read_once(tmp_p
     assert sorted(reader.read_all()) == lines(0, 1, 2, 3)
 
 
-def exchanged_and_renamed(folder: Path) -> Reader:
+def exchanged_and_renamed(folder: Path, when: str) -> Reader:
     """Two files change their names, and one of them has a third name before the task starts."""
     (folder / "a").write_text(text(1, 2))
     (folder / "b").write_text(text(3, 4, 5))
@@ -297,23 +297,26 @@ def exchanged_and_renamed(folder: Path) -> Reader:
     reader.read_all()
     for name, new in (("a", "c"), ("b", "a"), ("c", "b")):
         (folder / name).rename(folder / new)
-    [given] = reader.restart()
-    (folder / "b").rename(folder / "d")
-    reader.tasks = [start(FileSourceTask(), given, reader.offsets)]  # type: ignore[arg-type]
+    reader.restart(**{when: lambda: (folder / "b").rename(folder / "d")})
     return reader
 
 
-def test_a_file_that_is_renamed_again_as_its_task_starts_is_read_once(tmp_path: Path) -> None:
+when = pytest.mark.parametrize("when", ["found", "given"])
+
+
+@when
+def test_a_file_that_is_renamed_again_before_its_task_starts_is_read_once(when: str, tmp_path: Path) -> None:
     """Its offset is under a name that gets the offset of another file."""
-    reader = exchanged_and_renamed(tmp_path)
+    reader = exchanged_and_renamed(tmp_path, when)
     reader.read_all()
     reader.restart()
     assert sorted(reader.read_all()) == lines(1, 2, 3, 4, 5)
 
 
+@when
 @pytest.mark.usefixtures("by_rule")
-def test_a_listed_file_that_is_renamed_again_as_its_task_starts_is_read_once(tmp_path: Path) -> None:
-    reader = exchanged_and_renamed(tmp_path)
+def test_a_listed_file_that_is_renamed_again_before_its_task_starts_is_read_once(when: str, tmp_path: Path) -> None:
+    reader = exchanged_and_renamed(tmp_path, when)
     reader.read_all()
     reader.restart()
     assert sorted(reader.read_all()) == lines(1, 2, 3, 4, 5)
