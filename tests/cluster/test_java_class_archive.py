@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,13 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return ClassArchive(java, host_class_path(java)).file
 
 
+def archive_in_writing(jvm: Jvm) -> Path:
+    """The file that a JVM for questions is going to write."""
+    command = Path(f"/proc/{jvm.pid}/cmdline").read_text().split("\0")
+    (option,) = (option for option in command if option.startswith("-XX:ArchiveClassesAtExit="))
+    return Path(option.partition("=")[2])
+
+
 def is_used(archive: Path, name: str, options: tuple[str, ...] = ()) -> bool:
     """Start a JVM and end it. Returns whether it has the archive in its memory."""
     jvm = Jvm(name, JavaSettings(options=options))
@@ -49,6 +58,36 @@ def test_the_jvm_for_questions_leaves_an_archive_for_those_after_it(archive: Pat
 def test_a_jvm_that_is_killed_leaves_no_archive(archive: Path):
     Jvm(QUESTIONS, JavaSettings()).kill("the test ends")
     assert not archive.exists()
+
+
+def test_an_archive_whose_jvm_is_killed_as_it_writes_is_not_kept(archive: Path):
+    jvm = Jvm(QUESTIONS, JavaSettings())
+    new = archive_in_writing(jvm)
+    # Linux ends a JVM that takes too much memory so.
+    os.kill(jvm.pid, signal.SIGKILL)
+    new.write_bytes(b"a part")
+    jvm.end()
+    assert not archive.exists()
+
+
+@pytest.mark.parametrize("variable", ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"])
+def test_options_for_archives_in_the_environment_count(archive: Path, variable: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(variable, "-Xshare:auto -Dother=1")
+    assert not is_used(archive, QUESTIONS)
+    assert not archive.exists()
+
+
+def test_an_archive_that_cannot_be_kept_leaves_nothing_behind(
+    archive: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    new = tmp_path / "new.jsa"
+    new.write_bytes(b"classes")
+    archive.mkdir()
+    java = find_java()
+    ClassArchive(java, host_class_path(java)).keep(new)
+    assert "Cannot keep an archive of Java classes" in caplog.text
+    assert not new.exists()
+    assert [path.name for path in archive.parent.iterdir() if path.suffix == ".new"] == []
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage" * 10_000])

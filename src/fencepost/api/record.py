@@ -224,8 +224,14 @@ class SourceBatch:
 
     def _check_boundaries(self) -> None:
         before = 0
+        if not isinstance(self.boundaries, Sequence) or any(
+            not isinstance(boundary, tuple) or len(boundary) != 2 for boundary in self.boundaries
+        ):
+            raise _wrong(
+                "SourceBatch", "boundaries", self.boundaries, "a list of pairs of a number of rows and offsets"
+            )
         for rows, offsets in self.boundaries:
-            if self.columns is None or not isinstance(rows, int) or not before < rows < self.columns.num_rows:
+            if self.columns is None or type(rows) is not int or not before < rows < self.columns.num_rows:
                 raise DataError(
                     f"SourceBatch(boundaries=...) has a boundary after {rows} rows: it takes boundaries between rows of "
                     "columns=, in ascending order. For one after the last row call commit_transaction()"

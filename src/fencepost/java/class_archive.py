@@ -6,13 +6,17 @@ It works for the build of Java and the class path that wrote it, and Java goes w
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
+import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 from fencepost.embedded.jars import cache_folder
 from fencepost.embedded.java import Java
+
+_log: Final = logging.getLogger(__name__)
 
 _QUIET: Final = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 """Java warns of each class that it leaves out, and of an archive that it cannot use."""
@@ -22,6 +26,7 @@ _OF_ARCHIVES: Final = (
     "-XX:ArchiveClassesAtExit=",
     "-XX:+AutoCreateSharedArchive",
 )
+_VARIABLES: Final = "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"
 
 
 class ClassArchive:
@@ -29,28 +34,40 @@ class ClassArchive:
 
     def __init__(self, java: Java, jars: Sequence[Path]) -> None:
         """It need not be there yet."""
-        stamps = [f"{jar} {jar.stat().st_mtime_ns}" for jar in jars]
+        found = [(jar, jar.stat()) for jar in jars]
+        stamps = [f"{jar} {stat.st_mtime_ns} {stat.st_size}" for jar, stat in found]
         digest = hashlib.sha256("\n".join([java.build, *stamps]).encode()).hexdigest()[:12]
         self.file: Final = cache_folder() / f"java-classes-{digest}.jsa"
 
     def reading(self) -> tuple[str, ...]:
-        """Return the options of java to start with it, none without it."""
-        return (f"-XX:SharedArchiveFile={self.file}", *_QUIET) if self.file.exists() else ()
+        """Return the options of java to start with it, none without it.
+
+        With a file that it cannot read, Java would go without its own archive, too.
+        """
+        return (f"-XX:SharedArchiveFile={self.file}", *_QUIET) if os.access(self.file, os.R_OK) else ()
 
     def writing(self, new: Path) -> tuple[str, ...]:
         """Return the options of java to write it to another file when the JVM ends, for `keep`."""
         return (f"-XX:ArchiveClassesAtExit={new}", *_QUIET)
 
     def keep(self, new: Path) -> None:
-        """Move what a JVM wrote, if it did, to its place."""
-        if new.exists():
-            # Another process may read the folder at the same time: the archive appears there complete.
-            staged = self.file.with_suffix(f".{os.getpid()}")
-            staged.write_bytes(new.read_bytes())
-            staged.replace(self.file)
-            new.unlink()
+        """Move what a JVM wrote, if it did, to its place, where it appears complete."""
+        staged = None
+        try:
+            if new.exists():
+                with tempfile.NamedTemporaryFile(dir=self.file.parent, suffix=".new", delete=False) as file:
+                    staged = Path(file.name)
+                    file.write(new.read_bytes())
+                staged.replace(self.file)
+        except OSError as error:
+            _log.warning("Cannot keep an archive of Java classes in %s: %s", self.file.parent, error)
+            if staged is not None:
+                staged.unlink(missing_ok=True)
+        finally:
+            new.unlink(missing_ok=True)
 
 
 def chooses_archive(options: Iterable[str]) -> bool:
-    """Whether the owner's options of java are about archives of classes."""
-    return any(option.startswith(_OF_ARCHIVES) for option in options)
+    """Whether the owner's options of java, or those of the environment, are about archives of classes."""
+    environment = " ".join(os.environ.get(name, "") for name in _VARIABLES).split()
+    return any(option.startswith(_OF_ARCHIVES) for option in (*options, *environment))

@@ -132,9 +132,10 @@ class Jvm:
         if self._new_archive is not None and self._holding is not None:
             # The host ends with this connection.
             self._holding.close()
-            with suppress(subprocess.TimeoutExpired, OSError):
-                self._process.wait(_ARCHIVE_TIMEOUT_S)
-                self._archive.keep(self._new_archive)
+            with suppress(subprocess.TimeoutExpired):
+                # A JVM that was killed while it wrote has left a part.
+                if self._process.wait(_ARCHIVE_TIMEOUT_S) == 0:
+                    self._archive.keep(self._new_archive)
         self.kill("it is not used any more")
 
     def kill(self, reason: str) -> None:

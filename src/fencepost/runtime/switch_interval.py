@@ -11,8 +11,8 @@ import sys
 import threading
 from typing import Final
 
-_SHORTEST_SECONDS: Final = 0.005
-"""Python's own."""
+_SHORTEST_SECONDS: Final = sys.getswitchinterval()
+"""Python's own, or that of the program that fencepost runs in."""
 
 _WAKE_UPS_PER_SECOND: Final = 50_000
 """Of all threads together: a small part of a core."""

@@ -83,6 +83,12 @@ def test_a_boundary_is_between_rows_of_columns(rows: Any):
         SourceBatch.of_columns(columns, boundaries=[(1, []), (1, [])])
 
 
+@pytest.mark.parametrize("boundaries", [5, "12", [1], [(1,)], [(1, [], [])]])
+def test_boundaries_are_pairs_of_rows_and_offsets(boundaries: Any):
+    with pytest.raises(DataError, match="boundaries"):
+        SourceBatch.of_columns(pa.RecordBatch.from_pydict({"a": [1, 2, 3]}), boundaries=boundaries)
+
+
 def test_a_batch_of_a_reader_has_its_splits_offsets_and_topic():
     reader, offsets = _Reader(), [(_PARTITION, _OFFSET)]
     batch = SourceBatch.of_reader(reader, [1, 2], offsets, bytes=10, topic="rows", topics=["other"])
