@@ -37,6 +37,10 @@ SCHEMA: Final = (
 KILL_AT: Final = (0.15, 0.3), (0.45, 0.65)
 """The shares of the rows between which the worker is killed, at a random point."""
 
+_MARKER_POLLS: Final = 20
+_MARKER_POLL_S: Final = 0.05
+"""The markers of a commit are written within the product of these, if it was asked for."""
+
 WORKER_PROPERTIES: Final = """\
 bootstrap.servers={bootstrap}
 group.id=demo
@@ -178,15 +182,25 @@ def _watch(
 
 def _kill_in_transaction(worker: subprocess.Popen[bytes], counter: TopicCounter) -> bool:
     """Kill the worker as soon as it has written into a transaction; False if it ends before that."""
-    before = -1
     while worker.poll() is None:
         decided, written = counter.ends()
-        # While the markers of a commit are being written the number of decided records still grows.
-        if before == decided < written:
-            worker.send_signal(signal.SIGKILL)
-            return True
-        before = decided
+        if decided < written:
+            worker.send_signal(signal.SIGSTOP)
+            if _stays_open(counter):
+                worker.send_signal(signal.SIGKILL)
+                return True
+            worker.send_signal(signal.SIGCONT)
     return False
+
+
+def _stays_open(counter: TopicCounter) -> bool:
+    """Whether a transaction stays open: its worker is stopped, but may have asked for the commit before."""
+    for _ in range(_MARKER_POLLS):
+        decided, written = counter.ends()
+        if decided == written:
+            return False
+        time.sleep(_MARKER_POLL_S)
+    return True
 
 
 class Show:
