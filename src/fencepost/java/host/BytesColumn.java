@@ -5,6 +5,7 @@ import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.BitSet;
 import java.util.List;
+import java.util.stream.IntStream;
 
 /** The buffers of an Arrow array of bytes: validity, ends and data. */
 final class BytesColumn {
@@ -35,9 +36,9 @@ final class BytesColumn {
         ends.room(4).putInt(data.size());
     }
 
-    /** The size of an item, -1 of null: as Kafka says it of a record's key and value. */
-    int size(int row) {
-        return valid.get(row) ? ends.int32(row + 1) - ends.int32(row) : -1;
+    /** The sizes of the items, -1 of null: as Kafka says it of a record's key and value. */
+    int[] sizes() {
+        return IntStream.range(0, count).map(row -> valid.get(row) ? ends.int32(row + 1) - ends.int32(row) : -1).toArray();
     }
 
     void append(String name, ArrayNode names, List<ByteBuffer> parts) {

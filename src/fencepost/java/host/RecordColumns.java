@@ -84,16 +84,6 @@ final class RecordColumns {
         if (errors.contents) one.put("content", record.toString());
     }
 
-    /** The size of a written record's key, -1 of null. */
-    int keySize(int row) {
-        return keys.size(row);
-    }
-
-    /** The size of a written record's value, -1 of null. */
-    int valueSize(int row) {
-        return values.size(row);
-    }
-
     /** The offset of a record counts also if it is not written. */
     void keep(SourceRecord record, boolean isWritten) {
         written.set(polled.size(), isWritten);
@@ -107,11 +97,14 @@ final class RecordColumns {
         latest.forEach((place, record) -> encoded.addArray().add(Offsets.encoded(place)).add(Offsets.encoded(record.sourceOffset())));
     }
 
-    /** Keep only the last polled record of each source partition. Not for tasks that look at where records were written. */
-    void keepLatest() {
-        written.clear();
-        polled.clear();
-        polled.addAll(latest.values());
+    /** The last polled record of each source partition. */
+    Map<Map<String, ?>, SourceRecord> latest() {
+        return latest;
+    }
+
+    /** What a commit needs of these records. */
+    Uncommitted.Batch waiting() {
+        return new Uncommitted.Batch(number, polled, written, keys.sizes(), values.sizes());
     }
 
     /** Say in an answer what the buffers are, and append them, each padded. */

@@ -9,9 +9,9 @@ import org.apache.kafka.connect.source.SourceRecord;
 
 /**
  * Keeps the transactions of a database whole: Debezium's records of their begin and end (provide.transaction.metadata) say
- * where they are. A Kafka transaction ends with the last end in a poll after which no database of the task is within one, so
- * it has whole transactions of the source. What is outside of them, such as a snapshot and heartbeats, is committed with its
- * poll.
+ * where they are. A Kafka transaction ends after a record END that leaves no database of the task within a transaction. If a
+ * poll has several such records, it ends after the last one. So it has whole transactions of the source. What is outside of
+ * them, such as a snapshot and heartbeats, is committed with its poll.
  *
  * <p>The records are looked at as they were polled: transforms may drop or rename them.
  */

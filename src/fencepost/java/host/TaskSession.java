@@ -58,7 +58,7 @@ final class TaskSession implements Session, SourceTaskContext {
     private final boolean pollsAhead;
     private final ExecutorService thread;
     private final Deque<RecordColumns> ready = new ArrayDeque<>();
-    private final Deque<RecordColumns> uncommitted = new ArrayDeque<>();
+    private final Uncommitted uncommitted;
     private Future<List<RecordColumns>> poll;
     private long batches;
 
@@ -87,6 +87,7 @@ final class TaskSession implements Session, SourceTaskContext {
         keeps = Questions.overrides(task.getClass(), SourceRecord.class, RecordMetadata.class)
             || Questions.overrides(task.getClass(), SourceRecord.class);
         keepsLatest = keeps && looksAtLatest(task.getClass());
+        uncommitted = new Uncommitted(keepsLatest);
         looksAtCommits = keeps || Questions.overridesCommit(task.getClass());
         pollsAhead = !looksAtCommits || knowsWhatIsCommitted(task.getClass());
     }
@@ -120,7 +121,9 @@ final class TaskSession implements Session, SourceTaskContext {
             }
             case "commit" -> {
                 long batch = request.get("batch").asLong();
-                thread.execute(() -> commit(batch, request.path("written")));
+                // At once: what is polled before the thread gets to it is of the next commit.
+                List<Uncommitted.Batch> committed = uncommitted.take(batch);
+                thread.execute(() -> commit(committed, request.path("written")));
             }
             case "metrics" -> metrics.describe(answer);
             case "stop" -> {
@@ -170,10 +173,8 @@ final class TaskSession implements Session, SourceTaskContext {
         if (records == null) return null;
         if (pollsAhead && ready.isEmpty()) poll = thread.submit(this::polled);
         records.number = ++batches;
-        if (keepsLatest) records.keepLatest();
-        if (keeps) synchronized (uncommitted) {
-            uncommitted.add(records);
-        } else records.polled.clear();
+        if (keeps) uncommitted.add(records);
+        if (!keeps || keepsLatest) records.polled.clear();
         return records;
     }
 
@@ -186,17 +187,17 @@ final class TaskSession implements Session, SourceTaskContext {
     }
 
     /** `written` has the places of the written records in runs, if the worker was to keep them. */
-    private void commit(long batch, JsonNode written) {
+    private void commit(List<Uncommitted.Batch> committed, JsonNode written) {
         Iterator<Place> places = places(written);
-        for (RecordColumns records = committed(batch); records != null; records = committed(batch)) {
-            int row = 0;
-            for (int i = 0; i < records.polled.size(); i++) {
+        for (Uncommitted.Batch batch : committed) {
+            int i = 0, row = 0;
+            for (SourceRecord record : batch.polled()) {
                 RecordMetadata place = null;
-                if (records.written.get(i)) {
-                    if (places.hasNext()) place = places.next().of(records, row);
+                if (batch.written().get(i++)) {
+                    if (places.hasNext()) place = places.next().of(batch, row);
                     row++;
                 }
-                committed(records.polled.get(i), place);
+                committed(record, place);
             }
         }
         try {
@@ -215,17 +216,11 @@ final class TaskSession implements Session, SourceTaskContext {
         }
     }
 
-    private RecordColumns committed(long batch) {
-        synchronized (uncommitted) {
-            return uncommitted.isEmpty() || uncommitted.peek().number > batch ? null : uncommitted.poll();
-        }
-    }
-
     /** Where a record was written; a partition of null if a transform in the worker dropped it. */
     private record Place(TopicPartition partition, long offset, long timestamp) {
-        RecordMetadata of(RecordColumns records, int row) {
+        RecordMetadata of(Uncommitted.Batch batch, int row) {
             if (partition == null) return null;
-            return new RecordMetadata(partition, offset, 0, timestamp, records.keySize(row), records.valueSize(row));
+            return new RecordMetadata(partition, offset, 0, timestamp, batch.keySizes()[row], batch.valueSizes()[row]);
         }
     }
 

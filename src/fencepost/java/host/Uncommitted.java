@@ -1,0 +1,49 @@
+package fencepost.host;
+
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.BitSet;
+import java.util.Collection;
+import java.util.Deque;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.connect.source.SourceRecord;
+
+/**
+ * What `commitRecord` needs of the records that wait for a commit: not their bytes, so that the heap has room for a
+ * transaction that is larger.
+ */
+final class Uncommitted {
+    /** Polled records, which of them were written, and the sizes of the keys and values of those. */
+    record Batch(long number, Collection<SourceRecord> polled, BitSet written, int[] keySizes, int[] valueSizes) { }
+
+    private final boolean latestOnly;
+    private final Deque<Batch> batches = new ArrayDeque<>();
+
+    /** With `latestOnly` all that waits is one batch, of the last record of each source partition, which knows no sizes. */
+    Uncommitted(boolean latestOnly) {
+        this.latestOnly = latestOnly;
+    }
+
+    synchronized void add(RecordColumns records) {
+        batches.add(latestOnly ? merged(batches.poll(), records) : records.waiting());
+    }
+
+    private static Batch merged(Batch before, RecordColumns records) {
+        Map<Map<String, ?>, SourceRecord> latest = new LinkedHashMap<>();
+        if (before != null) before.polled.forEach(record -> latest.put(record.sourcePartition(), record));
+        records.latest().forEach((place, record) -> {
+            latest.remove(place);  // What is put goes to the end: a task may look at the last record of all.
+            latest.put(place, record);
+        });
+        return new Batch(records.number, latest.values(), new BitSet(), new int[0], new int[0]);
+    }
+
+    /** Take out the batches up to a number. */
+    synchronized List<Batch> take(long number) {
+        List<Batch> taken = new ArrayList<>();
+        while (!batches.isEmpty() && batches.peek().number <= number) taken.add(batches.poll());
+        return taken;
+    }
+}
