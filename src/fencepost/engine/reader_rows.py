@@ -1,4 +1,4 @@
-"""Rows of a reader in the types that its schema declares, as Spark and plans of Arrow take them."""
+"""Rows of a reader in the types that its schema declares, as converters, Spark and plans of Arrow take them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,15 @@ from fencepost.engine.batch_columns import as_declared
 
 
 def fitted(rows: pa.RecordBatch, columns: t.StructType) -> pa.RecordBatch:
-    """Return rows as `typed` does. Raises DataError also for nulls where the schema has none."""
-    found = typed(rows, columns)
-    for array, field in zip(found.columns, columns, strict=True):
-        check_required(array, pa.field(field.name, arrow_type(field.dataType), field.nullable), field.name)
-    return found
-
-
-def typed(rows: pa.RecordBatch, columns: t.StructType) -> pa.RecordBatch:
     """Return rows, which have these columns in their order, with Spark's types for them, in which all may be null.
 
-    Raises DataError for columns of other types.
+    Columns that have these types are not copied. Raises DataError for columns of other types, for values that a cast would
+    change, and for nulls where the schema has none.
     """
-    return pa.RecordBatch.from_arrays(
-        [_typed(array, field) for array, field in zip(rows.columns, columns, strict=True)], columns.names
-    )
+    found = [_typed(array, field) for array, field in zip(rows.columns, columns, strict=True)]
+    for array, field in zip(found, columns, strict=True):
+        check_required(array, pa.field(field.name, arrow_type(field.dataType), field.nullable), field.name)
+    return pa.RecordBatch.from_arrays(found, columns.names)
 
 
 def _typed(array: pa.Array, column: t.StructField) -> pa.Array:

@@ -27,6 +27,7 @@ from fencepost.engine.conversion import convert
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.read_ahead import read_ahead
+from fencepost.engine.reader_rows import fitted
 from fencepost.engine.refused_records import Tally
 from fencepost.engine.reports import Report, read_reports, report_text
 from fencepost.engine.routing import Ownership, PartitionCounts, Router, agreed, contiguous_run
@@ -119,7 +120,9 @@ class SplitRows:
         for part in iterate_plugin(what, answer):
             if not isinstance(part, pa.RecordBatch) and not (self.tolerant and _are_refused(part)):
                 refuse_answer(what, read, f"an iterator with {kind_of(part)}", wanted)
-            yield in_declared_order(part, columns, reader) if isinstance(part, pa.RecordBatch) else part
+            yield (
+                fitted(in_declared_order(part, columns, reader), columns) if isinstance(part, pa.RecordBatch) else part
+            )
 
 
 def _are_refused(part: object) -> bool:

@@ -106,8 +106,7 @@ def _plan(read: DataFrame, transformed: DataFrame) -> ArrowPlan:
 
 def _columns(plan: Any, schema: t.StructType) -> list[PlanColumn]:
     return [
-        PlanColumn(field.name, number, field.dataType, field.nullable)
-        for field, number in zip(schema, _numbers(plan), strict=True)
+        PlanColumn(field.name, number, field.dataType) for field, number in zip(schema, _numbers(plan), strict=True)
     ]
 
 
