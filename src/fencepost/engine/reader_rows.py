@@ -54,7 +54,6 @@ _BYTES: Final = (
     pa.types.is_binary_view,
     pa.types.is_fixed_size_binary,
 )
-_TIMES: Final = (pa.types.is_timestamp, pa.types.is_int64)
 _KEEP: Final[
     Sequence[tuple[type[t.DataType] | tuple[type[t.DataType], ...], Sequence[Callable[[pa.DataType], bool]]]]
 ] = (
@@ -65,7 +64,7 @@ _KEEP: Final[
     (t.DoubleType, (pa.types.is_floating,)),
     (t.DecimalType, (pa.types.is_decimal,)),
     (t.DateType, (pa.types.is_date,)),
-    ((t.TimestampType, t.TimestampNTZType), _TIMES),
+    ((t.TimestampType, t.TimestampNTZType), (pa.types.is_timestamp,)),
 )
 """Types of arrays whose values a type of Spark can hold: a cast keeps them, or is refused."""
 

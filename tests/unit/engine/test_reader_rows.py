@@ -39,7 +39,8 @@ def test_values_stay_and_types_are_the_declared_ones(given: pa.Array, ddl: str, 
         (pa.array(["a"]), "BINARY"), (pa.array([0.1]), "FLOAT"), (pa.array([2**40]), "INT"), (pa.array(["a", None]), "STRING NOT NULL"),
         (pa.array([{"x": None}], pa.struct([("x", pa.int64())])), "STRUCT<x: BIGINT NOT NULL>"),
         (pa.array([[{"x": None}]], pa.large_list(pa.struct([("x", pa.int64())]))), "ARRAY<STRUCT<x: BIGINT NOT NULL>>"),
-        (pa.array([1], pa.timestamp("ns", "UTC")), "TIMESTAMP"),
+        (pa.array([1], pa.timestamp("ns", "UTC")), "TIMESTAMP"), (pa.array([1]), "TIMESTAMP"), (pa.array([1]), "TIMESTAMP_NTZ"),
+        (pa.array([{"at": 1}]), "STRUCT<at: TIMESTAMP>"),
     ],
 )  # fmt: skip
 def test_values_that_would_change_are_refused(given: Any, ddl: str):
