@@ -18,6 +18,7 @@ from pyspark import TaskContext
 from fencepost.api.ddl import parse_columns
 from fencepost.api.declared_columns import in_declared_order
 from fencepost.api.errors import DataError, FencepostError, PluginError, describe_error
+from fencepost.api.fitted_columns import fitted
 from fencepost.api.plugin_calls import call_plugin, iterate_plugin, kind_of, refuse_answer
 from fencepost.api.record import ArrowReader, RefusedRow
 from fencepost.config.error_handling import Tolerance
@@ -27,7 +28,6 @@ from fencepost.engine.conversion import convert
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.read_ahead import read_ahead
-from fencepost.engine.reader_rows import fitted
 from fencepost.engine.refused_records import Tally
 from fencepost.engine.reports import Report, read_reports, report_text
 from fencepost.engine.routing import Ownership, PartitionCounts, Router, agreed, contiguous_run
@@ -120,9 +120,8 @@ class SplitRows:
         for part in iterate_plugin(what, answer):
             if not isinstance(part, pa.RecordBatch) and not (self.tolerant and _are_refused(part)):
                 refuse_answer(what, read, f"an iterator with {kind_of(part)}", wanted)
-            yield (
-                fitted(in_declared_order(part, columns, reader), columns) if isinstance(part, pa.RecordBatch) else part
-            )
+            is_rows = isinstance(part, pa.RecordBatch)
+            yield fitted(in_declared_order(part, columns, reader), columns, reader) if is_rows else part
 
 
 def _are_refused(part: object) -> bool:

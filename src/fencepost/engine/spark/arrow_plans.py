@@ -17,10 +17,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
+from fencepost.api.fitted_columns import arrow_type, bare
 from fencepost.engine.arrow_expressions import (
     ArrowExpression,
-    arrow_type,
-    bare,
     cast_of,
     column_of,
     expression_of,

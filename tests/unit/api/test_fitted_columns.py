@@ -9,7 +9,7 @@ import pytest
 
 from fencepost.api.ddl import parse_columns
 from fencepost.api.errors import DataError
-from fencepost.engine.reader_rows import fitted
+from fencepost.api.fitted_columns import fitted
 
 _REQUIRED = pa.struct([pa.field("x", pa.int64(), nullable=False)])
 
@@ -27,7 +27,7 @@ _REQUIRED = pa.struct([pa.field("x", pa.int64(), nullable=False)])
     ],
 )  # fmt: skip
 def test_values_stay_and_types_are_the_declared_ones(given: pa.Array, ddl: str, kind: pa.DataType):
-    found = fitted(pa.RecordBatch.from_pydict({"value": given}), parse_columns(f"value {ddl}"))["value"]
+    found = fitted(pa.RecordBatch.from_pydict({"value": given}), parse_columns(f"value {ddl}"), "A reader")["value"]
     found.validate(full=True)
     assert (found.type, found.to_pylist()) == (kind, given.to_pylist())
 
@@ -45,4 +45,4 @@ def test_values_stay_and_types_are_the_declared_ones(given: pa.Array, ddl: str, 
 )  # fmt: skip
 def test_values_that_would_change_are_refused(given: Any, ddl: str):
     with pytest.raises(DataError, match="schema"):
-        fitted(pa.RecordBatch.from_pydict({"value": given}), parse_columns(f"value {ddl}"))
+        fitted(pa.RecordBatch.from_pydict({"value": given}), parse_columns(f"value {ddl}"), "A reader")
