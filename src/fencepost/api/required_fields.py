@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fencepost.api.errors import DataError
 
@@ -35,7 +36,8 @@ def check_required(array: pa.Array, field: pa.Field, place: str) -> None:
 
     The array has the field's type, which may say otherwise what may be null.
     """
-    if array.null_count and not field.nullable:
+    # A dictionary may hold a null, which is not in the array's own count of them.
+    if not field.nullable and pc.is_null(array).true_count:
         raise DataError(f"A row has a null in {place}, which its schema declares NOT NULL")
     kind = field.type
     if pa.types.is_struct(kind):

@@ -31,3 +31,11 @@ def test_nulls_are_found_at_any_depth(items: object) -> None:
     check_required(bad.slice(1), pa.field("x", items(_REQUIRED)), "x")
     with pytest.raises(DataError, match="null in x, which"):
         check_required(bad, pa.field("x", bad.type, nullable=False), "x")
+
+
+def test_a_null_of_a_dictionary_is_a_null() -> None:
+    texts = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["a", None]))
+    assert texts.null_count == 0
+    with pytest.raises(DataError, match="null in x, which"):
+        check_required(texts, pa.field("x", texts.type, nullable=False), "x")
+    check_required(texts.slice(0, 1), pa.field("x", texts.type, nullable=False), "x")
