@@ -64,8 +64,6 @@ def _ordered(given: pa.DataType, declared: t.DataType, place: str, whose: str, *
 def _place(names: Sequence[str], name: str, path: str, whose: str) -> int:
     count = names.count(name)
     if count != 1:
-        found = "twice" if count else f"not: it has {', '.join(names) or 'nothing'}"
-        raise DataError(
-            f"{whose} has {path} in its schema, and gives it {found}. Give each column and field of the schema once"
-        )
+        found = f"gives it {count} times" if count else f"gives only {', '.join(names) or 'nothing'} there"
+        raise DataError(f"{whose} has {path} in its schema, but {found}. Give each column and field of the schema once")
     return names.index(name)
