@@ -29,28 +29,34 @@ def in_declared_order(rows: pa.RecordBatch, columns: t.StructType, whose: str) -
     )
 
 
-def fields_in_order(array: pa.Array, declared: t.DataType, name: str, whose: str) -> pa.Array:
-    """Return a column whose structs have the fields of a declared type, in its order. Raises as `in_declared_order`."""
-    kind = _ordered(array.type, declared, name, whose)
+def fields_in_order(array: pa.Array, declared: t.DataType, name: str, whose: str, *, exact: bool = False) -> pa.Array:
+    """Return a column whose structs have the fields of a declared type, in its order.
+
+    Raises as `in_declared_order`, and with `exact` for fields that are not declared.
+    """
+    kind = _ordered(array.type, declared, name, whose, exact=exact)
     return array if kind == array.type else array.cast(kind)
 
 
-def _ordered(given: pa.DataType, declared: t.DataType, place: str, whose: str) -> pa.DataType:
+def _ordered(given: pa.DataType, declared: t.DataType, place: str, whose: str, *, exact: bool) -> pa.DataType:
     """The type with its fields in order. Moved fields may be null: Arrow casts no null struct otherwise."""
     if isinstance(declared, t.StructType) and pa.types.is_struct(given):
         names = [field.name for field in given]
+        extra = [name for name in names if name not in declared.names]
+        if exact and extra:
+            raise DataError(f"{whose} gives {place} with fields that are not in its schema: {', '.join(extra)}")
         fields = []
         for field in declared:
             inner = f"{place}.{field.name}"
             kind = given.field(_place(names, field.name, inner, whose)).type
-            fields.append((field.name, _ordered(kind, field.dataType, inner, whose)))
+            fields.append((field.name, _ordered(kind, field.dataType, inner, whose, exact=exact)))
         return given if fields == [(field.name, field.type) for field in given] else pa.struct(fields)
     if isinstance(declared, t.ArrayType) and any(is_list(given) for is_list in _LISTS):
-        item = _ordered(given.value_type, declared.elementType, f"{place}[]", whose)
+        item = _ordered(given.value_type, declared.elementType, f"{place}[]", whose, exact=exact)
         return given if item == given.value_type else pa.list_(item)
     if isinstance(declared, t.MapType) and pa.types.is_map(given):
-        key = _ordered(given.key_type, declared.keyType, f"{place}[key]", whose)
-        item = _ordered(given.item_type, declared.valueType, f"{place}[value]", whose)
+        key = _ordered(given.key_type, declared.keyType, f"{place}[key]", whose, exact=exact)
+        item = _ordered(given.item_type, declared.valueType, f"{place}[value]", whose, exact=exact)
         return given if (key, item) == (given.key_type, given.item_type) else pa.map_(key, item)
     return given
 
@@ -58,8 +64,6 @@ def _ordered(given: pa.DataType, declared: t.DataType, place: str, whose: str) -
 def _place(names: Sequence[str], name: str, path: str, whose: str) -> int:
     count = names.count(name)
     if count != 1:
-        found = "twice" if count else f"not: it has {', '.join(names) or 'nothing'}"
-        raise DataError(
-            f"{whose} has {path} in its schema, and gives it {found}. Give each column and field of the schema once"
-        )
+        found = f"gives it {count} times" if count else f"gives only {', '.join(names) or 'nothing'} there"
+        raise DataError(f"{whose} has {path} in its schema, but {found}. Give each column and field of the schema once")
     return names.index(name)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fencepost.api.errors import DataError
 
@@ -31,26 +34,40 @@ def relabelled(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def check_required(array: pa.Array, field: pa.Field, place: str) -> None:
-    """Raise DataError, with the place, for a null where a field, or one within it, may not be null.
+    """Raise DataError, with the first row and the place, for a null where a field, or one within it, may not be null.
 
     The array has the field's type, which may say otherwise what may be null.
     """
-    if array.null_count and not field.nullable:
-        raise DataError(f"A row has a null in {place}, which its schema declares NOT NULL")
-    kind = field.type
+    if _place_of_null(array, field, place) is None:
+        return
+    ends = range(1, len(array) + 1)
+    row = bisect_left(ends, True, key=lambda end: _place_of_null(array.slice(0, end), field, place) is not None)
+    found = _place_of_null(array.slice(row, 1), field, place)
+    raise DataError(f"The row {row}, counted from 0, has a null in {found}, which its schema declares NOT NULL")
+
+
+def _place_of_null(array: pa.Array, field: pa.Field, place: str) -> str | None:
+    # A dictionary may hold a null, which is not in the array's own count of them.
+    if not field.nullable and pc.is_null(array).true_count:
+        return place
+    found = (_place_of_null(*inner) for inner in _inner_fields(array, field.type, place))
+    return next((inner for inner in found if inner is not None), None)
+
+
+def _inner_fields(array: pa.Array, kind: pa.DataType, place: str) -> Iterator[tuple[pa.Array, pa.Field, str]]:
     if pa.types.is_struct(kind):
         # Fields of null structs say nothing.
         present = array.drop_null()
         for number, inner in enumerate(kind):
-            check_required(present.field(number), inner, f"{place}.{inner.name}")
+            yield present.field(number), inner, f"{place}.{inner.name}"
     elif any(is_list(kind) for is_list in _LISTS):
-        check_required(array.flatten(), kind.value_field, place)
+        yield array.flatten(), kind.value_field, place
     elif pa.types.is_map(kind):
         # A map is a list of pairs; only lists give the items of a part alone.
         pairs = pa.struct([array.type.key_field, array.type.item_field])
         entries = relabelled(array, pa.list_(pairs)).flatten()
-        check_required(entries.field(0), kind.key_field, place)
-        check_required(entries.field(1), kind.item_field, place)
+        yield entries.field(0), kind.key_field, place
+        yield entries.field(1), kind.item_field, place
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_type
+
+from fencepost.api.fitted_columns import arrow_type
 
 Value = Any
 """An Array of Arrow, or a Scalar for all rows."""
@@ -158,22 +159,6 @@ _LITERALS: Final[Sequence[tuple[Any, Callable[[str], Any]]]] = (
     (t.StringType, str),
     (t.DecimalType, Decimal),
 )
-
-
-def arrow_type(kind: t.DataType) -> pa.DataType:
-    """Return the type of the arrays with values of a type of Spark."""
-    return to_arrow_type(kind, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
-
-
-def bare(kind: t.DataType) -> t.DataType:
-    """Return a type without metadata, in which everything may be null, as the types of expressions are."""
-    if isinstance(kind, t.StructType):
-        return t.StructType([t.StructField(field.name, bare(field.dataType)) for field in kind.fields])
-    if isinstance(kind, t.ArrayType):
-        return t.ArrayType(bare(kind.elementType))
-    if isinstance(kind, t.MapType):
-        return t.MapType(bare(kind.keyType), bare(kind.valueType))
-    return kind
 
 
 def _same(children: Sequence[ArrowExpression], *kinds: type[t.DataType]) -> bool:

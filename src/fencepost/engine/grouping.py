@@ -82,8 +82,8 @@ def group_records(
     the same fields. Records that do not fit their schema, or stand for a RefusedRow, are skipped if `errors` tolerates
     them. Raises RecordRefusedError that names the first one if it does not, and DataError for a record without a topic.
     """
-    # Of SimpleHeaderConverter texts are what they were: records with headers may be with all others.
-    headers_apart = structured and not isinstance(pipeline.header_converter, SimpleHeaderConverter)
+    # SimpleHeaderConverter writes texts unchanged, which a subclass may not do.
+    headers_apart = structured and type(pipeline.header_converter) is not SimpleHeaderConverter
     groups = _rows_by_form(records, _Forms(structured=structured), headers_apart=headers_apart)
     made = []
     for (named, value, key, _), rows in groups.items():
@@ -102,7 +102,8 @@ def _rows_by_form(
 ) -> dict[tuple[str | None, _Form, _Form, bool], list[int]]:
     """The rows of each topic, form of values and form of keys, in order.
 
-    With `headers_apart`, records with headers are: beside converted ones a text that a transform adds is not converted.
+    With `headers_apart`, records with headers have groups of their own. In a group with converted headers, the converter
+    does not get a text that a transform adds.
     """
     groups: dict[tuple[str | None, _Form, _Form, bool], list[int]] = {}
     # Most records have the schemas and the Python types of many others: their forms are found once.
@@ -110,7 +111,7 @@ def _rows_by_form(
     for row, record in enumerate(records):
         value, key = record.value, record.key
         has_headers = headers_apart and bool(record.headers)
-        alike = (record.topic, type(value), type(key), id(record.value_schema), id(record.key_schema))
+        alike = (record.topic, type(value), type(key), id(record.value_schema), id(record.key_schema), has_headers)
         rows = known.get(alike)
         if rows is None:
             form_of_value, form_of_key = forms.of(record.value_schema, value), forms.of(record.key_schema, key)

@@ -10,7 +10,6 @@ from typing import Final
 
 import pyarrow as pa
 
-from fencepost.api.ddl import parse_columns
 from fencepost.api.record import ArrowReader, SourceBatch
 from fencepost.engine.batch_columns import as_declared, completed
 from fencepost.engine.batch_write import BatchWrite, Transformed
@@ -21,14 +20,13 @@ from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.grouping import RecordGroup
 from fencepost.engine.own_writes import OwnWrites
 from fencepost.engine.preparation import has_decisions, prepare_columns, prepare_headers, prepare_topics, topics_in
-from fencepost.engine.reader_rows import typed
 from fencepost.engine.reports import new_mark
 from fencepost.engine.routing import Ownership
 from fencepost.engine.row_origin import origin_in_splits
 from fencepost.engine.spark.frame_preparation import prepare_batch
 from fencepost.engine.spark.job_write import SparkWrite, changed_by_functions, write_batch, written_rows
 from fencepost.engine.write_spec import WriteSpec
-from fencepost.engine.write_stage import GivenRows, SplitRows, StageSource, WriteStage, reader_schema, reader_types
+from fencepost.engine.write_stage import GivenRows, SplitRows, StageSource, WriteStage, reader_types
 from fencepost.kafka.producer.partition_queue import Ack
 from fencepost.kafka.producer.record_producer import RecordsAlong
 
@@ -151,8 +149,7 @@ class SourceWrite:
             return None
         given = reader_types(batch.reader)
         rows = SplitRows.of(batch.reader, batch.splits, pipeline)
-        columns = parse_columns(reader_schema(batch.reader))
-        read = [typed(part, columns) for part in rows.read([0], self.write.errors, ahead=False) if part.num_rows]
+        read = [part for part in rows.read([0], self.write.errors, ahead=False) if part.num_rows]
         if not read:
             return []
         (whole,) = pa.Table.from_batches(read).combine_chunks().to_batches()

@@ -18,6 +18,7 @@ from pyspark import TaskContext
 from fencepost.api.ddl import parse_columns
 from fencepost.api.declared_columns import in_declared_order
 from fencepost.api.errors import DataError, FencepostError, PluginError, describe_error
+from fencepost.api.fitted_columns import fitted
 from fencepost.api.plugin_calls import call_plugin, iterate_plugin, kind_of, refuse_answer
 from fencepost.api.record import ArrowReader, RefusedRow
 from fencepost.config.error_handling import Tolerance
@@ -119,7 +120,8 @@ class SplitRows:
         for part in iterate_plugin(what, answer):
             if not isinstance(part, pa.RecordBatch) and not (self.tolerant and _are_refused(part)):
                 refuse_answer(what, read, f"an iterator with {kind_of(part)}", wanted)
-            yield in_declared_order(part, columns, reader) if isinstance(part, pa.RecordBatch) else part
+            is_rows = isinstance(part, pa.RecordBatch)
+            yield fitted(in_declared_order(part, columns, reader), columns, reader) if is_rows else part
 
 
 def _are_refused(part: object) -> bool:

@@ -22,7 +22,9 @@ from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 from fencepost.api.ddl import parse_ddl
 from fencepost.api.declared_columns import fields_in_order
 from fencepost.api.errors import DataError
+from fencepost.api.fitted_columns import fitted_column
 from fencepost.api.plugin_calls import call_plugin, kind_of, refuse_answer
+from fencepost.api.required_fields import relabelled
 from fencepost.transforms.base import APPLIES
 from fencepost.transforms.declared_function import ROW_INDEX, DeclaredFunction
 
@@ -156,18 +158,8 @@ class FunctionRows:
     def _field(self, rows: pa.RecordBatch, field: t.StructField) -> pa.Array:
         if field.name not in rows.schema.names:
             self._refuse(f"no column {field.name}; it returned {', '.join(rows.schema.names)}")
-        column = fields_in_order(rows[field.name], field.dataType, field.name, self.name)
-        wanted = _arrow(field.dataType)
-        try:
-            found = column if column.type == wanted else column.cast(wanted)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise DataError(
-                f"{self.name} returned the column {field.name} as {column.type}, which does not fit "
-                f"{field.dataType.simpleString()} in its schema: {error}"
-            ) from error
-        if found.null_count and not field.nullable:
-            raise DataError(f"{self.name} returned a null in the column {field.name}, which is NOT NULL in its schema")
-        return found
+        column = fields_in_order(rows[field.name], field.dataType, field.name, self.name, exact=True)
+        return relabelled(fitted_column(column, field, self.name), _arrow(field.dataType))
 
     def _refuse(self, found: str) -> None:
         expected = f"the columns {self.plugin.schema}, and {ROW_INDEX} unless there is a row for each that it was given"

@@ -67,5 +67,5 @@ def test_a_missing_column_or_field_is_named(ddl: str, missing: str):
 
 def test_a_column_that_is_there_twice_is_refused():
     rows = pa.RecordBatch.from_arrays([pa.array([1]), pa.array([2])], names=["value", "value"])
-    with pytest.raises(DataError, match="twice"):
+    with pytest.raises(DataError, match="gives it 2 times"):
         in_declared_order(rows, parse_columns("value BIGINT"), "A reader")

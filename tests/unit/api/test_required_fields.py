@@ -31,3 +31,23 @@ def test_nulls_are_found_at_any_depth(items: object) -> None:
     check_required(bad.slice(1), pa.field("x", items(_REQUIRED)), "x")
     with pytest.raises(DataError, match="null in x, which"):
         check_required(bad, pa.field("x", bad.type, nullable=False), "x")
+
+
+def test_a_null_of_a_dictionary_is_a_null() -> None:
+    texts = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["a", None]))
+    assert texts.null_count == 0
+    with pytest.raises(DataError, match="null in x, which"):
+        check_required(texts, pa.field("x", texts.type, nullable=False), "x")
+    check_required(texts.slice(0, 1), pa.field("x", texts.type, nullable=False), "x")
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 100])
+def test_the_first_row_with_a_null_is_named(rows: int) -> None:
+    for first in {0, rows // 2, rows - 1}:
+        lists = [[{"id": 1}, {"id": 2}] if row < first else [{"id": 3}, {"id": None}] for row in range(rows)]
+        array = pa.array([None, *lists], pa.list_(pa.struct([("id", pa.int64())])))
+        for start in (0, 1):
+            with pytest.raises(
+                DataError, match=rf"row {first + 1 - start}, counted from 0, has a null in x\.id, which"
+            ):
+                check_required(array.slice(start), pa.field("x", pa.list_(_REQUIRED)), "x")

@@ -50,7 +50,9 @@ def test_nulls_around_required_fields_stay(values: list[object], kind: pa.DataTy
 )
 def test_a_null_in_a_required_field_is_refused(value: object, kind: pa.DataType, ddl: str):
     given = pa.array([value, None], kind)
-    with pytest.raises(DataError, match=r"A row has a null in value\.n, which its schema declares NOT NULL"):
+    with pytest.raises(
+        DataError, match=r"The row \d+, counted from 0, has a null in value\.n, which its schema declares NOT NULL"
+    ):
         declared(given, ddl)
     assert declared(given.slice(1), ddl).to_pylist() == [None], "the other row has none"
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import types as t
 
@@ -23,6 +24,7 @@ from fencepost.api.record import RefusedRow, SourceRecord
 from fencepost.config.error_handling import ErrorHandling
 from fencepost.config.plugin_sources import ANY_MODULE
 from fencepost.config.plugins import PluginKind, find_plugin
+from fencepost.converters.simple_header_converter import SimpleHeaderConverter
 from fencepost.engine.conversion import ROW, convert, in_record_order
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.errors import RecordRefusedError
@@ -163,6 +165,23 @@ def test_decimals_that_have_no_type_in_common_are_refused_like_any_other_misfit(
 def test_a_schema_that_cannot_be_read_is_shown():
     with pytest.raises(ConfigError, match="NOSUCHTYPE"):
         grouped([record(1, value_schema="id NOSUCHTYPE")])
+
+
+class _Shouted(SimpleHeaderConverter):
+    def from_connect_header(self, topic: str, schema: t.DataType | None, values: pa.Array) -> pa.Array:
+        return super().from_connect_header(topic, schema, pc.utf8_upper(values))
+
+
+def test_only_a_converter_that_keeps_texts_has_records_with_headers_beside_others():
+    records = [record("a"), record("b", headers=[("h", "x")]), record("c"), record("d", headers=[("h", "y")])]
+    for converter, rows in ((SimpleHeaderConverter(), [[0, 1, 2, 3]]), (_Shouted(), [[0, 2], [1, 3]])):
+        groups = group_records(
+            records,
+            replace(pipeline(), header_converter=converter),
+            ErrorHandler(ErrorHandling(), records=records),
+            structured=True,
+        )
+        assert [group.columns[ROW].to_pylist() for group in groups] == rows
 
 
 def test_headers_of_many_kinds_stay_with_their_records():

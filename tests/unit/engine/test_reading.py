@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -79,6 +80,30 @@ def test_only_a_read_ahead_is_on_another_thread(ahead: bool):
     rows = SplitRows(Reader(_ROWS, _ROWS), [0]).read([0], ErrorHandler(ErrorHandling()), ahead=ahead)
     assert list(rows) == [_ROWS, _ROWS]
     assert (seen == [threading.current_thread()]) is not ahead
+
+
+@pytest.mark.parametrize(
+    ("schema", "given"),
+    [
+        ("value DECIMAL(4,1)", pa.array([Decimal("1.25")])),
+        ("value INT", pa.array([3.7])),
+        ("value INT", pa.array([1 << 40])),
+        ("value BINARY", pa.array(["a"])),
+        ("value STRING NOT NULL", pa.array([None], pa.string())),
+    ],
+)
+def test_values_that_do_not_fit_the_schema_of_their_reader_are_refused(schema: str, given: pa.Array):
+    reader = _Reader(pa.RecordBatch.from_pydict({"value": given}))
+    reader.schema = schema
+    with pytest.raises(DataError, match="schema"):
+        list(SplitRows(reader, [0]).read([0], ErrorHandler(ErrorHandling())))
+
+
+def test_rows_of_the_declared_types_are_not_copied():
+    (found,) = _read(_ROWS)
+    assert [one.address for one in found["value"].buffers()[1:]] == [
+        one.address for one in _ROWS["value"].buffers()[1:]
+    ]
 
 
 def test_a_reader_without_a_schema_is_reported():

@@ -182,14 +182,54 @@ def test_an_answer_that_does_not_keep_the_contract_is_refused(answer: Callable[[
 @pytest.mark.parametrize(
     ("column", "why"),
     [
-        (pa.array(["x", "y"]), "returned the column id as string, which does not fit bigint"),
-        (pa.array([1.5, 2.0]), "returned the column id as double"),
+        (pa.array(["x", "y"]), "gives the column id as string, which does not fit bigint"),
+        (pa.array([1.5, 2.0]), "gives the column id as double"),
         (pa.array([1, None]), "NOT NULL"),
     ],
 )
 def test_values_that_do_not_fit_the_schema_are_refused(column: pa.Array, why: str) -> None:
     with pytest.raises(DataError, match=why):
         bad(lambda _: pa.RecordBatch.from_pydict({"id": column})).transform.rows().applied(BATCH)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [
+        ("FLOAT", pa.array([16777217.0, 0.0])),
+        ("FLOAT", pa.array([1e300, 0.0])),
+        ("INT", pa.array(["5", "6"])),
+        ("STRING", pa.array([5, 6])),
+        ("INT", pa.array([True, False])),
+        ("BIGINT", pa.array([1, 2], pa.timestamp("ns"))),
+        ("TIMESTAMP", pa.array([1, 2])),
+        ("STRUCT<a: INT>", pa.array([{"a": 1, "b": 2}] * 2, pa.struct([("a", pa.int32()), ("b", pa.int32())]))),
+        ("ARRAY<STRUCT<a: INT>>", pa.array([[{"a": 1, "b": 2}]] * 2)),
+        ("STRUCT<a: INT NOT NULL>", pa.array([{"a": None}] * 2, pa.struct([("a", pa.int32())]))),
+    ],
+)
+def test_values_that_the_schema_would_change_are_refused(kind: str, column: pa.Array) -> None:
+    def function(_: pa.RecordBatch) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pydict({"id": column})
+
+    with pytest.raises(DataError, match=r"function.*id.* schema"):
+        made(transform(schema=f"id {kind}")(function)).transform.rows().applied(BATCH)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [
+        ("BIGINT", pa.array([1, 2], pa.uint32())),
+        ("ARRAY<BIGINT>", pa.array([[1], None], pa.list_(pa.int64(), 1))),
+        ("STRUCT<a: BIGINT NOT NULL>", pa.array([{"a": 1}, None])),
+        ("TIMESTAMP", pa.array([1_000, None], pa.timestamp("ns", "UTC"))),
+    ],
+)
+def test_values_that_fit_the_schema_stay(kind: str, column: pa.Array) -> None:
+    def function(_: pa.RecordBatch) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pydict({"id": column})
+
+    found = made(transform(schema=f"id {kind}")(function)).transform.rows().applied(BATCH)  # type: ignore[attr-defined]
+    assert found["value"].field("id").to_pylist() == column.to_pylist()
 
 
 def test_pandas_rows_with_new_labels_are_refused() -> None:

@@ -17,10 +17,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
+from fencepost.api.fitted_columns import arrow_type, bare
 from fencepost.engine.arrow_expressions import (
     ArrowExpression,
-    arrow_type,
-    bare,
     cast_of,
     column_of,
     expression_of,
@@ -106,8 +105,7 @@ def _plan(read: DataFrame, transformed: DataFrame) -> ArrowPlan:
 
 def _columns(plan: Any, schema: t.StructType) -> list[PlanColumn]:
     return [
-        PlanColumn(field.name, number, field.dataType, field.nullable)
-        for field, number in zip(schema, _numbers(plan), strict=True)
+        PlanColumn(field.name, number, field.dataType) for field, number in zip(schema, _numbers(plan), strict=True)
     ]
 
 

@@ -18,7 +18,6 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's 
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from fencepost.api.ddl import parse_columns
 from fencepost.api.errors import ConfigError, DataError, FencepostError, PluginError, RetriableError
 from fencepost.api.schema_name import NamedStruct
 from fencepost.config.error_handling import ErrorHandling
@@ -31,7 +30,6 @@ from fencepost.engine.grouping import RecordGroup
 from fencepost.engine.job_failure import JobFailure
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.preparation import prepare_headers
-from fencepost.engine.reader_rows import fitted
 from fencepost.engine.reports import CarriedFailureError
 from fencepost.engine.spark.arrow_rows import collected, frame_from_arrow
 from fencepost.engine.spark.known_plans import KnownPlans, LocalPlan, settings_hash
@@ -257,9 +255,7 @@ class ReadStage:
         """Run as a Spark partition."""
         try:
             # A RefusedStage reports items that are not rows.
-            read = self.rows.batches(given, ErrorHandler(replace(self.handling, dead_letter_topic=None)))
-            # Spark takes columns, and fields of structs, by their positions.
-            yield from (fitted(batch, parse_columns(reader_schema(self.rows.reader))) for batch in read)
+            yield from self.rows.batches(given, ErrorHandler(replace(self.handling, dead_letter_topic=None)))
         except FencepostError as error:
             raise CarriedFailureError(error, self.mark) from None
 

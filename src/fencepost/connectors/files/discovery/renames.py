@@ -158,9 +158,9 @@ def _left_over(
     adopted: Iterable[str],
     abandoned: Container[str],
 ) -> dict[str, SourceOffset]:
-    """Return the offsets that other ones replace, and whose files nobody sees: each under the name where the connector saw it.
+    """Return the replaced offsets whose files the task does not see, each under the name where the connector saw its file.
 
-    From there its file adopts it, once the connector has found that again.
+    The file adopts its offset from there once the connector has found the file again.
     """
     later: dict[str, list[str]] = {}
     for file in unsure:

@@ -2,8 +2,8 @@
 
 A few files are readable JSON, each name with its inode. Many are packed, so that the configuration fits into a record
 of the config topic: the common prefix of all paths is stored once, an inode as the difference from the previous one,
-and the whole is compressed. If that is long as well, a task gets a rule in place of names (see `file_rule`). All forms
-are read, whichever version of the connector wrote them.
+and the whole is compressed. If that is long as well, a task gets a rule in place of names (see `file_rule`). A task
+reads each of these forms.
 """
 
 from __future__ import annotations

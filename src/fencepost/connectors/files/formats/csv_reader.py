@@ -26,7 +26,6 @@ from fencepost.connectors.rows.row_types import MisfitError, arrow_type, check_y
 
 # The usual delimiters, as values of the property.
 _DELIMITERS: Final = {";": ";", "\t": "\\t", "|": "|", ",": ","}
-_HEXADECIMAL: Final = np.uint16(int.from_bytes(b"0x", "little"))
 _CASE_OF_SECOND: Final = np.uint16(int.from_bytes(b"\0 ", "little"))
 _COLUMN_NUMBER: Final = re.compile(r"In CSV column #(\d+):")
 
@@ -108,7 +107,7 @@ class CsvReader(RowReader):
     def _values(self, block: Block, columns: Sequence[t.StructField]) -> list[pa.Array]:
         """Return the values in some of the columns: parsed from text only where pyarrow's parser may be wrong."""
         types = {column.name: _parsed_type(column.dataType) for column in columns}
-        if _has_hexadecimal(block):
+        if _has_hexadecimal(block, self.quoting):
             # The parser reads 0xFF in a TINYINT as -1.
             types = {name: pa.string() if pt.is_integer(kind) else kind for name, kind in types.items()}
         try:
@@ -199,12 +198,18 @@ def _finished(values: pa.ChunkedArray, data_type: t.DataType) -> pa.Array:
     return parse_texts(found, data_type) if pt.is_string(found.type) else found
 
 
-def _has_hexadecimal(block: Block) -> bool:
-    """Whether a block has 0x or 0X. A search for texts takes ten times as long as to compare pairs of bytes as numbers."""
+def _has_hexadecimal(block: Block, quoting: Quoting) -> bool:
+    """Whether a block has an x or X after a 0, or after a character that the parser may remove from between them.
+
+    A search for texts takes ten times as long as to compare pairs of bytes as numbers.
+    """
+    before = {ord("0"), quoting.quote, quoting.escape}
+    wanted = [np.uint16(int.from_bytes(bytes((code, ord("x"))), "little")) for code in before if code is not None]
     begin = int(block.starts[0])
     size = block.length - begin
     pairs = (np.frombuffer(block.data, "<u2", (size - odd) // 2, begin + odd) for odd in (0, 1))
-    return any(bool(((of_block | _CASE_OF_SECOND) == _HEXADECIMAL).any()) for of_block in pairs)
+    folded = (of_block | _CASE_OF_SECOND for of_block in pairs)
+    return any(bool((of_block == pair).any()) for of_block in folded for pair in wanted)
 
 
 def split_record(record: bytes, dialect: Dialect) -> list[str]:

@@ -165,6 +165,14 @@ def test_the_grammar_of_csv_is_the_documented_one(path: Path, kind: str, text: s
     assert csv_value(path, kind, text) == value
 
 
+@pytest.mark.parametrize("kind", ["TINYINT", "INT"])
+@pytest.mark.parametrize("text", ['"0"xFF', '"0"XFF', "0\\xFF", '"0\\xFF"', "0'xFF"])
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_hexadecimal_numbers_are_refused_however_they_are_quoted(path: Path, kind: str, text: str, quote: str) -> None:
+    path.write_text(f"{text}\n")
+    assert read_tolerant(path, format="csv", schema=f"v {kind}", escape="\\", quote=quote)[0] == []
+
+
 @pytest.mark.parametrize(
     ("kind", "text", "value"),
     [

@@ -9,7 +9,7 @@ import pytest
 
 from fencepost.api.ddl import parse_columns
 from fencepost.api.errors import DataError
-from fencepost.engine.reader_rows import fitted
+from fencepost.api.fitted_columns import fitted
 
 _REQUIRED = pa.struct([pa.field("x", pa.int64(), nullable=False)])
 
@@ -27,7 +27,7 @@ _REQUIRED = pa.struct([pa.field("x", pa.int64(), nullable=False)])
     ],
 )  # fmt: skip
 def test_values_stay_and_types_are_the_declared_ones(given: pa.Array, ddl: str, kind: pa.DataType):
-    found = fitted(pa.RecordBatch.from_pydict({"value": given}), parse_columns(f"value {ddl}"))["value"]
+    found = fitted(pa.RecordBatch.from_pydict({"value": given}), parse_columns(f"value {ddl}"), "A reader")["value"]
     found.validate(full=True)
     assert (found.type, found.to_pylist()) == (kind, given.to_pylist())
 
@@ -39,9 +39,10 @@ def test_values_stay_and_types_are_the_declared_ones(given: pa.Array, ddl: str, 
         (pa.array(["a"]), "BINARY"), (pa.array([0.1]), "FLOAT"), (pa.array([2**40]), "INT"), (pa.array(["a", None]), "STRING NOT NULL"),
         (pa.array([{"x": None}], pa.struct([("x", pa.int64())])), "STRUCT<x: BIGINT NOT NULL>"),
         (pa.array([[{"x": None}]], pa.large_list(pa.struct([("x", pa.int64())]))), "ARRAY<STRUCT<x: BIGINT NOT NULL>>"),
-        (pa.array([1], pa.timestamp("ns", "UTC")), "TIMESTAMP"),
+        (pa.array([1], pa.timestamp("ns", "UTC")), "TIMESTAMP"), (pa.array([1]), "TIMESTAMP"), (pa.array([1]), "TIMESTAMP_NTZ"),
+        (pa.array([{"at": 1}]), "STRUCT<at: TIMESTAMP>"),
     ],
 )  # fmt: skip
 def test_values_that_would_change_are_refused(given: Any, ddl: str):
     with pytest.raises(DataError, match="schema"):
-        fitted(pa.RecordBatch.from_pydict({"value": given}), parse_columns(f"value {ddl}"))
+        fitted(pa.RecordBatch.from_pydict({"value": given}), parse_columns(f"value {ddl}"), "A reader")

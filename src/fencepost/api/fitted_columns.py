@@ -1,0 +1,105 @@
+"""Rows of a plugin in the types that its schema declares, as converters, Spark and plans of Arrow take them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_type
+
+from fencepost.api.errors import DataError
+from fencepost.api.required_fields import check_required
+
+
+def fitted(rows: pa.RecordBatch, columns: t.StructType, whose: str) -> pa.RecordBatch:
+    """Return rows, which have these columns in their order, with Spark's types for them, in which all may be null.
+
+    Columns that have these types are not copied. `whose` names the plugin in messages. Raises DataError for columns of other
+    types, for values that a cast would change, and for nulls where the schema has none.
+    """
+    found = [fitted_column(array, field, whose) for array, field in zip(rows.columns, columns, strict=True)]
+    return pa.RecordBatch.from_arrays(found, columns.names)
+
+
+def fitted_column(array: pa.Array, column: t.StructField, whose: str) -> pa.Array:
+    """Return a column with Spark's type for it. Raises as `fitted`."""
+    if not _fits(array.type, column.dataType):
+        raise _unfit(array, column, whose)
+    wanted = arrow_type(bare(column.dataType))
+    try:
+        found = array if array.type == wanted else array.cast(wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise _unfit(array, column, whose, f": {error}") from error
+    try:
+        check_required(found, pa.field(column.name, arrow_type(column.dataType), column.nullable), column.name)
+    except DataError as error:
+        raise DataError(f"{whose} gives rows that its schema does not allow: {error}") from error
+    return found
+
+
+def arrow_type(kind: t.DataType) -> pa.DataType:
+    """Return the type of the arrays with values of a type of Spark."""
+    return to_arrow_type(kind, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
+
+
+def bare(kind: t.DataType) -> t.DataType:
+    """Return a type without metadata, in which everything may be null, as the types of expressions are."""
+    if isinstance(kind, t.StructType):
+        return t.StructType([t.StructField(field.name, bare(field.dataType)) for field in kind.fields])
+    if isinstance(kind, t.ArrayType):
+        return t.ArrayType(bare(kind.elementType))
+    if isinstance(kind, t.MapType):
+        return t.MapType(bare(kind.keyType), bare(kind.valueType))
+    return kind
+
+
+def _unfit(array: pa.Array, column: t.StructField, whose: str, reason: str = "") -> DataError:
+    return DataError(
+        f"{whose} gives the column {column.name} as {array.type}, which does not fit {column.dataType.simpleString()} in its "
+        f"schema{reason}"
+    )
+
+
+_LISTS: Final = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+_TEXTS: Final = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_BYTES: Final = (
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_binary_view,
+    pa.types.is_fixed_size_binary,
+)
+_KEEP: Final[
+    Sequence[tuple[type[t.DataType] | tuple[type[t.DataType], ...], Sequence[Callable[[pa.DataType], bool]]]]
+] = (
+    (t.StringType, _TEXTS),
+    (t.BinaryType, _BYTES),
+    ((t.ByteType, t.ShortType, t.IntegerType, t.LongType), (pa.types.is_integer,)),
+    (t.FloatType, (pa.types.is_float16, pa.types.is_float32)),
+    (t.DoubleType, (pa.types.is_floating,)),
+    (t.DecimalType, (pa.types.is_decimal,)),
+    (t.DateType, (pa.types.is_date,)),
+    ((t.TimestampType, t.TimestampNTZType), (pa.types.is_timestamp,)),
+)
+"""Types of arrays whose values a type of Spark can hold: a cast keeps them, or is refused."""
+
+
+def _fits(given: pa.DataType, declared: t.DataType) -> bool:
+    """Whether a cast keeps all values: Arrow's own reads texts as numbers, and rounds DOUBLE to FLOAT."""
+    if pa.types.is_null(given):
+        return True
+    if pa.types.is_dictionary(given):
+        return _fits(given.value_type, declared)
+    if isinstance(declared, t.StructType):
+        kinds = [field.type for field in given] if pa.types.is_struct(given) else []
+        return len(kinds) == len(declared) and all(
+            _fits(kind, field.dataType) for kind, field in zip(kinds, declared, strict=True)
+        )
+    if isinstance(declared, t.ArrayType):
+        return any(is_list(given) for is_list in _LISTS) and _fits(given.value_type, declared.elementType)
+    if isinstance(declared, t.MapType):
+        is_map = pa.types.is_map(given)
+        return is_map and _fits(given.key_type, declared.keyType) and _fits(given.item_type, declared.valueType)
+    kept = next((tests for kinds, tests in _KEEP if isinstance(declared, kinds)), None)
+    return bool(given == arrow_type(declared) if kept is None else any(test(given) for test in kept))
