@@ -75,9 +75,10 @@ _KEEP: Final[
 ] = (
     (t.StringType, _TEXTS),
     (t.BinaryType, _BYTES),
-    ((t.ByteType, t.ShortType, t.IntegerType, t.LongType), (pa.types.is_integer,)),
-    (t.FloatType, (pa.types.is_float16, pa.types.is_float32)),
-    (t.DoubleType, (pa.types.is_floating,)),
+    # Arrow refuses fractions for whole numbers, and whole numbers that a float cannot hold.
+    ((t.ByteType, t.ShortType, t.IntegerType, t.LongType), (pa.types.is_integer, pa.types.is_floating)),
+    (t.FloatType, (pa.types.is_float16, pa.types.is_float32, pa.types.is_integer)),
+    (t.DoubleType, (pa.types.is_floating, pa.types.is_integer)),
     (t.DecimalType, (pa.types.is_decimal,)),
     (t.DateType, (pa.types.is_date,)),
     ((t.TimestampType, t.TimestampNTZType), (pa.types.is_timestamp,)),
