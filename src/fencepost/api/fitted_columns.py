@@ -13,17 +13,19 @@ from fencepost.api.errors import DataError
 from fencepost.api.required_fields import check_required
 
 
-def fitted(rows: pa.RecordBatch, columns: t.StructType, whose: str) -> pa.RecordBatch:
+def fitted(rows: pa.RecordBatch, columns: t.StructType, whose: str, *, nested: bool = True) -> pa.RecordBatch:
     """Return rows, which have these columns in their order, with Spark's types for them, in which all may be null.
 
     Columns that have these types are not copied. `whose` names the plugin in messages. Raises DataError for columns of other
-    types, for values that a cast would change, and for nulls where the schema has none.
+    types, for values that a cast would change, and for nulls where the schema has none, within structs if `nested`.
     """
-    found = [fitted_column(array, field, whose) for array, field in zip(rows.columns, columns, strict=True)]
+    found = [
+        fitted_column(array, field, whose, nested=nested) for array, field in zip(rows.columns, columns, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(found, columns.names)
 
 
-def fitted_column(array: pa.Array, column: t.StructField, whose: str) -> pa.Array:
+def fitted_column(array: pa.Array, column: t.StructField, whose: str, *, nested: bool = True) -> pa.Array:
     """Return a column with Spark's type for it. Raises as `fitted`."""
     if not _fits(array.type, column.dataType):
         raise _unfit(array, column, whose)
@@ -33,7 +35,8 @@ def fitted_column(array: pa.Array, column: t.StructField, whose: str) -> pa.Arra
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise _unfit(array, column, whose, f": {error}") from error
     try:
-        check_required(found, pa.field(column.name, arrow_type(column.dataType), column.nullable), column.name)
+        kind = arrow_type(column.dataType) if nested else wanted
+        check_required(found, pa.field(column.name, kind, column.nullable), column.name)
     except DataError as error:
         raise DataError(f"{whose} gives rows that its schema does not allow: {error}") from error
     return found

@@ -148,7 +148,8 @@ class SourceWrite:
         if self.write.only_functions:
             return None
         given = reader_types(batch.reader)
-        rows = SplitRows.of(batch.reader, batch.splits, pipeline)
+        # The transforms find each row with such a null.
+        rows = replace(SplitRows.of(batch.reader, batch.splits, pipeline), nested=False)
         read = [part for part in rows.read([0], self.write.errors, ahead=False) if part.num_rows]
         if not read:
             return []

@@ -69,7 +69,8 @@ class GivenRows:
 class SplitRows:
     """Splits that are read where they are processed, in `runs` parts of neighbours.
 
-    A `tolerant` reader continues after items that are not rows. `topic` is for rows that name none.
+    A `tolerant` reader continues after items that are not rows. `topic` is for rows that name none. Without `nested`, nulls
+    within structs are not refused here, where that refuses the rows beside them, too.
 
     Spark passes the numbers of the runs to read, in a column `id`. The number of a task is not enough: if Spark joins
     partitions, one task reads several.
@@ -80,6 +81,7 @@ class SplitRows:
     runs: int = 1
     tolerant: bool = False
     topic: str | None = None
+    nested: bool = True
 
     @classmethod
     def of(cls, reader: ArrowReader, splits: Sequence[Any], pipeline: Pipeline) -> SplitRows:
@@ -120,8 +122,10 @@ class SplitRows:
         for part in iterate_plugin(what, answer):
             if not isinstance(part, pa.RecordBatch) and not (self.tolerant and _are_refused(part)):
                 refuse_answer(what, read, f"an iterator with {kind_of(part)}", wanted)
-            is_rows = isinstance(part, pa.RecordBatch)
-            yield fitted(in_declared_order(part, columns, reader), columns, reader) if is_rows else part
+            if isinstance(part, pa.RecordBatch):
+                yield fitted(in_declared_order(part, columns, reader), columns, reader, nested=self.nested)
+            else:
+                yield part
 
 
 def _are_refused(part: object) -> bool:
