@@ -68,6 +68,6 @@ class ClassArchive:
 
 
 def chooses_archive(options: Iterable[str]) -> bool:
-    """Whether the owner's options of java, or those of the environment, are about archives of classes."""
+    """Whether options of java, from the owner or the environment, are about archives of classes."""
     environment = " ".join(os.environ.get(name, "") for name in _VARIABLES).split()
     return any(option.startswith(_OF_ARCHIVES) for option in (*options, *environment))

@@ -12,7 +12,7 @@ import threading
 from typing import Final
 
 _SHORTEST_SECONDS: Final = sys.getswitchinterval()
-"""Python's own, or that of the program that fencepost runs in."""
+"""Python's own interval, unless the program that fencepost runs in has set another one."""
 
 _WAKE_UPS_PER_SECOND: Final = 50_000
 """Of all threads together: a small part of a core."""

@@ -38,5 +38,5 @@ def test_other_transforms_take_their_properties() -> None:
 
 
 def test_the_result_of_a_function_is_checked() -> None:
-    with pytest.raises(DataError, match="returned the column id"):
+    with pytest.raises(DataError, match="gives the column id as string, which does not fit bigint"):
         run_transform(totals, [{"id": "one", "price": 1.0, "count": 1}])
