@@ -38,17 +38,23 @@ class ClassArchive:
         stamps = [f"{jar} {stat.st_mtime_ns} {stat.st_size}" for jar, stat in found]
         digest = hashlib.sha256("\n".join([java.build, *stamps]).encode()).hexdigest()[:12]
         self.file: Final = cache_folder() / f"java-classes-{digest}.jsa"
+        # Without an archive of its own, which jlink leaves out, Java does not start with the options for one of ours.
+        self._is_possible: Final = (java.home / "lib" / "server" / "classes.jsa").exists()
 
     def reading(self) -> tuple[str, ...]:
         """Return the options of java to start with it, none without it.
 
         With a file that it cannot read, Java would go without its own archive, too.
         """
-        return (f"-XX:SharedArchiveFile={self.file}", *_QUIET) if os.access(self.file, os.R_OK) else ()
+        return (
+            (f"-XX:SharedArchiveFile={self.file}", *_QUIET)
+            if self._is_possible and os.access(self.file, os.R_OK)
+            else ()
+        )
 
     def writing(self, new: Path) -> tuple[str, ...]:
-        """Return the options of java to write it to another file when the JVM ends, for `keep`."""
-        return (f"-XX:ArchiveClassesAtExit={new}", *_QUIET)
+        """Return the options of java to write it to another file when the JVM ends, for `keep`; none if it cannot."""
+        return (f"-XX:ArchiveClassesAtExit={new}", *_QUIET) if self._is_possible else ()
 
     def keep(self, new: Path) -> None:
         """Move what a JVM wrote, if it did, to its place, where it appears complete."""
