@@ -1,4 +1,4 @@
-"""Objects of Java plugins that are made to answer questions, such as those of a validation, do not pile up in their JVM."""
+"""A validation creates Java plugins to ask them. Their objects do not pile up in the JVM."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ class Jvm:
         return Channel(connection, ended or self.ended)
 
     def end(self) -> None:
-        """End it as it is not used any more. If there is no archive of classes, the JVM for questions writes it."""
+        """End an unused JVM. The JVM for questions writes the archive of classes first, if there is none."""
         if self._new_archive is not None and self._holding is not None:
             # The host ends with this connection.
             self._holding.close()
