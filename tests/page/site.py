@@ -59,6 +59,8 @@ def _served(site: Path) -> Iterator[str]:
 async def _complaints(tab: Tab, address: str, page: str, scheme: str, pictures: Path | None) -> list[str]:
     """Load a page once, which takes the time, and look at it in each width."""
     tab.errors.clear()
+    # What appears with a wider window slides in from beyond its edge: the window only becomes narrower.
+    await tab.size(WIDTHS[0], _HEIGHT)
     await tab.open(f"{address}/{page}")
     await tab.wait_for(f"location.pathname === '/{page}' && document.readyState === 'complete'")
     found: list[str] = []
