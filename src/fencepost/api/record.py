@@ -72,8 +72,9 @@ class ArrowReader(Protocol):
 
     It is pickled and sent there, so it holds plain data only. `schema` is the type of the rows as a Spark DDL string; a
     column named `value` is the record's value, and `key`, `topic`, `partition`, `timestamp` and `headers` have the same
-    meaning as in a SourceBatch's DataFrame. Columns, and fields of structs, are found by their names, in any order. Values
-    of other types than the schema has are refused, unless a cast keeps all of them.
+    meaning as in a SourceBatch's DataFrame. Columns, and fields of structs, are found by their names, in any order; those
+    that the schema does not have are not written, which a warning says once. Values of other types than the schema has
+    are refused, unless a cast keeps all of them.
 
     A reader whose rows name their topics may list all of them in `topics`: a converter with a schema registry needs
     them in advance, and otherwise the rows are read twice. A reader may have `place(split, row)`, which returns the
