@@ -175,7 +175,7 @@ def read_blocks(
     `finished` means that the part ends at the end of a record, even without a terminator. Raises DataError if the file
     is shorter than the part.
     """
-    data = bytearray(block_bytes + PADDING)
+    data = bytearray(min(block_bytes, part.size) + PADDING)
     begin, filled = part.start, 0
     while begin + filled < part.end:
         wanted = min(len(data) - PADDING, part.end - begin)

@@ -141,6 +141,8 @@ class CsvReader(RowReader):
                 null_values=self.null_values,
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
+                # Each text alone is checked ten times as slowly as the whole block.
+                check_utf8=bool(np.frombuffer(block.data, np.uint8, block.length).max() >= 0x80),
             ),
         ).read_all()
 
@@ -196,7 +198,7 @@ def _text_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _finished(values: pa.ChunkedArray, data_type: t.DataType) -> pa.Array:
-    found = values.combine_chunks()
+    found = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
     return parse_texts(found, data_type) if pt.is_string(found.type) else found
 
 
