@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.guard import Guard
 
 _PIPELINE = "tests/cluster/test_java_pipeline.py"
+_JSON = "tests/unit/java/test_streaming_json.py"
 _REFUSED = "tests/cluster/test_java_refused_records.py"
 _WAITING = "tests/unit/java/test_waiting_records.py"
 _TRANSACTIONS = "tests/cluster/test_debezium_transactions.py"
@@ -100,6 +101,20 @@ GUARDS = (
         "sources = sources_of(config, worker.plugin_sources)",
         "sources = worker.plugin_sources",
         f"{_PIPELINE}::test_a_password_of_a_transform_in_java_is_hidden",
+    ),
+    Guard(
+        "the bytes of records whose maps have a name twice",
+        "java/host/JsonForms.java",
+        "if (name == null || !names.add(name)) throw Rare.RARE;",
+        "if (name == null) throw Rare.RARE;",
+        f"{_JSON}::test_random_records_have_the_bytes_and_errors_of_json_converter[without schemas]",
+    ),
+    Guard(
+        "the bytes of records after one that was not written as JSON",
+        "java/host/StreamingJson.java",
+        "            json = null;\n            return null;",
+        "            return null;",
+        f"{_JSON}::test_random_records_have_the_bytes_and_errors_of_json_converter[the defaults]",
     ),
     Guard(
         "the heap of a JVM whose task looks at the latest records alone",
