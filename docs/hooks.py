@@ -16,6 +16,9 @@ _HEADING = re.compile(r"<th(?: [^>]*)?>(.*?)</th>", re.DOTALL)
 _ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
 _CELL = re.compile(r"<td")
 _TAG = re.compile(r"<[^>]+>")
+# Where a long name may wrap, for example the path of a test.
+_LONG_NAME = re.compile(r"<code>([^<\s]{30,})</code>")
+_BREAK = re.compile(r"(?<=[_/.:])(?=\w)")
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s:#]+)(#[^)\s]*)?\)")
 
 
@@ -37,7 +40,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 def on_page_content(html: str, **_: Any) -> str:
     """Return a page whose cells carry the names of their columns, which narrow screens show in place of a head.
 
-    Tables of properties have a mark, which gives their columns fixed widths.
+    Tables of properties have a mark, which gives their columns fixed widths. Long names wrap between their words.
     """
     return _TABLE.sub(lambda table: _labelled(table[0]), html)
 
@@ -51,4 +54,4 @@ def _labelled(table: str) -> str:
         names = itertools.chain(labels, itertools.repeat(""))
         return _CELL.sub(lambda cell: f'{cell[0]} data-label="{next(names)}"', found[0])
 
-    return _ROW.sub(row, table)
+    return _LONG_NAME.sub(lambda name: f"<code>{_BREAK.sub('<wbr>', name[1])}</code>", _ROW.sub(row, table))

@@ -98,7 +98,7 @@ def test_tasks_wait_during_a_roll_while_a_member_breaks_the_guarantee(tmp_path: 
         assert enabled.metric("fencepost_group_workers_breaking_exactly_once") == len(others)
         named = ", ".join(sorted(f"{worker.url}/" for worker in others))
         for worker in rolling.workers:
-            assert f"{_WARNING}: the worker(s) {named} have" in worker.process.output
+            worker.process.wait_for_output(f"{_WARNING}: the worker(s) {named} have")
         for number in range(1, _WORKERS):
             rolling.restart(number, "enabled")
 

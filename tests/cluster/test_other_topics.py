@@ -31,7 +31,7 @@ def test_a_worker_with_another_offsets_topic_starts_no_task(tmp_path: Path, boot
             named = f"{wrong.url}/ has offset.storage.topic={other} (the leader: {group.id}-offsets)"
             assert named in reason
             for worker in (leader, wrong):
-                assert named in worker.process.output
+                worker.process.wait_for_output(named)
                 root = worker.get("/")
                 assert root["workers_with_other_topics"] == [f"{wrong.url}/"]
                 assert root["workers_breaking_exactly_once"] == [f"{wrong.url}/"]

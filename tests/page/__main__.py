@@ -135,6 +135,7 @@ async def _look(url: str, folder: Path, lines: Path, bootstrap: str, pictures: P
         await tab.wait_for("document.querySelector('a[href=\"ui/\"]') !== null")
         await tab.value("document.querySelector('a').click()")
         await _overview(tab, pictures)
+        await _failed_connector(tab)
         await _one_connector(tab, pictures)
         await _topic(tab, url, bootstrap, pictures)
         await tab.scheme("light")
@@ -170,6 +171,21 @@ async def _overview(tab: Tab, pictures: Path) -> None:
     assert await tab.value("document.documentElement.scrollWidth") <= 400
     await tab.screenshot(pictures / "overview-narrow.png")
     await tab.size(1280, 800)
+
+
+async def _failed_connector(tab: Tab) -> None:
+    """What failed is said before the trace, and what there is not in words; the view begins at its top."""
+    await tab.value("scrollTo(0, 1_000)")
+    await tab.value("document.querySelector('a[href=\"#/connectors/broken\"]').click()")
+    await tab.wait_for("document.querySelector('h1')?.textContent === 'broken FAILED'")
+    await tab.wait_for(
+        "document.querySelector('main > .problem')?.textContent.includes('LongConverter takes BIGINT only')"
+    )
+    for told in ("It has not written to a topic yet.", "No offset is committed yet."):
+        await tab.wait_for(f"document.querySelector('main').textContent.includes({told!r})")
+    assert await tab.value("[scrollY, document.activeElement.id]") == [0, "main"]
+    await tab.value("document.querySelector('nav a').click()")
+    await tab.wait_for(f"{_ROW}.length === 3")
 
 
 async def _one_connector(tab: Tab, pictures: Path) -> None:
@@ -210,6 +226,8 @@ async def _topic(tab: Tab, url: str, bootstrap: str, pictures: Path) -> None:
     await tab.wait_for("document.querySelector('main').textContent.includes('Asking the brokers')")
     await tab.release()
     await tab.wait_for(f"{_CARD} !== undefined")
+    assert "offsets in partitions 0, 1." in await tab.value(f"{_CARD}.textContent.replace(/\\s+/g, ' ')")
+    assert await tab.value("document.title") == "orders - fencepost"
     await tab.wait_for("document.querySelectorAll('table.records tbody tr').length === 20")
     assert "order" in await tab.value("document.querySelector('table.records td[data-label=value]').textContent")
     await tab.screenshot(pictures / "topic.png")

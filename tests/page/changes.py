@@ -11,6 +11,7 @@ from tests.page.looks import check_contrast
 
 _BUTTON: Final = "[...document.querySelectorAll('button')].find((each) => each.textContent === {text!r})"
 _OFFSET: Final = "[...document.querySelectorAll('td[data-label=committed]')].map((cell) => cell.textContent).join()"
+_OUTCOME: Final = "document.querySelector('form > p [role=status]')?.textContent.trim()"
 # Beyond 2^53: a browser that reads it as a number rounds it.
 _LONG: Final = "9007199254740993"
 
@@ -66,6 +67,7 @@ async def _fill(tab: Tab, source: Path, pictures: Path) -> None:
     await _choose(tab, "FileStreamSource")
     await tab.wait_for("document.getElementById('config-file') !== null")
     assert await tab.value("document.querySelectorAll('[aria-invalid=true]').length") == 0, "nobody has typed yet"
+    await tab.wait_for(f"{_OUTCOME} === 'Still missing: name, file, topic.'")
     await _type(tab, "name", "by-form")
     await _type(tab, "file", str(source))
     await _type(tab, "topic", "by-form")
@@ -73,7 +75,11 @@ async def _fill(tab: Tab, source: Path, pictures: Path) -> None:
     await tab.wait_for("document.getElementById('config-tasks.max').getAttribute('aria-invalid') === 'true'")
     await tab.wait_for("[...document.querySelectorAll('summary')].some((each) => each.textContent.includes('1 error'))")
     assert await tab.value(f"{_button('Create')}.disabled")
+    await tab.wait_for(f"{_OUTCOME} === '1 property has an error: tasks.max.'")
     await tab.screenshot(pictures / "create.png", whole=False)
+    # The group of that property is folded until its name is chosen.
+    await tab.value(f"{_button('tasks.max')}.click()")
+    await tab.wait_for("document.activeElement.id === 'config-tasks.max' && document.activeElement.checkVisibility()")
     await check_contrast(tab)
     for width in (1280, 390):
         await tab.size(width, 900)

@@ -13,22 +13,25 @@ from tests.support.rest import Api, RestApis
 
 _STATUS = "document.querySelector('header [role=status]').textContent"
 _TOPIC = "document.getElementById('config-topic')"
-_OUTCOME = "[...document.querySelectorAll('section')].pop().querySelector('[role=status]').textContent"
+_OUTCOME = "[...document.querySelectorAll('section')].pop().querySelector('[role=status]').textContent.trim()"
 _SAVE = "[...document.querySelectorAll('button')].find((each) => each.textContent === 'Save')"
 _DAYS = 1_000
 _SECONDS = 60
+# The worker itself ends each stream after that time.
+_STREAM_SECONDS = 60
 
 
 class Relay:
     """Passes connections on to a worker. `away`: requests are answered as a proxy does whose worker is away.
 
-    `refused` counts these, `streams` the requests for events.
+    `refused` counts these, `streams` the requests for events, and `ended` those whose connection the browser closed.
     """
 
     def __init__(self, port: int) -> None:
         self.away = False
         self.refused = 0
         self.streams = 0
+        self.ended = 0
         self._port = port
         self._writers: list[asyncio.StreamWriter] = []
         self._frozen: set[asyncio.StreamWriter] = set()
@@ -62,10 +65,13 @@ class Relay:
             await asyncio.gather(self._pass_on(reader, worker), self._pass_on(theirs, writer))
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        streams = 0
         while data := await reader.read(65_536):
+            streams += b" /ui/api/events " in data
             self.streams += b" /ui/api/events " in data
             if writer not in self._frozen:
                 writer.write(data)
+        self.ended += streams
         writer.close()
 
 
@@ -90,6 +96,7 @@ async def _look(folder: Path, api: Api, secured: Api) -> None:
         await _slips_of_keys(tab, url)
         await _a_validation_that_takes_long(tab)
         await _one_question_at_a_time(tab, url)
+        await _unseen(tab, url, relay)
         assert tab.errors == [], tab.errors
         await _frozen(tab, relay)
         await _away(tab, relay)
@@ -133,7 +140,7 @@ async def _a_validation_that_takes_long(tab: Tab) -> None:
     await _type(tab, "not a topic")
     await tab.wait_for(f"{_OUTCOME} === 'Checking ...' && {_SAVE}.disabled")
     await tab.release()
-    await tab.wait_for(f"{_OUTCOME} === '1 property has an error.' && {_SAVE}.disabled")
+    await tab.wait_for(f"{_OUTCOME} === '1 property has an error: topic.' && {_SAVE}.disabled")
 
 
 async def _one_question_at_a_time(tab: Tab, url: str) -> None:
@@ -146,6 +153,16 @@ async def _one_question_at_a_time(tab: Tab, url: str) -> None:
     assert len(tab.held) == 1, tab.held
     await tab.release()
     await tab.wait_for("document.querySelector('h1 .state') !== null")
+
+
+async def _unseen(tab: Tab, url: str, relay: Relay) -> None:
+    """A page that a browser's history keeps holds no connection: a browser opens few to the same worker."""
+    await tab.open("about:blank")
+    async with asyncio.timeout(_STREAM_SECONDS / 2):
+        while relay.ended < relay.streams:
+            await asyncio.sleep(0.05)
+    await tab.value("history.back()")
+    await tab.wait_for(f"location.href.startsWith('{url}') && {_STATUS} === 'live'")
 
 
 async def _frozen(tab: Tab, relay: Relay) -> None:

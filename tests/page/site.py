@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import itertools
 import sys
 import tempfile
 import threading
@@ -23,6 +22,8 @@ from tests.page.chromium import Tab, chromium
 WIDTHS: Final = (1280, 390)
 SCHEMES: Final = ("light", "dark")
 _HEIGHT: Final = 900
+# Between two signs of life.
+_PAGES: Final = 20
 
 
 async def check(site: Path, pictures: Path | None) -> list[str]:
@@ -35,11 +36,10 @@ async def check(site: Path, pictures: Path | None) -> list[str]:
             with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
                 async with chromium(Path(profile)) as tab:
                     await tab.scheme(scheme)
-                    for page, width in itertools.product(pages, WIDTHS):
-                        complaints += await _complaints(tab, address, page, width)
-                        if pictures is not None:
-                            name = f"{page.removesuffix('.html').replace('/', '-')}-{width}-{scheme}.png"
-                            await tab.screenshot(pictures / name, whole=False)
+                    for number, page in enumerate(pages):
+                        if number % _PAGES == 0:
+                            print(f"{scheme}: {number} of {len(pages)} pages", flush=True)
+                        complaints += await _complaints(tab, address, page, scheme, pictures)
     return complaints
 
 
@@ -56,20 +56,28 @@ def _served(site: Path) -> Iterator[str]:
         server.shutdown()
 
 
-async def _complaints(tab: Tab, address: str, page: str, width: int) -> list[str]:
-    await tab.size(width, _HEIGHT)
+async def _complaints(tab: Tab, address: str, page: str, scheme: str, pictures: Path | None) -> list[str]:
+    """Load a page once, which takes the time, and look at it in each width."""
     tab.errors.clear()
+    # What appears with a wider window slides in from beyond its edge: the window only becomes narrower.
+    await tab.size(WIDTHS[0], _HEIGHT)
     await tab.open(f"{address}/{page}")
     await tab.wait_for(f"location.pathname === '/{page}' && document.readyState === 'complete'")
-    name = f"{page} at {width} px"
-    wide = await tab.value("document.documentElement.scrollWidth")
-    hidden = await tab.value(
-        "[...document.querySelectorAll('.md-content table, .md-content p, .md-content li')]"
-        ".filter(part => part.getBoundingClientRect().right > innerWidth + 1).length"
-    )
-    found = [f"{name} is {wide} px wide"] if wide > width else []
-    found += [f"{name} has {hidden} parts beyond its right edge"] if hidden else []
-    return found + [f"{name}: {error}" for error in tab.errors]
+    found: list[str] = []
+    for width in WIDTHS:
+        await tab.size(width, _HEIGHT)
+        name = f"{page} at {width} px"
+        wide = await tab.value("document.documentElement.scrollWidth")
+        hidden = await tab.value(
+            "[...document.querySelectorAll('.md-content table, .md-content p, .md-content li')]"
+            ".filter(part => part.getBoundingClientRect().right > innerWidth + 1).length"
+        )
+        found += [f"{name} is {wide} px wide"] if wide > width else []
+        found += [f"{name} has {hidden} parts beyond its right edge"] if hidden else []
+        if pictures is not None:
+            file = f"{page.removesuffix('.html').replace('/', '-')}-{width}-{scheme}.png"
+            await tab.screenshot(pictures / file, whole=False)
+    return found + [f"{page}: {error}" for error in tab.errors]
 
 
 def main() -> int:

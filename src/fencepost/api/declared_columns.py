@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
@@ -10,53 +12,71 @@ from pyspark.sql import types as t
 
 from fencepost.api.errors import DataError
 
+_log: Final = logging.getLogger(__name__)
+
 _LISTS: Final = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 
 
 def in_declared_order(rows: pa.RecordBatch, columns: t.StructType, whose: str) -> pa.RecordBatch:
     """Return the declared columns of rows, and the declared fields of structs in them, in the declared order.
 
-    Values are unchanged; columns and fields that are not declared are left out. `whose` names the plugin in messages.
-    Raises DataError for a column or a field that is missing, or there twice.
+    Values are unchanged; columns and fields that are not declared are left out, with a warning at the first time. `whose`
+    names the plugin in messages. Raises DataError for a column or a field that is missing, or there twice.
     """
-    given = [rows.column(_place(rows.schema.names, field.name, field.name, whose)) for field in columns]
-    return pa.RecordBatch.from_arrays(
-        [
-            fields_in_order(array, field.dataType, field.name, whose)
-            for array, field in zip(given, columns, strict=True)
-        ],
-        columns.names,
-    )
+    names = rows.schema.names
+    extra = [name for name in names if name not in columns.names]
+    found = [
+        _in_order(rows.column(_place(names, field.name, field.name, whose)), field.dataType, field.name, whose, extra)
+        for field in columns
+    ]
+    if extra:
+        _warn_of_undeclared(whose, ", ".join(extra))
+    return pa.RecordBatch.from_arrays(found, columns.names)
 
 
-def fields_in_order(array: pa.Array, declared: t.DataType, name: str, whose: str, *, exact: bool = False) -> pa.Array:
+def fields_in_order(array: pa.Array, declared: t.DataType, name: str, whose: str) -> pa.Array:
     """Return a column whose structs have the fields of a declared type, in its order.
 
-    Raises as `in_declared_order`, and with `exact` for fields that are not declared.
+    Raises as `in_declared_order`, and for fields that are not declared.
     """
-    kind = _ordered(array.type, declared, name, whose, exact=exact)
+    extra: list[str] = []
+    found = _in_order(array, declared, name, whose, extra)
+    if extra:
+        raise DataError(f"{whose} gives {name} with fields that are not in its schema: {', '.join(extra)}")
+    return found
+
+
+@lru_cache(maxsize=1_000)
+def _warn_of_undeclared(whose: str, names: str) -> None:
+    # On an executor once in each of its Python processes.
+    _log.warning(
+        "%s gives columns or fields that its schema does not declare, and they are not written: %s. Declare them, or do "
+        "not return them", whose, names,
+    )  # fmt: skip
+
+
+def _in_order(array: pa.Array, declared: t.DataType, name: str, whose: str, extra: list[str]) -> pa.Array:
+    kind = _ordered(array.type, declared, name, whose, extra)
     return array if kind == array.type else array.cast(kind)
 
 
-def _ordered(given: pa.DataType, declared: t.DataType, place: str, whose: str, *, exact: bool) -> pa.DataType:
-    """The type with its fields in order. Moved fields may be null: Arrow casts no null struct otherwise."""
+def _ordered(given: pa.DataType, declared: t.DataType, place: str, whose: str, extra: list[str]) -> pa.DataType:
+    """The type with its fields in order; `extra` gets the others. Moved fields may be null: Arrow casts no null struct otherwise."""
     if isinstance(declared, t.StructType) and pa.types.is_struct(given):
         names = [field.name for field in given]
-        extra = [name for name in names if name not in declared.names]
-        if exact and extra:
-            raise DataError(f"{whose} gives {place} with fields that are not in its schema: {', '.join(extra)}")
+        extra += [f"{place}.{name}" for name in names if name not in declared.names]
         fields = []
         for field in declared:
             inner = f"{place}.{field.name}"
             kind = given.field(_place(names, field.name, inner, whose)).type
-            fields.append((field.name, _ordered(kind, field.dataType, inner, whose, exact=exact)))
+            fields.append((field.name, _ordered(kind, field.dataType, inner, whose, extra)))
         return given if fields == [(field.name, field.type) for field in given] else pa.struct(fields)
     if isinstance(declared, t.ArrayType) and any(is_list(given) for is_list in _LISTS):
-        item = _ordered(given.value_type, declared.elementType, f"{place}[]", whose, exact=exact)
+        item = _ordered(given.value_type, declared.elementType, f"{place}[]", whose, extra)
         return given if item == given.value_type else pa.list_(item)
     if isinstance(declared, t.MapType) and pa.types.is_map(given):
-        key = _ordered(given.key_type, declared.keyType, f"{place}[key]", whose, exact=exact)
-        item = _ordered(given.item_type, declared.valueType, f"{place}[value]", whose, exact=exact)
+        key = _ordered(given.key_type, declared.keyType, f"{place}[key]", whose, extra)
+        item = _ordered(given.item_type, declared.valueType, f"{place}[value]", whose, extra)
         return given if (key, item) == (given.key_type, given.item_type) else pa.map_(key, item)
     return given
 

@@ -72,8 +72,9 @@ class ArrowReader(Protocol):
 
     It is pickled and sent there, so it holds plain data only. `schema` is the type of the rows as a Spark DDL string; a
     column named `value` is the record's value, and `key`, `topic`, `partition`, `timestamp` and `headers` have the same
-    meaning as in a SourceBatch's DataFrame. Columns, and fields of structs, are found by their names, in any order. Values
-    of other types than the schema has are refused, unless a cast keeps all of them.
+    meaning as in a SourceBatch's DataFrame. Columns, and fields of structs, are found by their names, in any order; those
+    that the schema does not have are not written, which a warning says once. Values of other types than the schema has
+    are refused, unless a cast keeps all of them.
 
     A reader whose rows name their topics may list all of them in `topics`: a converter with a schema registry needs
     them in advance, and otherwise the rows are read twice. A reader may have `place(split, row)`, which returns the
@@ -196,7 +197,8 @@ class SourceBatch:
 
         `boundaries` are ends of transactions within the batch, for `transaction.boundary=connector`: pairs of the number of
         rows before each end, ascending, and the `offsets` there. Each is committed before the rows after it are written.
-        Raises DataError for an argument of another type, and for boundaries that are not within the batch.
+        Raises DataError for an argument of another type, for boundaries that are not within the batch, and for boundaries
+        with a `pipeline`, which does not say on which side of a boundary a record was refused.
         """
         return cls(columns=columns, offsets=offsets, topic=topic, pipeline=pipeline, boundaries=boundaries)
 
@@ -230,6 +232,11 @@ class SourceBatch:
         ):
             raise _wrong(
                 "SourceBatch", "boundaries", self.boundaries, "a list of pairs of a number of rows and offsets"
+            )
+        if self.boundaries and self.pipeline is not None:
+            raise DataError(
+                "SourceBatch.of_columns() was given both pipeline= and boundaries=: return the rows up to each boundary "
+                "as a batch with a pipeline of its own, and call commit_transaction() with it"
             )
         for rows, offsets in self.boundaries:
             if self.columns is None or type(rows) is not int or not before < rows < self.columns.num_rows:

@@ -29,7 +29,7 @@ def topic_name(name: str, value: Any) -> None:
 
 
 def topic_prefix(name: str, value: Any) -> None:
-    """Allow text that is a prefix of a topic's name, or a whole one, and None."""
+    """Allow a topic's name, a prefix of one, and None."""
     if value is not None and not is_topic_name(f"{value}-"):
         raise ConfigError(
             f"Invalid value {value!r} for the property {name}: names of topics begin with it, and {RULE}", name=name

@@ -89,7 +89,7 @@ class DirectoryConfigProvider(_PathConfigProvider):
         return {key: text for key, text in found.items() if text is not None}
 
     def _text(self, path: Path) -> str | None:
-        """Return a file's text, None if it does not exist. A link in the directory may lead anywhere."""
+        """Return a file's text, None if it does not exist. Links are followed only within the allowed paths."""
         try:
             with self._allowed.open(str(path)) as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

@@ -32,7 +32,8 @@ class JsonRenderer(Renderer):
         Raises DataError for other bytes, which Spark casts from BINARY to STRING unchecked: they would break the document.
         """
         try:
-            values.validate(full=True)
+            if bytes_of(values).max(initial=0) >= 0x80:
+                values.validate(full=True)
         except pa.ArrowInvalid as error:
             raise DataError("A STRING has bytes that are not UTF-8: leave it BINARY, or decode it") from error
         return Text(escape(values), '"', '"')

@@ -214,9 +214,9 @@ def is_constant(values: pa.Array) -> bool:
         return bool(numbers[0] == numbers[-1] and (numbers == numbers[0]).all())
     if not pa.types.is_string(values.type) or not values[0].equals(values[-1]):
         return False
-    lengths, data = lengths_of(values), bytes_of(values)
-    size = int(lengths[0])
-    return bool((lengths == size).all() and (data[size:] == data[: len(data) - size]).all())
+    lengths, (offsets, data) = lengths_of(values), _parts(values)
+    size, others = int(lengths[0]), int(offsets[-1] - offsets[1])
+    return bool((lengths == size).all() and data.slice(offsets[1], others).equals(data.slice(offsets[0], others)))
 
 
 def lengths_of(values: pa.Array) -> np.ndarray[Any, Any]:

@@ -94,14 +94,14 @@ def class_path(java: Java, wanted: JarSet) -> list[Path]:
     return sorted(folder.glob("*.jar"))
 
 
-def fetched_megabytes() -> float:
+def fetched_kilobytes() -> float:
     """The size of the files that are being fetched at this moment; files may appear and vanish meanwhile."""
     size = 0
     for folder in cache_folder().glob(f"*/{_DOWNLOADS}"):
         for path in folder.rglob("*"):
             with suppress(OSError):
-                size += path.lstat().st_size
-    return size / 1e6
+                size += path.lstat().st_size if path.is_file() else 0
+    return size / 1e3
 
 
 def _fetch_once(java: Java, wanted: JarSet, folder: Path) -> None:

@@ -303,7 +303,7 @@ def _children(pid: int) -> list[int]:
 
 def _is_alive(pid: int) -> bool:
     try:
-        # After the command's name in brackets comes the state. Zombies wait for the init process, and hold nothing.
+        # The state follows the command's name, which is in brackets. A zombie holds nothing: it counts as ended.
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (OSError, IndexError):
         return False

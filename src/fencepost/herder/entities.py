@@ -154,7 +154,7 @@ class ConfigInfo:
 
 @dataclass(frozen=True, slots=True)
 class ConfigInfos:
-    """The result of validating a connector's configuration. `error_count` counts properties that have errors.
+    """The result of validating a connector's configuration. `error_count` is the number of messages, as in Connect.
 
     `unknown` are undefined properties, which are not errors, each with the most similar defined one, if any.
     """

@@ -158,7 +158,7 @@ class FunctionRows:
     def _field(self, rows: pa.RecordBatch, field: t.StructField) -> pa.Array:
         if field.name not in rows.schema.names:
             self._refuse(f"no column {field.name}; it returned {', '.join(rows.schema.names)}")
-        column = fields_in_order(rows[field.name], field.dataType, field.name, self.name, exact=True)
+        column = fields_in_order(rows[field.name], field.dataType, field.name, self.name)
         return relabelled(fitted_column(column, field, self.name), _arrow(field.dataType))
 
     def _refuse(self, found: str) -> None:

@@ -20,10 +20,12 @@ from fencepost.converters.string_converter import StringConverter
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.engine.errors import RecordRefusedError
 from fencepost.runtime.state import State
+from fencepost.runtime.task.source_task import WorkerSourceTask
 from tests.support.checker import read_offsets, read_topic, values
 from tests.support.engine import NumberReader, splits
-from tests.support.sequence_source import seqs
-from tests.support.task_runner import TaskRunner, wait_for_state
+from tests.support.processes import wait_for
+from tests.support.sequence_source import SEEN, seqs
+from tests.support.task_runner import TaskRunner, stop, wait_for_state
 from tests.support.topics import Topics, unique
 
 ROWS = 60
@@ -191,6 +193,49 @@ def test_a_task_with_a_retriable_converter_creation_failure_restarts(
     assert task.join(120)
     assert runner.states.of(task) == [State.RESTARTING, State.RUNNING, State.STOPPED]
     assert seqs(values(read_topic(bootstrap_servers, topic)), name) == [1, 2]
+
+
+@pytest.fixture
+def waiting(runner: TaskRunner, topic: str, name: str) -> Iterator[WorkerSourceTask]:
+    """A task whose second batch, of two, is tried again for ever in the transaction of the first."""
+    config = {"limit": 8, "messages.per.poll": 4, "transaction.boundary": "interval", "errors.retry.timeout": -1}
+    task, seen = runner.task(name, topic, config | converter(FlakyConverter))
+
+    def fail(_: Any, records: Sequence[SourceRecord]) -> Sequence[SourceRecord]:
+        FlakyConverter.failures = 1_000_000 if seen.polls == 2 else 0
+        return records
+
+    seen.on_poll = fail
+    try:
+        task.start()
+        wait_for(lambda: 0 < FlakyConverter.failures < 1_000_000)
+        yield task
+    finally:
+        FlakyConverter.failures = 0
+        stop(task)
+
+
+def test_a_stop_ends_the_pause_before_a_retry(
+    waiting: WorkerSourceTask, runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
+):
+    waiting.stop()
+    assert waiting.join(30)
+    assert waiting.state is State.STOPPED
+    assert read_topic(bootstrap_servers, topic) == []
+    assert read_offsets(bootstrap_servers, runner.offsets_topic, name) == []
+
+
+def test_a_task_that_is_paused_before_a_retry_reads_all_again(
+    waiting: WorkerSourceTask, runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
+):
+    waiting.pause()
+    wait_for_state(waiting, State.PAUSED)
+    assert read_topic(bootstrap_servers, topic) == []
+    waiting.resume()
+    wait_for(lambda: SEEN[name].polls >= 5)
+    stop(waiting)
+    assert seqs(values(read_topic(bootstrap_servers, topic)), name) == list(range(1, 9))
+    assert runner.states.of(waiting) == [State.RUNNING, State.PAUSED, State.RUNNING, State.STOPPED]
 
 
 class NumbersConnector(SourceConnector):

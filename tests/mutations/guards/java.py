@@ -5,7 +5,9 @@ from __future__ import annotations
 from tests.mutations.guard import Guard
 
 _PIPELINE = "tests/cluster/test_java_pipeline.py"
+_JSON = "tests/unit/java/test_streaming_json.py"
 _REFUSED = "tests/cluster/test_java_refused_records.py"
+_WAITING = "tests/unit/java/test_waiting_records.py"
 _TRANSACTIONS = "tests/cluster/test_debezium_transactions.py"
 
 GUARDS = (
@@ -99,5 +101,47 @@ GUARDS = (
         "sources = sources_of(config, worker.plugin_sources)",
         "sources = worker.plugin_sources",
         f"{_PIPELINE}::test_a_password_of_a_transform_in_java_is_hidden",
+    ),
+    Guard(
+        "the bytes of records whose maps have a name twice",
+        "java/host/JsonForms.java",
+        "if (name == null || !names.add(name)) throw Rare.RARE;",
+        "if (name == null) throw Rare.RARE;",
+        f"{_JSON}::test_random_records_have_the_bytes_and_errors_of_json_converter[without schemas]",
+    ),
+    Guard(
+        "the bytes of records after one that was not written as JSON",
+        "java/host/StreamingJson.java",
+        "            json = null;\n            return null;",
+        "            return null;",
+        f"{_JSON}::test_random_records_have_the_bytes_and_errors_of_json_converter[the defaults]",
+    ),
+    Guard(
+        "the heap of a JVM whose task looks at the latest records alone",
+        "java/host/Uncommitted.java",
+        "latestOnly ? merged(batches.poll(), records) : records.waiting()",
+        "records.waiting()",
+        f"{_WAITING}::test_of_debeziums_records_the_latest_of_each_database_is_kept",
+    ),
+    Guard(
+        "the last record of all among the latest ones of each database",
+        "java/host/Uncommitted.java",
+        "            latest.remove(place);",
+        "",
+        f"{_WAITING}::test_of_debeziums_records_the_latest_of_each_database_is_kept",
+    ),
+    Guard(
+        "the records that a Java task gets after a commit",
+        "java/host/Uncommitted.java",
+        "batches.peek().number <= number",
+        "batches.peek().number < number",
+        f"{_WAITING}::test_of_other_tasks_the_records_and_their_sizes_are_kept",
+    ),
+    Guard(
+        "the databases whose ends of transactions come late",
+        "runtime/connector/source_boundary.py",
+        "    elif connector.plugin.java_class.startswith(_LATE):",
+        "    elif False:",
+        "tests/unit/runtime/connector/test_source_boundary.py::test_a_connector_that_marks_no_ends_is_refused",
     ),
 )

@@ -209,4 +209,18 @@ GUARDS = (
         "",
         "tests/unit/kafka/consumer/test_fetch_decoder.py::test_headers_count_as_what_they_take_in_memory",
     ),
+    Guard(
+        "the answer of the partition for which the others were not attempted",
+        "kafka/producer/coordinator_requests.py",
+        "codes - {Code.NONE, Code.OPERATION_NOT_ATTEMPTED}",
+        "codes - {Code.NONE}",
+        "tests/unit/kafka/producer/test_coordinator_requests.py::test_the_refusal_of_one_partition_counts_for_all",
+    ),
+    Guard(
+        "the batch of a partition that the coordinator did not attempt",
+        "kafka/producer/produce_errors.py",
+        " or code == Code.OPERATION_NOT_ATTEMPTED:",
+        ":",
+        "tests/unit/kafka/producer/test_sender.py::test_a_batch_is_sent_again_with_the_same_sequence",
+    ),
 )

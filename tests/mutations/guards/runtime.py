@@ -157,4 +157,18 @@ GUARDS = (
         "tests/unit/java/test_process_folder.py::"
         "test_a_folder_of_a_killed_process_is_removed_and_one_of_a_living_process_is_not",
     ),
+    Guard(
+        "the pause before a retry that a stop ends",
+        "engine/spark/jobs.py",
+        "    if cancelled.wait(seconds):\n",
+        "    if cancelled.wait(seconds) and cancelled.is_set():\n",
+        "tests/broker/engine/test_error_handling.py::test_a_stop_ends_the_pause_before_a_retry",
+    ),
+    Guard(
+        "the batch that is read again after a pause while it was tried again",
+        "runtime/task/poll_loop.py",
+        "        except (_ReadAgainError, BatchCancelledError):\n",
+        "        except _ReadAgainError:\n",
+        "tests/broker/engine/test_error_handling.py::test_a_task_that_is_paused_before_a_retry_reads_all_again",
+    ),
 )

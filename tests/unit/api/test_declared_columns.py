@@ -34,6 +34,16 @@ def test_columns_and_fields_come_in_the_declared_order(items: pa.DataType):
         assert [list(row.items()) for row in found.to_pylist()] == [list(row.items()) for row in expected[start:]]
 
 
+def test_columns_and_fields_that_are_not_declared_are_named_once(caplog: pytest.LogCaptureFixture):
+    rows = pa.RecordBatch.from_pydict({"value": [{"a": 1, "b": [{"c": 2, "d": 3}]}], "more": [1], "key": ["k"]})
+    columns = parse_columns("value STRUCT<b: ARRAY<STRUCT<c: BIGINT>>>, key STRING")
+    for _ in range(2):
+        in_declared_order(rows, columns, "Reader of too much")
+    told = [message for message in caplog.messages if message.startswith("Reader of too much")]
+    assert len(told) == 1
+    assert "does not declare, and they are not written: more, value.a, value.b[].d. Declare them" in told[0]
+
+
 def test_fields_within_maps_come_in_the_declared_order():
     values = pa.array([[("k", {"b": 1, "a": 2})], None], pa.map_(pa.string(), _MOVED))
     columns = parse_columns("value MAP<STRING, STRUCT<a: INT, b: INT>>")

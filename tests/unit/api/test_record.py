@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from fencepost import DataError, SourceBatch, SourceRecord
+from fencepost.api.own_pipeline import OwnPipeline
 
 _PARTITION = {"file": "f"}
 _OFFSET = {"position": 1}
@@ -81,6 +82,12 @@ def test_a_boundary_is_between_rows_of_columns(rows: Any):
         SourceBatch.of_columns(columns, boundaries=[(rows, [])])
     with pytest.raises(DataError, match="a boundary after 1 rows"):
         SourceBatch.of_columns(columns, boundaries=[(1, []), (1, [])])
+
+
+def test_boundaries_are_refused_beside_an_own_pipeline():
+    columns = pa.RecordBatch.from_pydict({"value": [b"a", b"b"]})
+    with pytest.raises(DataError, match="both pipeline= and boundaries="):
+        SourceBatch.of_columns(columns, pipeline=OwnPipeline(3), boundaries=[(1, [])])
 
 
 @pytest.mark.parametrize("boundaries", [5, "12", [1], [(1,)], [(1, [], [])]])

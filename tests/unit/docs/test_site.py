@@ -68,3 +68,8 @@ def test_cells_of_tables_carry_the_names_of_their_columns(site: Path) -> None:
     (row,) = re.findall(r"<tr>\s*<td[^>]*><code>offset.storage.partitions</code></td>.*?</tr>", page, re.DOTALL)
     assert re.findall(r'data-label="(\w*)"', row) == ["property", "type", "default", "meaning"]
     assert '<table data-kind="properties">' in page
+
+
+def test_a_long_name_in_a_table_wraps_between_its_words_and_is_found_whole(site: Path) -> None:
+    assert "cluster/<wbr>test_<wbr>mixed_<wbr>group.<wbr>py::<wbr>test_<wbr>" in (site / "kip-618.html").read_text()
+    assert "cluster/test_mixed_group.py::test_" in (site / "search" / "search_index.json").read_text()

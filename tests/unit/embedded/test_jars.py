@@ -10,7 +10,7 @@ from typing import ClassVar
 import pytest
 
 from fencepost.embedded.errors import JarsUnavailableError
-from fencepost.embedded.jars import BROKER, cache_folder, class_path
+from fencepost.embedded.jars import BROKER, cache_folder, class_path, fetched_kilobytes
 from fencepost.embedded.java import Java, find_java
 
 
@@ -28,6 +28,16 @@ def test_without_network_and_cache_the_error_gives_advice() -> None:
         class_path(find_java(), BROKER)
 
     assert [path.name for path in cache_folder().iterdir()] == [f"{BROKER.folder}.lock"]
+
+
+def test_what_is_being_fetched_is_counted_in_thousands_of_bytes() -> None:
+    assert fetched_kilobytes() == 0
+    for folder in ("one", "other"):
+        jars = cache_folder() / folder / "ivy-cache" / "jars"
+        jars.mkdir(parents=True)
+        (jars / "a.jar.part").write_bytes(b"x" * 20_500)
+
+    assert fetched_kilobytes() == 41.0
 
 
 class Proxy(BaseHTTPRequestHandler):

@@ -45,7 +45,7 @@ def asks_registry(command: _F) -> _F:
 def record_reading(
     url: str | None, connector_config: Path | None, *, for_people: bool = True
 ) -> Iterator[RecordReading]:
-    """Yield the decoding that the options ask for. Raises ConfigError for an invalid address, UsageError for both."""
+    """Yield the decoding that the options ask for. Raises ConfigError for an invalid address, UsageError if both options are given."""
     if url is not None and connector_config is not None:
         raise click.UsageError(f"Give {REGISTRY_URL} or {CONNECTOR_CONFIG}, not both")
     if connector_config is not None:

@@ -52,9 +52,9 @@ class DatabaseWriters(ABC):
                     thread.join()
 
     def slot_position(self) -> str | None:
-        """Return the position to which the connector's slot was advanced, None if there is no slot.
+        """Return the position in the log that the connector's slot has confirmed, None if there is no slot.
 
-        To be called while `writing`.
+        Call it only within `writing`.
         """
         assert self._watching is not None  # noqa: S101 - see above
         found = self._watching.execute(b"SELECT confirmed_flush_lsn::text FROM pg_replication_slots").fetchone()

@@ -7,7 +7,7 @@ import time
 from typing import Final
 
 from fencepost.cli.common.count_progress import shown_count
-from fencepost.embedded.jars import BROKER, JarSet, cache_folder, class_path, fetched_megabytes
+from fencepost.embedded.jars import BROKER, JarSet, cache_folder, class_path, fetched_kilobytes
 from fencepost.embedded.java import find_java
 
 _log: Final = logging.getLogger(__name__)
@@ -22,9 +22,11 @@ def fetch_jars(wanted: JarSet) -> None:
     """Fetch a program unless this user has it. Raises JarsUnavailableError and JavaNotFoundError."""
     if (cache_folder() / wanted.folder).is_dir():
         return
-    started, before = time.monotonic(), fetched_megabytes()
+    started, before = time.monotonic(), fetched_kilobytes()
     _log.info("Fetching %s from Maven Central, once%s", wanted.title, _expected(wanted))
-    with shown_count(f"Fetching {wanted.title}", "MB", lambda: fetched_megabytes() - before, wanted.megabytes):
+    # On a slow connection a rate in MB/s would be 0.0.
+    total = None if wanted.megabytes is None else 1_000 * wanted.megabytes
+    with shown_count(f"Fetching {wanted.title}", "kB", lambda: fetched_kilobytes() - before, total):
         class_path(find_java(), wanted)
     _log.info("Fetched %s in %.0f s", wanted.title, time.monotonic() - started)
 

@@ -233,7 +233,7 @@ class _Run:
         try:
             self._offsets = await herder.offsets.show(self._properties["name"])
         except FencepostError:
-            # The reason of a failure is more informative.
+            # If the run failed, its own error says more than this one.
             if not self._failures:
                 raise
 

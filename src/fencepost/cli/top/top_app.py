@@ -50,6 +50,8 @@ _ANSWER_SECONDS: Final = 15.0
 _OLD_SECONDS: Final = 5.0
 _REBALANCE_SECONDS: Final = 30.0
 _SCROLLBAR: Final = 1
+# The workers take a quarter of the terminal, and on a small one that many lines.
+_WORKERS: Final = 4
 
 
 class TraceScreen(ModalScreen[None]):
@@ -77,7 +79,8 @@ class TopApp(App[None]):
     CSS: ClassVar[str] = """
     #head, #problem, #detail, #workers { height: auto; padding: 0 1; }
     #problem { color: $text-error; }
-    #detail, #workers { max-height: 6; border-top: solid $surface-lighten-2; }
+    #detail, #workers { border-top: solid $surface-lighten-2; }
+    #detail { max-height: 6; }
     DataTable { height: 1fr; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 1; }
     TraceScreen { background: $background 60%; }
     TraceScreen VerticalScroll { background: $surface; padding: 0 1; }
@@ -170,7 +173,7 @@ class TopApp(App[None]):
             self._lines = list(lines(self._answer, self._tasks, self._unfolded, self.rates))
             self._show_table(chosen)
             self._show_detail()
-            self._workers_part.update(Text("\n".join(worker_lines(self._answer))))
+            self._workers_part.update(Text("\n".join(worker_lines(self._answer, max(_WORKERS, self.size.height // 4)))))
 
     def _show_head(self) -> None:
         if not self._open:

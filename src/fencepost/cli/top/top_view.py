@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from fencepost.api.texts import printable
 from fencepost.cli.connectors.connector_views import FAILED
+from fencepost.herder.core.observation import message_of
 
 Json = Mapping[str, Any]
 
@@ -29,7 +30,6 @@ _TREND_WIDTH: Final = 20
 # Beside each cell, on both sides.
 _PADDING: Final = 2
 _LONGEST_NAME: Final = 48
-_LISTED_WORKERS: Final = 6
 # The modules or packages of an exception's class, which do not fit into a column.
 _MODULE: Final = re.compile(r"^(?:\w+\.)+(?=\w+:)")
 
@@ -230,12 +230,12 @@ def problems(answer: Json) -> list[str]:
     return told
 
 
-def worker_lines(answer: Json) -> list[str]:
-    """Return the workers with the counts of their work, the busiest first."""
+def worker_lines(answer: Json, room: int) -> list[str]:
+    """Return the workers with the counts of their work, the busiest first, in at most `room` lines."""
     workers = sorted(answer["workers"].items(), key=lambda item: (-item[1]["tasks"], item[0]))
     shown = [
         f"{name}  {_worker(worker, answer['now'])}" + ("  answers this" if name == answer["worker_id"] else "")
-        for name, worker in workers[:_LISTED_WORKERS]
+        for name, worker in workers[: room if len(workers) <= room else room - 1]
     ]
     left = len(workers) - len(shown)
     return shown + [f"and {left} more"] * bool(left)
@@ -249,12 +249,16 @@ def _worker(worker: Json, now_ms: int) -> str:
 
 
 def traces(status: Json, task: int | None = None) -> str:
-    """Return the traces of a connector and its tasks, or of one task, from GET /connectors/NAME/status."""
+    """Return the traces of a connector and its tasks, or of one task, from GET /connectors/NAME/status.
+
+    Each one follows its message, which Python's traces have at their end, out of sight.
+    """
     parts = [(f"Task {part['id']}", part) for part in status["tasks"] if task is None or part["id"] == task]
     if task is None:
         parts.insert(0, ("The connector", status["connector"]))
     told = [
-        f"{what} on {part['worker_id']} is {part['state']}:\n{printable(part['trace'].rstrip())}"
+        f"{what} on {part['worker_id']} is {part['state']}: {printable(message_of(part['trace']) or '')}\n\n"
+        f"{printable(part['trace'].rstrip())}"
         for what, part in parts
         if part.get("trace")
     ]

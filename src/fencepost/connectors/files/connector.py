@@ -181,7 +181,7 @@ class FileSourceConnector(SourceConnector):
         formers = with_present_names(files, names.formers, names.spellings)
         groups = together(files, formers) if formers else None
         units = list(groups or files)
-        # A single task waits for the first file, so that the connector does not seem to have none by mistake.
+        # Without files one task waits for the first: a connector without tasks would look like a mistake.
         shares = distribute(units, min(max_tasks, len(units)), self._hashes) if files else [[]]
         if files and self._parsed[SCHEMA] == INFER:
             self._inferred = self._inferred or self._schema(files)

@@ -33,7 +33,7 @@ class Readers:
         self._parsed = parsed
         self._columns = columns
         self._allowed = allowed
-        # An object has one header.
+        # The header of an object is read once: an object is never changed.
         self._of_objects: dict[str, ArrowReader] = {}
 
     @property

@@ -135,5 +135,5 @@ def _fill_enum(proto: Any, enum: ParsedEnum) -> None:
     proto.name = enum.name
     for name, number in enum.symbols:
         proto.value.add(name=name, number=number)
-    # Two names of one number are allowed by an option, which is skipped.
+    # The parser skips options, so the one that allows two names for a number is set where an enum has such names.
     proto.options.allow_alias = len({number for _, number in enum.symbols}) < len(enum.symbols)

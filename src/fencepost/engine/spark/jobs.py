@@ -23,22 +23,26 @@ class Cancelled(Protocol):
     """Whether a task was cancelled, for example a threading.Event."""
 
     def is_set(self) -> bool:
-        """Whether the task was cancelled."""
+        """Whether the task was cancelled: it should end although it works."""
 
     def wait(self, timeout: float, /) -> bool:
-        """Wait for the cancellation, at most `timeout` seconds, and return whether it came."""
+        """Wait for `timeout` seconds. Return True, and at once, if a task that only waits should end."""
 
 
 def check_cancelled(task: str, cancelled: Cancelled) -> None:
     """Raise BatchCancelledError if the task was cancelled."""
     if cancelled.is_set():
-        raise BatchCancelledError(f"Task {task} was cancelled while it wrote a batch, which is not committed")
+        raise _cancelled(task)
 
 
 def wait_unless_cancelled(task: str, cancelled: Cancelled, seconds: float) -> None:
-    """Wait. Raises BatchCancelledError as soon as the task is cancelled."""
-    cancelled.wait(seconds)
-    check_cancelled(task, cancelled)
+    """Wait. Raises BatchCancelledError as soon as a task that only waits should end."""
+    if cancelled.wait(seconds):
+        raise _cancelled(task)
+
+
+def _cancelled(task: str) -> BatchCancelledError:
+    return BatchCancelledError(f"Task {task} was cancelled while it wrote a batch, which is not committed")
 
 
 class Jobs:

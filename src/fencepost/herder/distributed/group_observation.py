@@ -91,7 +91,7 @@ class GroupObservation(LocalObservation):
         return dict(zip(workers, answers, strict=True))
 
     async def _ask(self, worker: str, path: str, authorization: str | None, part: str) -> Json | str:
-        """Return the answer of another worker, which has the list `part`, or a text that says why there is no answer."""
+        """Return another worker's answer, a dict with a list under `part`. If there is none, return the reason as text."""
         url = f"{urlsplit(self._view.url).scheme}://{worker}{path}"
         headers = {"Accept": "application/json"} | ({} if authorization is None else {"Authorization": authorization})
         try:

@@ -5,8 +5,10 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.kafka.common.header.internals.RecordHeaders;
+import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.errors.DataException;
 import org.apache.kafka.connect.header.Header;
+import org.apache.kafka.connect.json.JsonConverter;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.storage.Converter;
 import org.apache.kafka.connect.storage.HeaderConverter;
@@ -21,13 +23,22 @@ final class RecordPipeline {
     private final Part<Converter> key;
     private final Part<Converter> value;
     private final Part<HeaderConverter> header;
+    private final Conversion keys;
+    private final Conversion values;
     private final StageErrors errors;
     private boolean stopped;
+
+    /** How a converter makes bytes. */
+    private interface Conversion {
+        byte[] of(String topic, RecordHeaders headers, Schema schema, Object value);
+    }
 
     RecordPipeline(JsonNode request, OwnMetrics metrics) throws Exception {
         JsonNode converters = request.get("converters");
         key = converter(converters.get("key.converter"), true, metrics);
         value = converter(converters.get("value.converter"), false, metrics);
+        keys = conversion(key.object, converters.get("key.converter"));
+        values = conversion(value.object, converters.get("value.converter"));
         JsonNode ofHeaders = converters.get("header.converter");
         header = Part.of(ofHeaders, HeaderConverter.class);
         header.run(() -> header.object.configure(Part.properties(ofHeaders)));
@@ -41,6 +52,12 @@ final class RecordPipeline {
         converter.run(() -> converter.object.configure(Part.properties(request), isKey));
         converter.run(() -> metrics.offer(converter.object, "converter", isKey ? "key" : "value"));
         return converter;
+    }
+
+    private static Conversion conversion(Converter converter, JsonNode request) {
+        // A class of the same name in the folder of a plugin may write something else.
+        return converter.getClass() == JsonConverter.class
+            ? new StreamingJson((JsonConverter) converter, Part.properties(request))::fromConnectData : converter::fromConnectData;
     }
 
     /**
@@ -99,9 +116,9 @@ final class RecordPipeline {
         // Converters may add some, such as the number of a schema.
         RecordHeaders headers = errors.passed("HEADER_CONVERTER", header.object.getClass(), () -> header.call(() -> headers(topic, record)));
         byte[] keyBytes = errors.passed("KEY_CONVERTER", key.object.getClass(),
-            () -> key.call(() -> key.object.fromConnectData(topic, headers, record.keySchema(), record.key())));
+            () -> key.call(() -> keys.of(topic, headers, record.keySchema(), record.key())));
         byte[] valueBytes = errors.passed("VALUE_CONVERTER", value.object.getClass(),
-            () -> value.call(() -> value.object.fromConnectData(topic, headers, record.valueSchema(), record.value())));
+            () -> value.call(() -> values.of(topic, headers, record.valueSchema(), record.value())));
         for (org.apache.kafka.common.header.Header one : headers)
             columns.addHeader(one.key().getBytes(StandardCharsets.UTF_8), one.value());
         columns.add(topic, partition, record.timestamp(), keyBytes, valueBytes);

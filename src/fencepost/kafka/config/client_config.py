@@ -10,6 +10,7 @@ import difflib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final, Self
 
 from fencepost.api.errors import ConfigError
@@ -161,14 +162,19 @@ class _Blaming:
 def _check_names(properties: Mapping[str, str], where: str) -> None:
     for name in properties:
         if name in known.NO_COUNTERPART and not properties[name].strip():
-            # An empty value is Java's default for these, so it changes nothing.
-            _LOG.warning("Ignoring %s (in %s): it is empty, and has no counterpart here", name, where)
+            _warn_of_empty(name, where)
         elif name in known.NO_COUNTERPART:
             raise ConfigError(f"{name} has no counterpart here: {known.NO_COUNTERPART[name]}", name=name)
         elif name not in known.ALL and not name.startswith(known.FREE_PREFIXES):
             near = difflib.get_close_matches(name, known.ALL, 1)
             advice = f"did you mean {near[0]}?" if near else "remove it"
             raise ConfigError(f"{name} is not a property of Kafka's clients: {advice}", name=name)
+
+
+@cache
+def _warn_of_empty(name: str, where: str) -> None:
+    """Once, although a worker reads its file for each of its clients. An empty value, Java's default, changes nothing."""
+    _LOG.warning("Ignoring %s (in %s): it is empty, and has no counterpart here", name, where)
 
 
 def _warn_of_forced(properties: Mapping[str, str], where: str) -> None:

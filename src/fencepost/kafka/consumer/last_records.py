@@ -90,7 +90,7 @@ def last_records(
 
 
 class _Found:
-    """The last records of each partition; of too many bytes, the newest ones."""
+    """The last records of each partition; only the newest of them if they have too many bytes."""
 
     def __init__(self, partitions: Iterable[int], count: int, limits: ReadLimits | None) -> None:
         self._kept: dict[int, deque[ConsumedRecord]] = {partition: deque() for partition in partitions}

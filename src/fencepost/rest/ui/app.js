@@ -5,7 +5,7 @@ import { useEffect, useReducer } from "./vendor/hooks.mjs";
 import { Connector } from "./connector.js";
 import { Create } from "./create.js";
 import { Problem, clock, html } from "./format.js";
-import { connect, live, subscribe } from "./live.js";
+import { follow, live, subscribe } from "./live.js";
 import { Overview } from "./overview.js";
 import { Topic } from "./topic.js";
 
@@ -46,6 +46,12 @@ function onEscape(event) {
   else location.hash = "#/";
 }
 
+// Another view begins at its top, also for a keyboard and a screen reader.
+function enter() {
+  document.getElementById("main").focus({ preventScroll: true });
+  scrollTo(0, 0);
+}
+
 // As a link to a place in the page would, whose address names something else.
 function skip(event) {
   event.preventDefault();
@@ -55,16 +61,19 @@ function skip(event) {
 function Page() {
   const [, again] = useReducer((number) => number + 1, 0);
   useEffect(() => {
-    addEventListener("hashchange", again);
+    const onPlace = () => { again(); enter(); };
+    addEventListener("hashchange", onPlace);
     const forget = subscribe(again);
     addEventListener("keydown", onEscape);
-    return () => { removeEventListener("hashchange", again); removeEventListener("keydown", onEscape); forget(); };
+    return () => { removeEventListener("hashchange", onPlace); removeEventListener("keydown", onEscape); forget(); };
   }, []);
+  const { kind, name } = place();
+  useEffect(() => { document.title = [...(kind ? [name || "Create a connector"] : []), "fencepost"].join(" - "); }, [kind, name]);
   return html`<a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
     <header><a class="home" href="#/">fencepost</a>${live.group ? html`<${Group} group=${live.group} />` : null}
       <${Connection} /></header>
-    <main id="main" tabindex="-1"><${Problem} text=${live.problem} /><${View} /></main>`;
+    <main id="main" tabindex="-1">${kind ? html`<nav><a href="#/">All connectors</a></nav>` : null}<${Problem} text=${live.problem} /><${View} /></main>`;
 }
 
-connect();
+follow();
 render(html`<${Page} />`, document.getElementById("app"));

@@ -21,13 +21,13 @@ export function Property({ name, value, info, errors, onInput, onRemove }) {
   return html`<div class="property">
     <label for=${id}><code>${name}</code>${definition?.required ? " (required)" : ""}</label>
     <input id=${id} value=${value} type=${secret ? "password" : "text"} autocomplete=${secret ? "new-password" : "off"} spellcheck=${false}
-      list=${known.length ? `${id}-values` : null} aria-invalid=${errors.length > 0}
+      list=${known.length ? `${id}-values` : null} aria-invalid=${errors.length > 0} aria-describedby="${id}-told"
       onInput=${(event) => onInput(event.target.value)} />
     ${known.length ? html`<datalist id="${id}-values">${known.map((each) => html`<option value=${each} />`)}</datalist>` : null}
     ${onRemove ? html`<button type="button" class="small" onClick=${onRemove} aria-label=${`Remove ${name}`}>remove</button>` : html`<span />`}
-    ${errors.map((error) => html`<p class="error" role="alert">${error}</p>`)}
-    <p class="doc">${definition ? definition.documentation : info ? "The connector does not define this property." : ""}
-      ${definition?.default_value ? html` Default: <code>${definition.default_value}</code>.` : null}</p>
+    <div id="${id}-told">${errors.map((error) => html`<p class="error" role="alert">${error}</p>`)}
+      <p class="doc">${definition ? definition.documentation : info ? "The connector does not define this property." : ""}
+        ${definition?.default_value ? html` Default: <code>${definition.default_value}</code>.` : null}</p></div>
   </div>`;
 }
 
@@ -48,25 +48,41 @@ export function useChecks(draft) {
     return () => { current = false; clearTimeout(timer); };
   }, [key]);
   const infos = new Map((checks.found?.configs ?? []).map((info) => [info.value.name, info]));
-  const checked = checks.of === key;
-  return { infos, groups: checks.found?.groups ?? [], checked, errors: checks.found?.error_count ?? 0, told, setTold };
+  const faulty = [...infos.values()].filter((info) => info.value.errors.length).map((info) => info.value.name);
+  return { infos, groups: checks.found?.groups ?? [], checked: checks.of === key, faulty, told, setTold };
 }
 
-export function outcome({ checked, told, errors }, otherwise) {
-  if (!checked) return told ? "Not checked." : "Checking ...";
-  return errors ? `${errors === 1 ? "1 property has an error" : `${errors} properties have errors`}.` : otherwise;
+// Opens the group of a property, and goes to its field. Returns whether it has one.
+export function lead(name) {
+  const field = document.getElementById(`config-${name}`);
+  const group = field?.closest("details");
+  if (group) group.open = true;
+  field?.focus();
+  return field !== null;
+}
+
+const Names = ({ names, go }) => names.map((name, at) => html`${at ? ", " : ""}<button type="button" class="link"
+  onClick=${() => go(name)}>${name}</button>`);
+
+// Which properties keep a draft from being saved: `missing` ones that nobody has filled in, and others. Each leads to its field.
+export function Outcome({ checks, missing, go, otherwise }) {
+  const wrong = checks.faulty.filter((name) => !missing.includes(name));
+  if (!checks.checked) return checks.told ? "Not checked." : "Checking ...";
+  if (!checks.faulty.length) return otherwise;
+  return html`${wrong.length ? html`${wrong.length === 1 ? "1 property has an error" : `${wrong.length} properties have errors`}: <${Names}
+    names=${wrong} go=${go} />. ` : null}${missing.length ? html`Still missing: <${Names} names=${missing} go=${go} />.` : null}`;
 }
 
 export function Configuration({ name, config }) {
   const [draft, setDraft] = useState(config);
   const [added, setAdded] = useState("");
   const checks = useChecks(draft);
-  const { infos, checked, errors, told, setTold } = checks;
+  const { infos, checked, faulty, told, setTold } = checks;
   const changed = JSON.stringify(draft) !== JSON.stringify(config);
   // What was saved, here or elsewhere, is what is edited from then on.
   useEffect(() => { setDraft(config); }, [JSON.stringify(config)]);
   const unset = [...infos.values()].filter((info) => info.definition && !(info.value.name in draft));
-  const missing = unset.filter((info) => info.value.errors.length);
+  const missing = faulty.filter((key) => !(key in draft));
   const set = (key, value) => setDraft({ ...draft, [key]: value });
   const remove = (key) => setDraft(Object.fromEntries(Object.entries(draft).filter(([other]) => other !== key)));
   const save = () => api.configure(name, draft).then(() => setTold("Saved."), (error) => setTold(error.message));
@@ -75,13 +91,14 @@ export function Configuration({ name, config }) {
     ${Object.keys(draft).sort().map((key) => html`<${Property} key=${key} name=${key} value=${draft[key]}
       info=${infos.get(key)} errors=${infos.get(key)?.value.errors ?? []}
       onInput=${(value) => set(key, value)} onRemove=${() => remove(key)} />`)}
-    ${missing.map((info) => html`<p class="error" role="alert"><code>${info.value.name}</code>: ${info.value.errors[0]}</p>`)}
+    ${missing.map((key) => html`<p class="error" role="alert"><code>${key}</code>: ${infos.get(key).value.errors[0]}</p>`)}
     <form class="line" onSubmit=${add}><label>Add a property
       <input list="unset" value=${added} onInput=${(event) => setAdded(event.target.value)} /></label>
       <datalist id="unset">${unset.map((info) => html`<option value=${info.value.name}>${info.definition.documentation}</option>`)}</datalist>
       <button>Add</button></form>
-    <p class="line"><button disabled=${!changed || !checked || errors > 0} onClick=${save}>Save</button>
+    <p class="line"><button disabled=${!changed || !checked || faulty.length > 0} onClick=${save}>Save</button>
       <button disabled=${!changed} onClick=${() => setDraft(config)}>Discard changes</button>
-      <span role="status">${outcome(checks, changed ? "Valid, not saved." : "")}</span></p>
+      <span role="status"><${Outcome} checks=${checks} missing=${missing} go=${(key) => lead(key) || set(key, "")}
+        otherwise=${changed ? "Valid, not saved." : ""} /></span></p>
     <${Problem} text=${told} /></section>`;
 }

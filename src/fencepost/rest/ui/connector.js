@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from "./vendor/hooks.mjs";
 import { OFFSETS, api, exact, keepsNumbers, repeat } from "./api.js";
 import { Configuration } from "./config.js";
-import { Head, Problem, State, ago, clock, count, html, size } from "./format.js";
+import { Head, Problem, State, ago, clock, count, html, size, worst } from "./format.js";
 import { Logs } from "./logs.js";
 import { FigurePlot, TimeLine } from "./plots.js";
 
@@ -37,9 +37,13 @@ function Actions({ name, state, onDone }) {
 }
 
 function Tasks({ status, tasks }) {
+  if (!status.tasks.length) {
+    const why = status.connector.state === "STOPPED" ? "The connector is stopped: it has no tasks." : "The connector has no tasks.";
+    return html`<section><h2>Tasks</h2><p>${why}</p></section>`;
+  }
   const known = new Map(tasks.map((task) => [task.task, task]));
   const titles = ["task", "state", "worker", "rows/s", "rows", "sent", "lag", "skipped", "transactions", "aborted", "open since", "last commit", "restarts"];
-  return html`<section><h2>Tasks</h2><table><${Head} titles=${titles} firstNumber=${3} />
+  return html`<section><h2>Tasks</h2><table class="figures"><${Head} titles=${titles} firstNumber=${3} />
     <tbody>${status.tasks.map((task) => {
       const of = known.get(task.id);
       const figures = of ? [count(of.rate), count(of.records), size(of.bytes), count(of.lag), count(of.skipped), count(of.transactions),
@@ -109,11 +113,11 @@ function Offsets({ name, state, offsets, more, problem, onDone }) {
   };
   const row = rows.find((each) => each.key === edited);
   return html`<section><h2>Offsets</h2><${Problem} text=${problem} />
-    <table><thead><tr>${["source partition", "before", "committed", "changed", ""].map((title) => html`<th scope="col">${title}</th>`)}</tr></thead>
+    ${rows.length ? html`<table><thead><tr>${["source partition", "before", "committed", "changed", ""].map((title) => html`<th scope="col">${title}</th>`)}</tr></thead>
     <tbody>${rows.map((each) => html`<tr key=${each.key}><th scope="row"><code>${each.key}</code></th>
-      <td data-label="before"><code>${each.former}</code></td><td data-label="committed"><code>${each.now}</code></td>
+      <td data-label="before">${each.former ? html`<code>${each.former}</code>` : null}</td><td data-label="committed"><code>${each.now}</code></td>
       <td data-label="changed">${each.when === null ? "" : clock(each.when)}</td>
-      <td>${changeable ? html`<button class="small" onClick=${() => setEdited(each.key)} aria-label=${`Edit the offset of ${each.key}`}>edit</button>` : null}</td></tr>`)}</tbody></table>
+      <td>${changeable ? html`<button class="small" onClick=${() => setEdited(each.key)} aria-label=${`Edit the offset of ${each.key}`}>edit</button>` : null}</td></tr>`)}</tbody></table>` : html`<p>${problem ? null : "No offset is committed yet."}</p>`}
     ${more ? html`<p class="doc">These are the first ${OFFSETS}. The REST API has all of them.</p>` : null}
     ${keepsNumbers && row ? html`<${OffsetForm} key=${row.key} row=${row} stopped=${state === "STOPPED"} onSave=${(changes) => after(api.alterOffsets(name, changes))} onEnd=${end} />` : null}
     <p class="line">${changeable ? html`<button class="danger" disabled=${!rows.length} onClick=${reset}>Reset all offsets</button>`
@@ -135,10 +139,10 @@ function Figures({ name, live }) {
     let current = true;
     api.history(name).then((found) => { if (current) setPast(found); }, (error) => { if (current) setProblem(error.message); });
     return () => { current = false; };
-  }, [name]);
+  }, [name, live.since]);
   const seen = live.rates.get(name) ?? [];
   const opened = seen.length ? seen[0][0] : Infinity;
-  const all = [...withGaps(past.history.filter(([at]) => at < opened), past.seconds), ...seen];
+  const all = withGaps([...past.history.filter(([at]) => at < opened), ...seen], past.seconds);
   const lags = all.filter(([, , lag]) => typeof lag === "number");
   return html`<section><h2>Rows per second</h2><${Problem} text=${problem} />
     ${all.length > 1 ? html`<${FigurePlot} seen=${all} label="Rows per second in the last hour" />` : html`<p>Wait a moment.</p>`}</section>
@@ -158,13 +162,15 @@ export function Connector({ name, live }) {
     return html`<h1>${name}</h1>${problem ? html`<${Problem} text=${problem} />` : html`<p role="status">Asking the worker ...</p>`}`;
   }
   const { info, status, tasks } = found;
-  return html`<h1>${name} <${State} state=${status.connector.state} /></h1>
+  // As in the overview: a connector that runs with a failed task has failed for whoever waits for its records.
+  const state = worst({ state: status.connector.state, tasks: status.tasks });
+  return html`<h1>${name} <${State} state=${state} /></h1>
     <p><code>${info.config["connector.class"]}</code> on <code>${status.connector.worker_id}</code></p>
     <${Problem} text=${problem} /><${Actions} name=${name} state=${status.connector.state} onDone=${look} />
-    <${Traces} status=${status} /><${Tasks} status=${status} tasks=${tasks} />
-    <section><h2>Transactions</h2><${TimeLine} key=${tasks.map((task) => task.task).join()} tasks=${tasks} /></section>
+    <${Problem} text=${live.rows.get(name)?.error} /><${Traces} status=${status} /><${Tasks} status=${status} tasks=${tasks} />
+    ${tasks.length ? html`<section><h2>Transactions</h2><${TimeLine} key=${tasks.map((task) => task.task).join()} tasks=${tasks} /></section>` : null}
     <${Figures} name=${name} live=${live} />
-    <section><h2>Topics</h2><ul class="plain">${found.topics.map((topic) => html`<li key=${topic}>
+    <section><h2>Topics</h2>${found.topics.length ? null : html`<p>It has not written to a topic yet.</p>`}<ul class="plain">${found.topics.map((topic) => html`<li key=${topic}>
       <a href="#/topics/${encodeURIComponent(topic)}">${topic}</a>: its last records, and why readers may not see some</li>`)}</ul></section>
     <${Offsets} name=${name} state=${status.connector.state} offsets=${found.offsets} more=${found.moreOffsets} problem=${found.offsetsProblem} onDone=${look} />
     <${Logs} name=${name} />

@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "./vendor/hooks.mjs";
 import { api } from "./api.js";
-import { Property, outcome, useChecks } from "./config.js";
+import { Outcome, Property, lead, useChecks } from "./config.js";
 import { Problem, html } from "./format.js";
 
 const FIRST = ["connector.class", "name"];
@@ -32,11 +32,7 @@ function Others({ infos, draft, set }) {
   // One that is there already is led to.
   const add = () => {
     const name = added.trim();
-    const field = document.getElementById(`config-${name}`);
-    const group = field?.closest("details");
-    if (group) group.open = true;
-    if (field) field.focus();
-    else if (name) set(name, "", true);
+    if (name && !lead(name)) set(name, "", true);
     setAdded("");
   };
   return html`<details open=${names.length > 0}><summary>Other properties${names.length ? ` (${names.length} set)` : ""}</summary>
@@ -62,7 +58,7 @@ export function Create() {
   const [touched, setTouched] = useState(new Set());
   const [creating, setCreating] = useState(false);
   const checks = useChecks(draft);
-  const { infos, checked, errors, told, setTold } = checks;
+  const { infos, checked, faulty, told, setTold } = checks;
   useEffect(() => { api.plugins().then(setPlugins, (error) => setTold(error.message)); }, []);
   // An empty field is a property that is not set, unless it was added by name.
   const set = (key, value, added = false) => {
@@ -71,7 +67,7 @@ export function Create() {
     setTouched(new Set(touched).add(key));
   };
   const plugin = draft["connector.class"];
-  const missing = [...infos.values()].filter((info) => info.value.errors.length && !touched.has(info.value.name));
+  const missing = faulty.filter((name) => !touched.has(name));
   const create = (event) => {
     event.preventDefault();
     setCreating(true);
@@ -92,7 +88,7 @@ export function Create() {
       ${byGroup(checks).map(([title, members]) => html`<${Group} key=${title} title=${title} infos=${members}
         draft=${draft} touched=${touched} set=${set} />`)}
       <${Others} infos=${infos} draft=${draft} set=${set} />` : null}
-    ${plugin ? html`<p class="line"><button disabled=${creating || !checked || errors > 0 || !draft.name}>${creating ? "Creating ..." : "Create"}</button>
-      <span role="status">${outcome(checks, "Valid.")}${missing.length ? ` Still missing: ${missing.map((info) => info.value.name).join(", ")}.` : ""}</span></p>` : null}
+    ${plugin ? html`<p class="line"><button disabled=${creating || !checked || faulty.length > 0 || !draft.name}>${creating ? "Creating ..." : "Create"}</button>
+      <span role="status"><${Outcome} checks=${checks} missing=${missing} go=${lead} otherwise="Valid." /></span></p>` : null}
     <${Problem} text=${told} /></form>`;
 }

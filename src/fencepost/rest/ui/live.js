@@ -9,8 +9,13 @@ const SILENT_MS = 10_000;
 const LOST_MS = 30_000;
 const AGAIN_MS = 2_000;
 
-export const live = { group: null, rows: new Map(), rates: new Map(), problem: "", connected: false, heard: null };
+// `since`: when the rates begin, in ms. Those before a break are dropped: the worker's history has them.
+export const live = {
+  group: null, rows: new Map(), rates: new Map(), since: null, problem: "", connected: false, heard: null,
+};
 const listeners = new Set();
+let latest = null;
+let end = null;
 
 export function subscribe(listener) {
   listeners.add(listener);
@@ -28,6 +33,11 @@ function apply(event) {
   setClock(event.now);
   if (problem === undefined) {
     live.group = group;
+    if (latest === null || event.now - latest > SILENT_MS) {
+      live.rates.clear();
+      live.since = event.now;
+    }
+    latest = event.now;
     if (whole) live.rows = new Map();
     for (const [name, row] of Object.entries(rows)) {
       if (row === null) live.rows.delete(name);
@@ -49,15 +59,19 @@ function setConnected(connected) {
   tell();
 }
 
-export function connect() {
+function connect() {
   const source = new EventSource("api/events");
   let heard = performance.now();
   let errors = 0;
-  const again = (ms) => {
+  const close = () => {
     clearInterval(checking);
     source.close();
+  };
+  const again = (ms) => {
+    close();
     setConnected(false);
-    setTimeout(connect, ms);
+    const timer = setTimeout(() => { end = connect(); }, ms);
+    end = () => clearTimeout(timer);
   };
   const checking = setInterval(() => {
     const silent = performance.now() - heard;
@@ -77,4 +91,19 @@ export function connect() {
     live.connected = true;
     apply(JSON.parse(message.data));
   };
+  return close;
+}
+
+// A browser opens six connections to a worker, for all tabs. One that nobody sees, or that its history keeps, holds none.
+function onVisibility() {
+  if (!document.hidden) end ??= connect();
+  else if (end !== null) {
+    end();
+    end = null;
+  }
+}
+
+export function follow() {
+  document.addEventListener("visibilitychange", onVisibility);
+  onVisibility();
 }

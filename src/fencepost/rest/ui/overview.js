@@ -27,11 +27,12 @@ function Summary({ live }) {
   const states = {};
   for (const row of rows) states[worst(row)] = (states[worst(row)] ?? 0) + 1;
   const rate = rows.reduce((sum, row) => sum + row.rate, 0);
+  const workers = Object.keys(live.group.workers).length;
   return html`<div class="tiles">
-    <div>${many(rows.length, "connector")}</div>
+    <div><b>${count(rows.length)}</b> ${rows.length === 1 ? "connector" : "connectors"}</div>
     ${Object.entries(states).map(([state, number]) => html`<div><b>${number}</b> <${State} state=${state} /></div>`)}
     <div><b>${count(rate)}</b> rows/s</div>
-    <div>${many(Object.keys(live.group.workers).length, "worker")}</div>
+    <div><b>${count(workers)}</b> ${workers === 1 ? "worker" : "workers"}</div>
   </div>`;
 }
 
@@ -101,9 +102,9 @@ export function Overview({ live }) {
     <label class="filter">Filter <kbd>/</kbd>
       <input ref=${field} type="search" value=${filter} onInput=${(event) => setFilter(event.target.value)} /></label>
     <p><a class="create" href="#/create">Create a connector</a></p>
-    <table class="connectors"><${Head} titles=${COLUMNS} firstNumber=${3} />
-      <tbody>${rows.map((row) => html`<${Row} key=${row.name} row=${row} />`)}</tbody></table>
-    ${rows.length ? null : html`<p>${live.rows.size ? "No connector matches." : "There are no connectors."}</p>`}
+    ${rows.length ? html`<table class="connectors figures"><${Head} titles=${COLUMNS} firstNumber=${3} />
+      <tbody>${rows.map((row) => html`<${Row} key=${row.name} row=${row} />`)}</tbody></table>`
+      : html`<p>${live.rows.size ? "No connector matches." : "There are no connectors yet."}</p>`}
     <${TopicQuestion} /><${Workers} group=${live.group} />
     ${live.group.membership ? html`<${GroupEvents} group=${live.group} />` : null}`;
 }

@@ -17,7 +17,7 @@ function Transaction({ transaction, hidden, onAbort }) {
     <h3><code>${transaction.transactional_id}</code></h3>
     <p>Open for <b>${ago(transaction.since_ms)}</b>, since ${clock(transaction.since_ms)}, by ${owner}${" "}
       (producer id ${transaction.producer_id}, epoch ${transaction.producer_epoch}, ${transaction.state}).
-      It hides ${count(hidden)} offsets in partition ${transaction.partitions.join(", ")}.
+      It hides ${many(hidden, "offset")} in ${transaction.partitions.length === 1 ? "partition" : "partitions"} ${transaction.partitions.join(", ")}.
       The broker aborts it ${span(transaction.timeout_ms / 1000)} after it began.</p>
     <button class="danger" disabled=${aborting} onClick=${abort}>${aborting ? "Aborting ..." : "Abort this transaction"}</button>
   </article>`;
@@ -99,13 +99,13 @@ export function Topic({ name }) {
   return html`<h1>Topic ${name}</h1><${Problem} text=${problem} />
     ${view === null ? (problem ? null : html`<p role="status">Asking the brokers ...</p>`) : html`
       <p class="answer">${hidden.length
-        ? `Readers at read_committed stop before ${count(hiddenIn(hidden.map((each) => each.partition)))} offsets.`
+        ? `Readers at read_committed do not see the last ${many(hiddenIn(hidden.map((each) => each.partition)), "offset")} yet.`
         : "Readers at read_committed see everything: no open transaction hides records."}</p>
       ${hidden.length && !view.transactions.length ? html`<p>No coordinator names an open transaction: it may have just
         ended, or hang; then <code>fencepost transactions abort --topic</code> ends it.</p>` : null}
       ${view.transactions.map((each) => html`<${Transaction} key=${each.transactional_id} transaction=${each}
         hidden=${hiddenIn(each.partitions)} onAbort=${() => abort(each.transactional_id)} />`)}
-      <table><${Head} titles=${["partition", "readers see up to", "end", "hidden"]} firstNumber=${1} /><tbody>
+      <table class="figures"><${Head} titles=${["partition", "readers see up to", "end", "hidden"]} firstNumber=${1} /><tbody>
         ${view.partitions.map((each) => html`<tr key=${each.partition}><th scope="row">${each.partition}</th>
           <td data-label="readers see up to" class="number">${count(each.stable)}</td>
           <td data-label="end" class="number">${count(each.end)}</td>

@@ -213,7 +213,7 @@ def _column_pieces(batch: SourceBatch) -> Iterator[tuple[Batch, BoundaryDecision
     rest, before = batch, 0
     for end, offsets in batch.boundaries:
         rows: Any = rest.columns
-        piece = replace(rest, columns=rows[: end - before], offsets=offsets, boundaries=(), pipeline=None)
+        piece = replace(rest, columns=rows[: end - before], offsets=offsets, boundaries=())
         yield piece, BoundaryDecision.COMMIT
         rest, before = replace(rest, columns=rows[end - before :], boundaries=()), end
     yield rest, BoundaryDecision.CONTINUE

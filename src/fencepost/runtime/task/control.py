@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
 
 class TaskControl:
@@ -54,10 +55,10 @@ class TaskControl:
         if self._failure is not None:
             raise self._failure
 
-    def wait(self, seconds: float) -> None:
-        """Return after some time, or at once if the task should end or pause."""
+    def wait(self, seconds: float) -> bool:
+        """Return after some time, or True at once if the task should end or pause."""
         with self._changed:
-            self._changed.wait_for(lambda: self._stopping or self._paused or self._failure, seconds)
+            return bool(self._changed.wait_for(lambda: self._stopping or self._paused or self._failure, seconds))
 
     def wait_for(self, true: Callable[[], bool]) -> None:
         """Return once a condition is true, or the task should end. `wake` has the condition checked again."""
@@ -79,3 +80,18 @@ class TaskControl:
             self._paused = self._paused if paused is None else paused
             self._stopping = self._stopping if stopping is None else stopping
             self._changed.notify_all()
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRequests:
+    """The requests to a task as the engine asks for them: a stop or a pause ends its waits, a cancellation also its writes."""
+
+    control: TaskControl
+
+    def is_set(self) -> bool:
+        """Whether the task was cancelled."""
+        return self.control.cancelled.is_set()
+
+    def wait(self, timeout: float, /) -> bool:
+        """Wait as `TaskControl.wait`."""
+        return self.control.wait(timeout)

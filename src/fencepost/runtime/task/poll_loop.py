@@ -7,7 +7,7 @@ import time
 from typing import Final
 
 from fencepost.api.errors import RetriableError
-from fencepost.engine.errors import PreparationWaitsError
+from fencepost.engine.errors import BatchCancelledError, PreparationWaitsError
 from fencepost.kafka.precedence import HEARTBEAT
 from fencepost.runtime.metrics.task_metrics import TaskMetrics
 from fencepost.runtime.state import OnState, State
@@ -27,12 +27,11 @@ _PREPARE_RETRY_S: Final = 1.0
 """The pause after `prepare` of a converter raised RetriableError, which may have tried for a while itself."""
 
 
-class _WaitEndedError(Exception):
-    """The task should stop or pause while a polled batch waits."""
-
-
 class _ReadAgainError(Exception):
-    """The transaction of earlier records was aborted while a batch waited: the task has to read all of them again."""
+    """The task has to read all uncommitted records again.
+
+    It should stop or pause while a polled batch waits, or the transaction of earlier records was aborted meanwhile.
+    """
 
 
 class PollLoop:
@@ -66,9 +65,10 @@ class PollLoop:
     def run(self) -> bool:
         """Poll until the task should stop, or its source ends if that is wanted.
 
-        Return True if the task has to restart from its committed offsets: it was paused while its open transaction had
-        no boundary yet, or while its converters waited, or they waited in such a transaction. An open transaction would block the readers of its topics, and
-        expire. Raises any failure, with the transaction aborted.
+        Return True if the task has to restart from its committed offsets, unless it should stop: it was paused while its
+        open transaction had no boundary yet, or while a batch waited, or its converters waited in such a transaction. An
+        open transaction would block the readers of its topics, and expire. Raises any failure, with the transaction
+        aborted.
         """
         try:
             while not self._control.stopping:
@@ -81,11 +81,9 @@ class PollLoop:
                 elif not self._step() and self._stop_at_end and self._instance.at_end():
                     break
             self._commit_all()
-        except _WaitEndedError:
+        except (_ReadAgainError, BatchCancelledError):
             self._writes.discard()
-            return self._control.paused
-        except _ReadAgainError:
-            self._writes.discard()
+            self._control.raise_failure()
             return True
         except Exception:
             self._abort_quietly()
@@ -123,7 +121,7 @@ class PollLoop:
                 self._control.raise_failure()
                 self._control.wait(_PREPARE_RETRY_S)
                 if self._control.stopping or self._control.paused:
-                    raise _WaitEndedError from error
+                    raise _ReadAgainError from error
             else:
                 self._preparations.works()
                 if aborted:

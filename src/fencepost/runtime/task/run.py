@@ -33,7 +33,7 @@ from fencepost.runtime.state import OnState, State
 from fencepost.runtime.task.admission import Admission
 from fencepost.runtime.task.boundaries import TransactionBoundaryManager
 from fencepost.runtime.task.context import WorkerSourceTaskContext
-from fencepost.runtime.task.control import TaskControl
+from fencepost.runtime.task.control import TaskControl, WriteRequests
 from fencepost.runtime.task.instance import TaskInstance
 from fencepost.runtime.task.poll_loop import PollLoop
 from fencepost.runtime.task.writes import Delivery, WritePath, WritesContext
@@ -188,7 +188,7 @@ class TaskRun:
                 path,
                 offsets.records(_author(delivery, reader)),
                 self._metrics,
-                self._control.cancelled,
+                WriteRequests(self._control),
                 keeps_records=instance.keeps_records,
                 keeps_batches=instance.keeps_batches,
                 on_commit=self._on_commit,

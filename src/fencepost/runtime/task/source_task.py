@@ -202,7 +202,7 @@ class WorkerSourceTask:
             else:
                 _log.error("Task %s failed: %s", self.id, describe_error(error), exc_info=error)
             return False
-        # Hundreds of tasks may wait for descriptors for any time.
+        # Hundreds of tasks may wait for descriptors for hours: each warns only once.
         told = isinstance(error, OutOfFileDescriptorsError) and isinstance(self._error, OutOfFileDescriptorsError)
         level = logging.DEBUG if told else logging.WARNING
         _log.log(level, "Task %s failed and restarts in %.1f s: %s", self.id, delay, describe_error(error))

@@ -12,7 +12,6 @@ For any number of uncommitted records, only their number and the last offset of 
 from __future__ import annotations
 
 import logging
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.engine.engine import SparkEngine, WriteResult
 from fencepost.engine.errors import RecordRefusedError
 from fencepost.engine.pipeline import Pipeline
+from fencepost.engine.spark.jobs import Cancelled
 from fencepost.engine.topic_gate import RefusedTopic, TopicGate
 from fencepost.kafka.admin.topic_creator import TopicCreator
 from fencepost.kafka.errors import TopicNotFoundError
@@ -71,7 +71,7 @@ class WritesContext:
     path: WritePath
     offsets: OffsetRecords
     metrics: TaskMetrics
-    cancelled: threading.Event
+    cancelled: Cancelled
     keeps_records: bool
     keeps_batches: bool
     on_commit: Callable[[], None]

@@ -127,7 +127,7 @@ class OffsetTable:
 
     def origins(self, connector: str) -> set[Origin]:
         """Return the topics named by a connector's copies and commits in this topic."""
-        # Few connectors have a topic of their own: the others are not looked through.
+        # Few connectors have a topic of their own. The offsets of others name none, and need no search.
         if connector not in self._with_origins:
             return set()
         marks = [stored.mark for stored in self.stored_of(connector).values()]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
@@ -99,3 +102,26 @@ def test_it_may_be_closed_while_answers_come(monkeypatch: pytest.MonkeyPatch, tm
                 assert not app.is_running
 
         apis.call(use())
+
+
+def test_all_listed_workers_are_seen_in_a_small_terminal() -> None:
+    worker = {"tasks": 1, "connectors": 1, "version": None, "started": None}
+    answer: dict[str, Any] = {
+        "worker_id": "w0:1", "group_id": "shop", "workers": {f"w{number}:1": worker for number in range(9)}, "silent": {},
+        "exactly_once": "enabled", "breaking": [], "rows": {}, "membership": None, "now": 0,
+    }  # fmt: skip
+
+    async def overview(_: web.Request) -> web.Response:
+        return web.json_response(answer)
+
+    async def use() -> None:
+        served = web.Application()
+        served.router.add_get(top_app.OVERVIEW, overview)
+        async with TestServer(served) as server:
+            app = TopApp(str(server.make_url("/")))
+            async with app.run_test(size=(80, 24)) as pilot:
+                workers = app.query_one("#workers", Static)
+                await _until(pilot, lambda: "and 4 more" in str(workers.render()))
+                await _until(pilot, lambda: workers.size.height == len(str(workers.render()).splitlines()))
+
+    asyncio.run(use())

@@ -176,7 +176,7 @@ def test_the_group_is_summed_up_and_its_problems_are_named():
     assert problems(answer) == [
         "These workers break exactly-once delivery: v:1", "u:1 does not answer: it is away", "The group is rebalancing",
     ]  # fmt: skip
-    assert worker_lines(answer) == [
+    assert worker_lines(answer, 3) == [
         "v:1  2 connectors  3 tasks  version 0.2.0  up 2m",
         "w:1  0 connectors  1 task  answers this",
         "idle:1  0 connectors  0 tasks",
@@ -186,8 +186,9 @@ def test_the_group_is_summed_up_and_its_problems_are_named():
 def test_of_many_workers_those_with_most_tasks_are_listed():
     answer = _answer({}, workers={f"w{number}:1": _worker(number) for number in range(10)})
 
-    assert worker_lines(answer)[0] == "w9:1  0 connectors  9 tasks"
-    assert worker_lines(answer)[-1] == "and 4 more"
+    assert worker_lines(answer, 7)[0] == "w9:1  0 connectors  9 tasks"
+    assert worker_lines(answer, 7)[-2:] == ["w4:1  0 connectors  4 tasks", "and 4 more"]
+    assert len(worker_lines(answer, 10)) == 10
 
 
 def test_traces_belong_to_the_connector_or_to_one_task():
@@ -195,10 +196,10 @@ def test_traces_belong_to_the_connector_or_to_one_task():
         "connector": {"state": "FAILED", "worker_id": "w:1", "trace": "first\n"},
         "tasks": [
             {"id": 0, "state": "RUNNING", "worker_id": "w:1"},
-            {"id": 1, "state": "FAILED", "worker_id": "v:1", "trace": "second\x1b\n  line"},
+            {"id": 1, "state": "FAILED", "worker_id": "v:1", "trace": "Traceback:\n  line\nsecond\x1b"},
         ],
     }
 
-    assert traces(status, 1) == "Task 1 on v:1 is FAILED:\nsecond\\x1b\n  line"
-    assert traces(status) == f"The connector on w:1 is FAILED:\nfirst\n\n{traces(status, 1)}"
+    assert traces(status, 1) == "Task 1 on v:1 is FAILED: second\\x1b\n\nTraceback:\n  line\nsecond\\x1b"
+    assert traces(status) == f"The connector on w:1 is FAILED: first\n\nfirst\n\n{traces(status, 1)}"
     assert traces(status, 0) == ""

@@ -23,6 +23,7 @@ NONE, NOT_ATTEMPTED, UNKNOWN = Code.NONE, Code.OPERATION_NOT_ATTEMPTED, Code.UNK
         ([NONE, NONE], NONE),
         ([NOT_ATTEMPTED, UNKNOWN], UNKNOWN),
         ([NONE, Code.TOPIC_AUTHORIZATION_FAILED, NOT_ATTEMPTED], Code.TOPIC_AUTHORIZATION_FAILED),
+        ([NOT_ATTEMPTED, Code.PRODUCER_FENCED], Code.PRODUCER_FENCED),
     ],
 )
 def test_the_refusal_of_one_partition_counts_for_all(codes: list[int], decisive: int) -> None:

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost import IllegalStateError, SourceBatch, SourceRecord
-from fencepost.api.own_pipeline import OwnPipeline
 from fencepost.config.connector_config import TransactionBoundary
 from fencepost.runtime.task.boundaries import (
     BoundaryDecision,
@@ -181,16 +180,16 @@ def test_the_last_records_request_comes_before_the_batchs(record: str, batch: st
 def test_columns_are_cut_at_the_boundaries_within_them():
     columns = pa.RecordBatch.from_pydict({"value": [b"a", b"b", b"c", b"d"]})
     ends = [(rows, [({"p": 1}, {"row": rows})]) for rows in (1, 3)]
-    batch = SourceBatch.of_columns(columns, [({"p": 1}, {"row": 4})], pipeline=OwnPipeline(9), boundaries=ends)
+    batch = SourceBatch.of_columns(columns, [({"p": 1}, {"row": 4})], boundaries=ends)
 
     pieces = [
-        (piece.columns["value"].to_pylist(), piece.offsets[0][1]["row"], piece.pipeline, decision)
+        (piece.columns["value"].to_pylist(), piece.offsets[0][1]["row"], decision)
         for piece, decision in ConnectorBoundary().pieces(batch)
     ]
     assert pieces == [
-        ([b"a"], 1, None, BoundaryDecision.COMMIT),
-        ([b"b", b"c"], 3, None, BoundaryDecision.COMMIT),
-        ([b"d"], 4, OwnPipeline(9), BoundaryDecision.CONTINUE),
+        ([b"a"], 1, BoundaryDecision.COMMIT),
+        ([b"b", b"c"], 3, BoundaryDecision.COMMIT),
+        ([b"d"], 4, BoundaryDecision.CONTINUE),
     ]
     assert list(PollBoundary().pieces(batch)) == [(batch, BoundaryDecision.COMMIT)]
 

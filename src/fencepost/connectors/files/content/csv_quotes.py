@@ -19,7 +19,9 @@ examined, with a few numpy operations on all of them.
 from __future__ import annotations
 
 import codecs
+import operator
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final
 
 import numpy as np
@@ -29,6 +31,7 @@ BYTE_ORDER_MARK: Final = codecs.BOM_UTF8
 
 _LF: Final = 10
 _CR: Final = 13
+_SEARCHED_AT_ONCE: Final = 1 << 18
 
 Bytes = npt.NDArray[np.uint8]
 Positions = npt.NDArray[np.int64]
@@ -52,6 +55,18 @@ class OpenEnd:
     is_quote: bool
 
 
+def positions_of(array: Bytes, *codes: int) -> Positions:
+    """Return where one of some bytes is, in ascending order.
+
+    A block is compared in parts: memory for all results would be the system's again afterwards, which clears it each time.
+    """
+    found = [np.empty(0, np.int64)]
+    for first in range(0, len(array), _SEARCHED_AT_ONCE):
+        part = array[first : first + _SEARCHED_AT_ONCE]
+        found.append(np.flatnonzero(reduce(operator.or_, (part == code for code in codes))) + first)
+    return np.concatenate(found)
+
+
 def without_escaped(array: Bytes, escape: int) -> Bytes:
     """Return the bytes with each escaped character replaced by 0."""
     active = _active_escapes(array, escape)
@@ -63,7 +78,7 @@ def without_escaped(array: Bytes, escape: int) -> Bytes:
 
 
 def _active_escapes(array: Bytes, escape: int) -> Positions:
-    positions = np.flatnonzero(array == escape)
+    positions = positions_of(array, escape)
     begins = np.append(np.True_, np.diff(positions) > 1)[: len(positions)]
     run = np.maximum.accumulate(np.where(begins, np.arange(len(positions)), 0))
     active: Positions = positions[(np.arange(len(positions)) - run) % 2 == 0]
@@ -75,7 +90,8 @@ def outside_quotes(plain: Bytes, ends: Positions, quoting: Quoting, begin: int) 
 
     `plain` has the block's bytes, with escaped ones replaced; it has at least one quote. Its first field starts at `begin`.
     """
-    quotes = np.flatnonzero(plain == quoting.quote)
+    assert quoting.quote is not None  # noqa: S101 - there is one
+    quotes = positions_of(plain, quoting.quote)
     before = np.searchsorted(quotes, ends)
     if _are_pairs(plain, quotes, quoting, begin):
         return np.equal(before % 2, 0)

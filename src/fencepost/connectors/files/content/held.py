@@ -22,7 +22,7 @@ HEAD_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class HeldRange(FileRange):
-    """Bytes of a file's content, with the bytes. `line` is the number of the line that begins at `start`."""
+    """A range of a file's content that is in memory, as `data`. `line` is the number of the line that begins at `start`."""
 
     data: bytes = b""
     line: int = 1

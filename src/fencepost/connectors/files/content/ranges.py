@@ -25,6 +25,7 @@ from fencepost.connectors.files.content.csv_quotes import (
     Positions,
     Quoting,
     outside_quotes,
+    positions_of,
     without_escaped,
 )
 from fencepost.connectors.files.stores.objects import ObjectFile, check_allowed, is_object
@@ -96,7 +97,7 @@ def record_ends(
     if escape is not None:
         plain = without_escaped(plain, escape)
     if data.find(b"\r", 0, length) < 0:
-        ends = np.flatnonzero(plain == _LF)
+        ends = positions_of(plain, _LF)
         nexts = ends + 1
     else:
         ends, nexts = _ends_with_returns(plain)
@@ -112,7 +113,7 @@ def after_mark(data: bytes | bytearray, position: int) -> int:
 
 
 def _ends_with_returns(array: Bytes) -> tuple[Positions, Positions]:
-    terminators = np.flatnonzero((array == _LF) | (array == _CR))
+    terminators = positions_of(array, _LF, _CR)
     returns = array[terminators] == _CR
     followed = np.zeros(len(terminators), np.bool_)
     followed[:-1] = returns[:-1] & ~returns[1:] & (np.diff(terminators) == 1)
@@ -174,7 +175,7 @@ def read_blocks(
     `finished` means that the part ends at the end of a record, even without a terminator. Raises DataError if the file
     is shorter than the part.
     """
-    data = bytearray(block_bytes + PADDING)
+    data = bytearray(min(block_bytes, part.size) + PADDING)
     begin, filled = part.start, 0
     while begin + filled < part.end:
         wanted = min(len(data) - PADDING, part.end - begin)

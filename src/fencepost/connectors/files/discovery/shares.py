@@ -43,7 +43,7 @@ _LEVEL: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class TaskPlace:
-    """The number of a task, of how many, if hashes of paths give it nearly all of its files.
+    """A task's number and the number of tasks, where hashes of paths give the task nearly all of its files.
 
     `elsewhere` are files that hashes give to the task, but that are another task's.
     """
@@ -56,8 +56,9 @@ class TaskPlace:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """`files` in reading order, `renamed` the old names of some, `spellings` other ones of their directories.
+    """The files of a task.
 
+    `files` are in reading order. `renamed` has former names of some, `spellings` other spellings of directories.
     `inodes` is None if the connector does not scan again. A file without an inode in it did not exist, or is an object.
     """
 

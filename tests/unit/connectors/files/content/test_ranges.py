@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from io import FileIO
 from pathlib import Path
 
@@ -21,9 +22,9 @@ TEXTS = st.lists(
 ).map(b"".join)
 
 
-def reference_bounds(text: bytes) -> list[int]:
+def reference_bounds(text: bytes | bytearray) -> list[int]:
     """Where a line has just ended, for a text that goes on."""
-    return Reference(text, Dialect(quote=None)).bounds
+    return Reference(bytes(text), Dialect(quote=None)).bounds
 
 
 def reference_lines(text: bytes) -> list[bytes]:
@@ -39,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("scan")
 
 
-def write(folder: Path, text: bytes) -> str:
+def write(folder: Path, text: bytes | bytearray) -> str:
     path = folder / "text"
     path.write_bytes(text)
     return str(path)
@@ -60,6 +61,18 @@ def test_blocks_hold_every_whole_record_once(
         ):
             bounds += [block.offset + int(start) for start in block.starts[1:]] + [block.offset + block.length]
     assert bounds == Reference(text, dialect).bounds
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+@pytest.mark.parametrize("bounds", [range(1000, 2**20 + 4, 1000), range(2**18 - 3, 2**18 + 4), [2**18 + 1, 2**20]])
+def test_ends_of_records_are_found_in_large_blocks(folder: Path, end: bytes, bounds: Sequence[int]) -> None:
+    text = bytearray(b"x" * bounds[-1])
+    for bound in bounds:
+        text[bound - len(end) : bound] = end
+    path = write(folder, text)
+    with FileIO(path) as file:
+        (block,) = read_blocks(file, FileRange(path, 0, len(text)), finished=True, block_bytes=len(text))
+    assert block.starts.tolist() == [0, *(bound for bound in reference_bounds(text) if bound < len(text))]
 
 
 @given(text=TEXTS, block_bytes=st.integers(1, 30))

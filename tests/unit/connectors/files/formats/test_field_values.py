@@ -173,6 +173,14 @@ def test_hexadecimal_numbers_are_refused_however_they_are_quoted(path: Path, kin
     assert read_tolerant(path, format="csv", schema=f"v {kind}", escape="\\", quote=quote)[0] == []
 
 
+@pytest.mark.parametrize("before", [2**18 - 2, 2**18 - 1, 2**18, 2**20])
+def test_hexadecimal_numbers_are_refused_behind_much_text(path: Path, before: int) -> None:
+    path.write_text("x" * before + ",1\n,0xF\n")
+    rows, refused = read_tolerant(path, format="csv", schema="t STRING, v INT")
+    assert [row["v"] for row in rows] == [1]
+    assert [row.reason for row in refused] == ["column v (number 2): '0xF' is not of type INT"]
+
+
 @pytest.mark.parametrize(
     ("kind", "text", "value"),
     [

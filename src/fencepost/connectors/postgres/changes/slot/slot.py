@@ -233,8 +233,8 @@ def altered_parts(state: SourceState, now: Mapping[str, str]) -> dict[str, str]:
 def _same_settings(before: str, now: str) -> bool:
     """Return whether two marks of a publication show the same settings, without a change in between.
 
-    Each change of the settings writes a new row in the catalog, but so does a change of the owner. The marks of old
-    versions have neither.
+    Each change of the settings writes a new row in the catalog, but so does a change of the owner. A mark that an old
+    version of fencepost stored has neither the row's transaction nor the owner.
     """
     former, present = before.split("."), now.split(".")
     if former[:2] != present[:2]:

@@ -1,0 +1,177 @@
+package fencepost.host;
+
+import com.fasterxml.jackson.core.JsonGenerator;
+import com.fasterxml.jackson.core.io.SerializedString;
+import java.io.IOException;
+import java.math.BigDecimal;
+import java.nio.ByteBuffer;
+import java.util.Collection;
+import java.util.HashSet;
+import java.util.Map;
+import java.util.Set;
+import org.apache.kafka.connect.data.ConnectSchema;
+import org.apache.kafka.connect.data.Date;
+import org.apache.kafka.connect.data.Decimal;
+import org.apache.kafka.connect.data.Field;
+import org.apache.kafka.connect.data.Schema;
+import org.apache.kafka.connect.data.Struct;
+import org.apache.kafka.connect.data.Time;
+import org.apache.kafka.connect.data.Timestamp;
+import org.apache.kafka.connect.json.DecimalFormat;
+import org.apache.kafka.connect.json.JsonConverterConfig;
+
+/**
+ * The forms of schemas: what JsonConverter 4.1.1 writes for them, without its tree of nodes. Only what is certain to get the
+ * same bytes has one. An exception of any kind, when a form is made or used, says that something is wrong, or just rare.
+ */
+final class JsonForms {
+    private static final Set<String> LOGICAL =
+        Set.of(Decimal.LOGICAL_NAME, Date.LOGICAL_NAME, Time.LOGICAL_NAME, Timestamp.LOGICAL_NAME);
+
+    private final boolean hasNumericDecimals;
+    private final boolean replacesNulls;
+
+    /** `config` has the parsed properties of a JsonConverter. */
+    JsonForms(Map<String, Object> config) {
+        hasNumericDecimals = DecimalFormat.NUMERIC.name().equalsIgnoreCase((String) config.get(JsonConverterConfig.DECIMAL_FORMAT_CONFIG));
+        replacesNulls = (Boolean) config.get(JsonConverterConfig.REPLACE_NULL_WITH_DEFAULT_CONFIG);
+    }
+
+    /** It has no trace: it is caught. */
+    private static final class Rare extends RuntimeException {
+        static final Rare RARE = new Rare();
+
+        private Rare() {
+            super(null, null, false, false);
+        }
+    }
+
+    /** The form of a schema; of null if values come without one. */
+    JsonForm of(Schema schema) {
+        if (schema == null) return this::writeByClass;
+        // Other classes may change, or refer to themselves.
+        if (schema.getClass() != ConnectSchema.class) throw Rare.RARE;
+        JsonForm present = LOGICAL.contains(String.valueOf(schema.name())) ? logical(schema) : plain(schema.type(), schema);
+        Object replacement = replacesNulls ? schema.defaultValue() : null;
+        boolean isOptional = schema.isOptional();
+        return (value, json) -> {
+            Object given = value == null ? replacement : value;
+            if (given != null) present.write(given, json);
+            else if (isOptional) json.writeNull();
+            else throw Rare.RARE;
+        };
+    }
+
+    private JsonForm logical(Schema schema) {
+        return switch (schema.name()) {
+            case Decimal.LOGICAL_NAME -> hasNumericDecimals
+                ? (value, json) -> json.writeNumber((BigDecimal) value)
+                : (value, json) -> json.writeBinary(Decimal.fromLogical(schema, (BigDecimal) value));
+            case Date.LOGICAL_NAME -> (value, json) -> json.writeNumber(Date.fromLogical(schema, (java.util.Date) value));
+            case Time.LOGICAL_NAME -> (value, json) -> json.writeNumber(Time.fromLogical(schema, (java.util.Date) value));
+            default -> (value, json) -> json.writeNumber(Timestamp.fromLogical(schema, (java.util.Date) value));
+        };
+    }
+
+    /** The form of values of a type, not null. */
+    private JsonForm plain(Schema.Type type, Schema schema) {
+        return switch (type) {
+            case INT8 -> (value, json) -> json.writeNumber((Byte) value);
+            case INT16 -> (value, json) -> json.writeNumber((Short) value);
+            case INT32 -> (value, json) -> json.writeNumber((Integer) value);
+            case INT64 -> (value, json) -> json.writeNumber((Long) value);
+            case FLOAT32 -> (value, json) -> json.writeNumber((Float) value);
+            case FLOAT64 -> (value, json) -> json.writeNumber((Double) value);
+            case BOOLEAN -> (value, json) -> json.writeBoolean((Boolean) value);
+            case STRING -> (value, json) -> json.writeString((String) value);
+            // Of a buffer, JsonConverter writes all that is behind it.
+            case BYTES -> (value, json) -> json.writeBinary(value instanceof ByteBuffer buffer ? buffer.array() : (byte[]) value);
+            case ARRAY -> array(of(schema.valueSchema()));
+            case MAP -> map(schema.keySchema(), of(schema.valueSchema()));
+            case STRUCT -> struct(schema);
+        };
+    }
+
+    private static JsonForm array(JsonForm items) {
+        return (value, json) -> {
+            json.writeStartArray();
+            for (Object item : (Collection<?>) value) items.write(item, json);
+            json.writeEndArray();
+        };
+    }
+
+    private JsonForm map(Schema keySchema, JsonForm values) {
+        if (keySchema.type() != Schema.Type.STRING) return pairs(of(keySchema), values);
+        if (LOGICAL.contains(String.valueOf(keySchema.name()))) throw Rare.RARE;
+        return object(values);
+    }
+
+    private static JsonForm object(JsonForm values) {
+        return (value, json) -> {
+            Set<String> names = new HashSet<>();
+            json.writeStartObject();
+            for (Map.Entry<?, ?> entry : ((Map<?, ?>) value).entrySet()) {
+                String name = (String) entry.getKey();
+                // Of a map by identity, JsonConverter writes the last of equal names, at the place of the first.
+                if (name == null || !names.add(name)) throw Rare.RARE;
+                json.writeFieldName(name);
+                values.write(entry.getValue(), json);
+            }
+            json.writeEndObject();
+        };
+    }
+
+    private static JsonForm pairs(JsonForm keys, JsonForm values) {
+        return (value, json) -> {
+            json.writeStartArray();
+            for (Map.Entry<?, ?> entry : ((Map<?, ?>) value).entrySet()) {
+                json.writeStartArray();
+                keys.write(entry.getKey(), json);
+                values.write(entry.getValue(), json);
+                json.writeEndArray();
+            }
+            json.writeEndArray();
+        };
+    }
+
+    private JsonForm struct(Schema schema) {
+        Field[] fields = schema.fields().toArray(Field[]::new);
+        SerializedString[] names = new SerializedString[fields.length];
+        JsonForm[] forms = new JsonForm[fields.length];
+        Set<String> distinct = new HashSet<>();
+        for (int i = 0; i < fields.length; i++) {
+            String name = fields[i].name();
+            // Jackson escapes pairs of surrogates, but not those of a SerializedString, which has its bytes ready.
+            if (!distinct.add(name) || name.chars().anyMatch(c -> Character.isSurrogate((char) c))) throw Rare.RARE;
+            names[i] = new SerializedString(name);
+            forms[i] = of(fields[i].schema());
+        }
+        return (value, json) -> {
+            Struct struct = (Struct) value;
+            if (struct.getClass() != Struct.class || !schema.equals(struct.schema())) throw Rare.RARE;
+            json.writeStartObject();
+            for (int i = 0; i < fields.length; i++) {
+                json.writeFieldName(names[i]);
+                // The first replaces nulls itself, without looking for the name.
+                forms[i].write(replacesNulls ? struct.get(fields[i]) : struct.getWithoutDefault(fields[i].name()), json);
+            }
+            json.writeEndObject();
+        };
+    }
+
+    private void writeByClass(Object value, JsonGenerator json) throws IOException {
+        if (value == null) {
+            json.writeNull();
+            return;
+        }
+        Schema.Type type = ConnectSchema.schemaType(value.getClass());
+        JsonForm form = switch (type) {
+            case ARRAY -> array(this::writeByClass);
+            case MAP -> ((Map<?, ?>) value).keySet().stream().allMatch(String.class::isInstance)
+                ? object(this::writeByClass) : pairs(this::writeByClass, this::writeByClass);
+            case STRUCT -> throw Rare.RARE;
+            default -> plain(type, null);
+        };
+        form.write(value, json);
+    }
+}

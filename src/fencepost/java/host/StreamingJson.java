@@ -1,0 +1,110 @@
+package fencepost.host;
+
+import com.fasterxml.jackson.core.JsonFactory;
+import com.fasterxml.jackson.core.JsonGenerator;
+import com.fasterxml.jackson.core.SerializableString;
+import com.fasterxml.jackson.core.io.SerializedString;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.util.IdentityHashMap;
+import java.util.Map;
+import org.apache.kafka.common.header.Headers;
+import org.apache.kafka.connect.data.Schema;
+import org.apache.kafka.connect.json.JsonConverter;
+import org.apache.kafka.connect.json.JsonConverterConfig;
+
+/**
+ * Writes records as the JsonConverter that it has, with the same bytes: neither with a tree of nodes for each, nor the text of
+ * the schema again. That converter itself writes what is rare or wrong, so errors are its own, and the first record of a
+ * schema: a connector may make a schema for each record. For one thread.
+ */
+final class StreamingJson {
+    private static final JsonFactory FACTORY = new JsonFactory();
+    private static final SerializedString SCHEMA = new SerializedString("schema"), PAYLOAD = new SerializedString("payload");
+    /** The largest buffer that is kept from one record to the next, in bytes. */
+    private static final int KEPT = 1 << 20;
+    private static final Known SEEN = new Known(null, null), RARE = new Known(null, null);
+
+    private final JsonConverter converter;
+    private final boolean hasSchemas;
+    private final int mostSchemas;
+    private final JsonForms forms;
+    private final Map<Schema, Known> schemas = new IdentityHashMap<>();
+    private ByteArrayOutputStream bytes;
+    private JsonGenerator json;
+
+    /** `text` is the schema as JSON. */
+    private record Known(JsonForm form, SerializableString text) { }
+
+    StreamingJson(JsonConverter converter, Map<String, String> properties) {
+        this.converter = converter;
+        // Not as a JsonConverterConfig, which would log them again.
+        Map<String, Object> config = JsonConverterConfig.configDef().parse(properties);
+        hasSchemas = (Boolean) config.get(JsonConverterConfig.SCHEMAS_ENABLE_CONFIG);
+        mostSchemas = (Integer) config.get(JsonConverterConfig.SCHEMAS_CACHE_SIZE_CONFIG);
+        forms = new JsonForms(config);
+    }
+
+    byte[] fromConnectData(String topic, Headers headers, Schema schema, Object value) {
+        if (schema == null && value == null) return null;
+        Known known = known(schema);
+        byte[] written = known.form == null ? null : written(known, value);
+        return written == null ? converter.fromConnectData(topic, headers, schema, value) : written;
+    }
+
+    private Known known(Schema schema) {
+        Known known = schemas.get(schema);
+        if (known == null) {
+            if (schemas.size() >= mostSchemas) schemas.clear();
+            schemas.put(schema, SEEN);
+            return SEEN;
+        }
+        if (known == SEEN) schemas.put(schema, known = made(schema));
+        return known;
+    }
+
+    private Known made(Schema schema) {
+        try {
+            return new Known(forms.of(schema), hasSchemas ? text(schema) : null);
+        } catch (IOException | RuntimeException rare) {
+            return RARE;
+        }
+    }
+
+    private SerializedString text(Schema schema) throws IOException {
+        // Its own cache takes schemas that are equal for the same, though their parameters may have another order.
+        return new SerializedString(new String(Wire.JSON.writeValueAsBytes(converter.asJsonSchema(schema)), StandardCharsets.UTF_8));
+    }
+
+    /** Null for what is rare or wrong. */
+    private byte[] written(Known known, Object value) {
+        try {
+            if (json == null) {
+                bytes = new ByteArrayOutputStream();
+                json = FACTORY.createGenerator(bytes).setRootValueSeparator(null);
+            }
+            bytes.reset();
+            write(known, value);
+            json.flush();
+            if (bytes.size() > KEPT) json = null;
+            return bytes.toByteArray();
+        } catch (IOException | RuntimeException rare) {
+            json = null;
+            return null;
+        }
+    }
+
+    private void write(Known known, Object value) throws IOException {
+        if (!hasSchemas) {
+            known.form.write(value, json);
+            return;
+        }
+        json.writeStartObject();
+        json.writeFieldName(SCHEMA);
+        json.writeRawValue(known.text);
+        json.writeFieldName(PAYLOAD);
+        known.form.write(value, json);
+        json.writeEndObject();
+    }
+}

@@ -1,0 +1,45 @@
+"""Records become JSON in the JVM without a tree of nodes: with the bytes, and the errors, of Kafka Connect's JsonConverter."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fencepost.embedded.jars import class_path
+from fencepost.embedded.java import find_java
+from fencepost.java.host_jar import CONNECT, SOURCES
+from tests.support.java_plugins import compile_java
+
+DRIVERS = Path(__file__).parents[2] / "support" / "java" / "json"
+COUNT = 10_000
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("classes")
+    compile_java([*SOURCES.glob("*.java"), *DRIVERS.glob("*.java")], CONNECT, folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        pytest.param([], id="the defaults"),
+        pytest.param(["schemas.enable=false"], id="without schemas"),
+        pytest.param(["decimal.format=numeric", "schemas.cache.size=2"], id="decimals as numbers"),
+        pytest.param(["replace.null.with.default=false"], id="nulls stay"),
+        pytest.param(["schemas.enable=false", "replace.null.with.default=false"], id="nulls stay without schemas"),
+    ],
+)
+def test_random_records_have_the_bytes_and_errors_of_json_converter(properties: list[str], classes: Path):
+    java = find_java()
+    jars = os.pathsep.join(map(str, (classes, *class_path(java, CONNECT))))
+    command = [str(java.executable), "-XX:+UseSerialGC", "-cp", jars, "fencepost.host.JsonComparison"]
+    done = subprocess.run([*command, "1", str(COUNT), *properties], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:10_000]
+    refused, left = map(int, done.stdout.split())
+    assert COUNT / 50 < refused < COUNT / 2
+    assert left == 0
