@@ -110,8 +110,8 @@ class Discovery:
         )
         for path in (*files, *links):
             _check_name(path)
-        inside = files and self.allowed.allows_files_of(listing.directory, {listing.files[path] for path in files})
-        for path in links if inside else (*files, *links):
+        unsure = files and not self.allowed.allows_files_of(listing.directory, {listing.files[path] for path in files})
+        for path in (*files, *links) if unsure else links:
             check_file(path, FILES, self.allowed)
         return [*files, *links]
 
