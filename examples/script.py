@@ -17,4 +17,4 @@ def cities(config, cursor):
 
 
 result = fencepost.run(cities, topic="cities", bootstrap_servers=servers, file="examples/cities.csv")
-print(f"{result.records} records in {result.transactions} transactions; cursors: {result.cursors}")
+print(f"Records: {result.records}, transactions: {result.transactions}, cursors: {result.cursors}")

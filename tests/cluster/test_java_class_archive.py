@@ -55,6 +55,14 @@ def test_the_jvm_for_questions_leaves_an_archive_for_those_after_it(archive: Pat
     assert is_used(archive, QUESTIONS)
 
 
+def test_an_archive_that_java_refuses_is_replaced(archive: Path):
+    archive.write_bytes(b"of another format")
+    assert not is_used(archive, "connector")
+    assert not archive.exists()
+    assert not is_used(archive, QUESTIONS)
+    assert is_used(archive, "connector")
+
+
 def test_a_jvm_that_is_killed_leaves_no_archive(archive: Path):
     Jvm(QUESTIONS, JavaSettings()).kill("the test ends")
     assert not archive.exists()

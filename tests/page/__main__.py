@@ -184,6 +184,7 @@ async def _failed_connector(tab: Tab) -> None:
     for told in ("It has not written to a topic yet.", "No offset is committed yet."):
         await tab.wait_for(f"document.querySelector('main').textContent.includes({told!r})")
     assert await tab.value("[scrollY, document.activeElement.id]") == [0, "main"]
+    assert await tab.value("getComputedStyle(document.getElementById('main')).outlineStyle") == "none"
     await tab.value("document.querySelector('nav a').click()")
     await tab.wait_for(f"{_ROW}.length === 3")
 

@@ -76,7 +76,7 @@ async def _fill(tab: Tab, source: Path, pictures: Path) -> None:
     await tab.wait_for("[...document.querySelectorAll('summary')].some((each) => each.textContent.includes('1 error'))")
     assert await tab.value(f"{_button('Create')}.disabled")
     await tab.wait_for(f"{_OUTCOME} === '1 property has an error: tasks.max.'")
-    await tab.screenshot(pictures / "create.png", whole=False)
+    await tab.screenshot(pictures / "create.png")
     # The group of that property is folded until its name is chosen.
     await tab.value(f"{_button('tasks.max')}.click()")
     await tab.wait_for("document.activeElement.id === 'config-tasks.max' && document.activeElement.checkVisibility()")

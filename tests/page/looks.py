@@ -55,7 +55,7 @@ _PALE_TEXTS: Final = """
   };
   const written = (element) => element.tagName === 'INPUT' ? element.value :
     [...element.childNodes].filter((node) => node.nodeType === Node.TEXT_NODE).map((node) => node.data).join('').trim();
-  return [...document.querySelectorAll('body *')]
+  return [...document.querySelectorAll('%s *')]
     .filter((element) => element.checkVisibility() && !element.disabled && written(element))
     .map((element) => {
       const [a, b] = [light(numbers(getComputedStyle(element).color)), light(behind(element))];
@@ -108,4 +108,10 @@ async def check_contrast(tab: Tab) -> None:
     """Each text can be read, in light and dark."""
     for scheme in ("dark", "light"):
         await tab.scheme(scheme)
-        assert (pale := await tab.value(_PALE_TEXTS % _CONTRAST)) == [], (scheme, pale)
+        assert (pale := await pale_texts(tab, "body")) == [], (scheme, pale)
+
+
+async def pale_texts(tab: Tab, within: str) -> list[str]:
+    """The texts that cannot be read well within the elements of a selector, each after its contrast."""
+    found: list[str] = await tab.value(_PALE_TEXTS % (within, _CONTRAST))
+    return found

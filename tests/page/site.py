@@ -1,4 +1,4 @@
-"""The built site in Chromium: no page is wider than its window, and none loads anything from elsewhere.
+"""The built site in Chromium: no page is wider than its window, none has pale texts or loads anything from elsewhere.
 
 .venv/bin/python -m tests.page.site build/site [--pictures FOLDER]
 """
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.page.chromium import Tab, chromium
+from tests.page.looks import pale_texts
 
 WIDTHS: Final = (1280, 390)
 SCHEMES: Final = ("light", "dark")
@@ -63,7 +64,8 @@ async def _complaints(tab: Tab, address: str, page: str, scheme: str, pictures: 
     await tab.size(WIDTHS[0], _HEIGHT)
     await tab.open(f"{address}/{page}")
     await tab.wait_for(f"location.pathname === '/{page}' && document.readyState === 'complete'")
-    found: list[str] = []
+    pale = await pale_texts(tab, ":is(.md-content, .md-tabs)")
+    found = [f"{page} in {scheme} has pale texts: {', '.join(dict.fromkeys(pale))}"] if pale else []
     for width in WIDTHS:
         await tab.size(width, _HEIGHT)
         name = f"{page} at {width} px"

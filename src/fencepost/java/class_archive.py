@@ -10,6 +10,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -51,6 +52,14 @@ class ClassArchive:
             if self._is_possible and os.access(self.file, os.R_OK)
             else ()
         )
+
+    def drop_if_refused(self, pid: int) -> None:
+        """Remove it if a JVM that was to start with it goes without, so that the next one for questions writes it again."""
+        # By its name, as its folder may have another one there.
+        with suppress(OSError):
+            if self.file.name not in Path(f"/proc/{pid}/maps").read_text():
+                _log.info("The archive of Java classes %s is removed: Java %d cannot use it", self.file, pid)
+                self.file.unlink()
 
     def writing(self, new: Path) -> tuple[str, ...]:
         """Return the options of java to write it to another file when the JVM ends, for `keep`; none if it cannot."""

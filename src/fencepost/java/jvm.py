@@ -84,6 +84,7 @@ class Jvm:
         jars = host_class_path(java)
         self._archive = ClassArchive(java, jars)
         self._new_archive: Path | None = None
+        archive_options = () if chooses_archive(settings.options) else self._archive_options()
         self._socket = str(FOLDER.new_path())
         command = [
             str(java.executable),
@@ -94,7 +95,7 @@ class Jvm:
             # The default is the working directory.
             f"-XX:ErrorFile={tempfile.gettempdir()}/hs_err_pid%p.log",
             *(_SHORT_LIVED if name == QUESTIONS else ()),
-            *(() if chooses_archive(settings.options) else self._archive_options()),
+            *archive_options,
             *settings.options,
             *("-cp", os.pathsep.join(map(str, jars)), "fencepost.host.Host", self._socket),
         ]
@@ -103,6 +104,8 @@ class Jvm:
         self._pump.start()
         self._holding = self._first_channel()
         self._holding.call("hold", "the start of the host")
+        if archive_options and self._new_archive is None:
+            self._archive.drop_if_refused(self.pid)
 
     @property
     def is_alive(self) -> bool:

@@ -106,7 +106,7 @@ def test_a_script_runs_twice_and_writes_once(tmp_path: Path, bootstrap_servers: 
     for count, records in enumerate((3, 0)):
         with Process(["/usr/bin/env", "-C", str(ROOT), *command], tmp_path / f"log{count}") as process:
             assert process.wait() == 0, process.output
-            assert f"{records} records in {records and 1} transactions; cursors: [3]" in process.output
+            assert f"Records: {records}, transactions: {records and 1}, cursors: [3]" in process.output
     assert len(read_topic(bootstrap_servers, "cities")) == 3
 
 

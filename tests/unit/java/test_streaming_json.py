@@ -35,11 +35,20 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_random_records_have_the_bytes_and_errors_of_json_converter(properties: list[str], classes: Path):
-    java = find_java()
-    jars = os.pathsep.join(map(str, (classes, *class_path(java, CONNECT))))
-    command = [str(java.executable), "-XX:+UseSerialGC", "-cp", jars, "fencepost.host.JsonComparison"]
-    done = subprocess.run([*command, "1", str(COUNT), *properties], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[:10_000]
-    refused, left = map(int, done.stdout.split())
+    done = run("JsonComparison", classes, "1", str(COUNT), *properties)
+    refused, left = map(int, done.split())
     assert COUNT / 50 < refused < COUNT / 2
     assert left == 0
+
+
+def test_schema_in_many_places_of_another_takes_no_memory_for_each(classes: Path):
+    assert run("JsonOfSharedSchemas", classes).split() == ['{"left":null,"right":null}'] * 2
+
+
+def run(driver: str, classes: Path, *arguments: str) -> str:
+    java = find_java()
+    jars = os.pathsep.join(map(str, (classes, *class_path(java, CONNECT))))
+    command = [str(java.executable), "-XX:+UseSerialGC", "-Xmx256m", "-cp", jars, f"fencepost.host.{driver}", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:10_000]
+    return done.stdout

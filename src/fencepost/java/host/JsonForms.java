@@ -7,6 +7,7 @@ import java.math.BigDecimal;
 import java.nio.ByteBuffer;
 import java.util.Collection;
 import java.util.HashSet;
+import java.util.IdentityHashMap;
 import java.util.Map;
 import java.util.Set;
 import org.apache.kafka.connect.data.ConnectSchema;
@@ -21,8 +22,9 @@ import org.apache.kafka.connect.json.DecimalFormat;
 import org.apache.kafka.connect.json.JsonConverterConfig;
 
 /**
- * The forms of schemas: what JsonConverter 4.1.1 writes for them, without its tree of nodes. Only what is certain to get the
- * same bytes has one. An exception of any kind, when a form is made or used, says that something is wrong, or just rare.
+ * The forms of a schema and of those in it: what JsonConverter 4.1.1 writes for them, without its tree of nodes. Only what is
+ * certain to get the same bytes has one. An exception of any kind, when a form is made or used, says that something is wrong, or
+ * just rare.
  */
 final class JsonForms {
     private static final Set<String> LOGICAL =
@@ -30,6 +32,8 @@ final class JsonForms {
 
     private final boolean hasNumericDecimals;
     private final boolean replacesNulls;
+    /** A schema may be in very many places of another. */
+    private final Map<Schema, JsonForm> forms = new IdentityHashMap<>();
 
     /** `config` has the parsed properties of a JsonConverter. */
     JsonForms(Map<String, Object> config) {
@@ -49,6 +53,12 @@ final class JsonForms {
     /** The form of a schema; of null if values come without one. */
     JsonForm of(Schema schema) {
         if (schema == null) return this::writeByClass;
+        JsonForm form = forms.get(schema);
+        if (form == null) forms.put(schema, form = made(schema));
+        return form;
+    }
+
+    private JsonForm made(Schema schema) {
         // Other classes may change, or refer to themselves.
         if (schema.getClass() != ConnectSchema.class) throw Rare.RARE;
         JsonForm present = LOGICAL.contains(String.valueOf(schema.name())) ? logical(schema) : plain(schema.type(), schema);

@@ -29,7 +29,7 @@ final class StreamingJson {
     private final JsonConverter converter;
     private final boolean hasSchemas;
     private final int mostSchemas;
-    private final JsonForms forms;
+    private final Map<String, Object> config;
     private final Map<Schema, Known> schemas = new IdentityHashMap<>();
     private ByteArrayOutputStream bytes;
     private JsonGenerator json;
@@ -40,10 +40,9 @@ final class StreamingJson {
     StreamingJson(JsonConverter converter, Map<String, String> properties) {
         this.converter = converter;
         // Not as a JsonConverterConfig, which would log them again.
-        Map<String, Object> config = JsonConverterConfig.configDef().parse(properties);
+        config = JsonConverterConfig.configDef().parse(properties);
         hasSchemas = (Boolean) config.get(JsonConverterConfig.SCHEMAS_ENABLE_CONFIG);
         mostSchemas = (Integer) config.get(JsonConverterConfig.SCHEMAS_CACHE_SIZE_CONFIG);
-        forms = new JsonForms(config);
     }
 
     byte[] fromConnectData(String topic, Headers headers, Schema schema, Object value) {
@@ -66,7 +65,7 @@ final class StreamingJson {
 
     private Known made(Schema schema) {
         try {
-            return new Known(forms.of(schema), hasSchemas ? text(schema) : null);
+            return new Known(new JsonForms(config).of(schema), hasSchemas ? text(schema) : null);
         } catch (IOException | RuntimeException rare) {
             return RARE;
         }
