@@ -9,7 +9,8 @@ round is thrown away. Rates are taken from the first records that a reader at re
 that of the worker and of all its processes in the same time, without the broker's and the database's.
 
 Kafka Connect runs all connectors in one JVM, which is warm after the first round. So does fencepost here, with
-fencepost.java.isolation=worker. With --isolation connector, its default, each round pays for a cold JVM.
+fencepost.java.isolation=worker: a connector that has nothing to read runs in both workers all the time, as fencepost's JVM
+ends some time after its last connector. With --isolation connector, its default, each round pays for a cold JVM.
 
 Run: .venv/bin/python bench/java_connectors.py file --batch 2000 --records 1000000 --rounds 5
 """
@@ -47,6 +48,7 @@ from fencepost.embedded.properties import LOGGING
 _LOOK_S = 0.02
 _LIMIT_S = 600
 HEAP = "1g"
+FILE_STREAM = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -127,14 +129,16 @@ class Bench:
         self.servers = stack.enter_context(EmbeddedBroker(folder / "broker")).bootstrap_servers
         self.admin = AdminClient({"bootstrap.servers": self.servers})
         self.numbers = itertools.count()
-        plugin = folder / "plugins" / what
-        plugin.mkdir(parents=True)
-        for jar in class_path(find_java(), PLUGINS[what]):
-            (plugin / jar.name).symlink_to(jar)
+        for name in {what, "file"}:
+            plugin = folder / "plugins" / name
+            plugin.mkdir(parents=True)
+            for jar in class_path(find_java(), PLUGINS[name]):
+                (plugin / jar.name).symlink_to(jar)
         self.workers = {"fencepost": self._fencepost(), "connect": self._connect()}
         for worker in self.workers.values():
             stack.callback(kill, worker.process)
             worker.wait_until_ready()
+            self._run_idle(worker)
         self.postgres = stack.enter_context(EmbeddedPostgres()) if what == "debezium" else None
         self._prepare()
 
@@ -179,6 +183,13 @@ class Bench:
             *("-cp", jars, "org.apache.kafka.connect.cli.ConnectDistributed", str(self._settings("connect", port))),
         ]
         return Worker(command, self.folder / "connect.log", port)
+
+    def _run_idle(self, worker: Worker) -> None:
+        """Run a connector that has nothing to read."""
+        empty = self.folder / "empty.txt"
+        empty.touch()
+        config = {"connector.class": FILE_STREAM, "file": str(empty), "topic": "idle", "tasks.max": "1"}
+        assert worker.request("PUT", "/connectors/idle/config", config) == 201, worker.answer
 
     def _prepare(self) -> None:
         if self.what == "file":
@@ -241,7 +252,7 @@ class Bench:
         self.admin.create_topics([NewTopic(name, 1, 1)])[name].result()
         yield (
             {
-                "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
+                "connector.class": FILE_STREAM,
                 "file": str(self.folder / "in.txt"),
                 "topic": name,
                 "batch.size": str(self.batch),
