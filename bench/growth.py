@@ -1,11 +1,12 @@
 """What grows with the number of connectors and tasks: a cost for each that grows with their number is a wall.
 
-    python bench/growth.py [connectors] [tasks] [partitions] [files] [--connectors 25 100] [--tasks 10 100]
+    python bench/growth.py [connectors] [tasks] [partitions] [topics] [files] [--connectors 25 100] [--tasks 10 100]
 
 connectors  connectors of one idle task, created one by one, until all run
 tasks       one connector of so many idle tasks, until all run; then with one task only
 partitions  a connector that committed an offset in so many source partitions: its offsets are shown, one is altered, all
             are removed
+topics      a connector whose first batch has one record for each of so many new topics, until it is committed
 files       a connector of so many files of one line in a directory: until all are in Kafka; then a file is added
 
 The last column compares CPU (of the columns that its head names) with the row before, as a power of the size: 1.0 is linear,
@@ -16,7 +17,7 @@ The machine may be busy: the columns that count are CPU time of the worker's pro
 (memory, threads, connections, descriptors). `lost` counts how often the worker fell out of its group; it must be 0. All
 sizes run beside a broker of their own, in a worker without Spark. The defaults are small; to find a wall, quadruple the
 size again and again: `--connectors 100 400 1600 --tasks 10 100 500 2000
---partitions 10000 40000 160000 1000000 --files 1000 4000 16000 100000`. `--busy 20` keeps the worker on one core, together with
+--partitions 10000 40000 160000 1000000 --topics 100 300 1000 --files 1000 4000 16000 100000`. `--busy 20` keeps the worker on one core, together with
 so many processes that only burn CPU, all with low priority.
 """
 
@@ -54,6 +55,7 @@ IDLE_SECONDS = 10.0
 POLL_SECONDS = 1.0
 RECORDS = 5_000
 FILE_TASKS = 4
+FEW_THREADS = 50
 GROWS = 1.3
 ON_ONE_CORE = ("/usr/bin/taskset", "-c", "0", "/usr/bin/nice", "-n", "10")
 
@@ -81,17 +83,26 @@ class IdleConnector(SourceConnector):
 
 
 class PartitionsTask(IdleTask):
-    """Commits an offset in each of `partitions` source partitions, and then has nothing."""
+    """Commits an offset in each of `partitions` source partitions, with records for `topics`, and then has nothing."""
 
     def start(self, config: Mapping[str, str]) -> None:
         super().start(config)
+        self._topics = int(config["topics"])
         self._left = list(range(int(config["partitions"])))
 
     def poll(self) -> list[SourceRecord] | None:
         numbers, self._left = self._left[:RECORDS], self._left[RECORDS:]
         if not numbers:
             return super().poll()
-        return [SourceRecord({"table": f"t{number}"}, {"position": number}, "rows", value="row") for number in numbers]
+        return [
+            SourceRecord(
+                {"table": f"t{number}"},
+                {"position": number},
+                f"rows-{self._topics}-{number % self._topics}",
+                value="row",
+            )
+            for number in numbers
+        ]
 
 
 class PartitionsConnector(SourceConnector):
@@ -103,7 +114,7 @@ class PartitionsConnector(SourceConnector):
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
         del max_tasks
-        return [{"partitions": self._config["partitions"]}]
+        return [{name: self._config[name] for name in ("partitions", "topics")}]
 
 
 class Worker:
@@ -276,15 +287,15 @@ def tasks(site: Site, size: int) -> dict[str, float]:
         worker.configure("idle", config)
         figures = run_all(worker, size, started, cpu)
         worker.configure("idle", {**config, "tasks.max": "1"})
-        wait_for(lambda: worker.states() == Counter(RUNNING=1))
+        # The other tasks may still be stopping.
+        wait_for(lambda: worker.states() == Counter(RUNNING=1) and worker.process.num_threads() < FEW_THREADS)
         return {**figures, "descriptors after": worker.figures()["descriptors"], "lost": worker.times_lost()}
 
 
 def partitions(site: Site, size: int) -> dict[str, float]:
     """Show, alter one of, and remove the offsets of one connector with many source partitions."""
     with site.worker() as worker:
-        worker.configure("p", {"connector.class": "growth.PartitionsConnector", "partitions": str(size)})
-        wait_for(lambda: worker.request("GET", "/connectors/p/offsets")[1].count(b'"position"') == size)
+        commit_offsets(worker, partitions=size, topics=1)
         before = worker.figures()["MB"]
         shown = worker.measured("GET", "/connectors/p/offsets")
         worker.request("PUT", "/connectors/p/stop")
@@ -302,6 +313,28 @@ def partitions(site: Site, size: int) -> dict[str, float]:
             "all removed s": removed[0],
             "their CPU ms": removed[1] * 1000,
         }
+
+
+def topics(site: Site, size: int) -> dict[str, float]:
+    """Send one record to each of so many new topics, in one batch of at most RECORDS."""
+    with site.worker() as worker:
+        started, cpu = time.perf_counter(), worker.cpu_seconds()
+        commit_offsets(worker, partitions=size, topics=size)
+        spent = worker.cpu_seconds() - cpu
+        return {
+            "committed s": time.perf_counter() - started,
+            "CPU s": spent,
+            "ms each": spent / size * 1000,
+            "lost": worker.times_lost(),
+        }
+
+
+def commit_offsets(worker: Worker, *, partitions: int, topics: int) -> None:
+    """Create the connector `p`, and return when the offset of each source partition is committed."""
+    config = {"connector.class": "growth.PartitionsConnector", "partitions": str(partitions), "topics": str(topics)}
+    creation = {"topic.creation.default.partitions": "1", "topic.creation.default.replication.factor": "1"}
+    worker.configure("p", config | creation)
+    wait_for(lambda: worker.request("GET", "/connectors/p/offsets")[1].count(b'"position"') == partitions)
 
 
 def files(site: Site, size: int) -> dict[str, float]:
@@ -367,6 +400,7 @@ PARTS: dict[str, Callable[[Site, int], dict[str, float]]] = {
     "connectors": connectors,
     "tasks": tasks,
     "partitions": partitions,
+    "topics": topics,
     "files": files,
 }
 
@@ -374,6 +408,7 @@ COMPARED = {
     "connectors": ("CPU s",),
     "tasks": ("CPU s",),
     "partitions": ("CPU ms", "their CPU ms"),
+    "topics": ("CPU s",),
     "files": ("CPU s", "its CPU s"),
 }
 """The columns in which a part's rows are compared."""
@@ -409,6 +444,7 @@ def main() -> None:
     parser.add_argument("--connectors", type=int, nargs="+", default=[25, 100])
     parser.add_argument("--tasks", type=int, nargs="+", default=[10, 100])
     parser.add_argument("--partitions", type=int, nargs="+", default=[1_000, 10_000])
+    parser.add_argument("--topics", type=int, nargs="+", default=[25, 100])
     parser.add_argument("--files", type=int, nargs="+", default=[250, 1_000])
     parser.add_argument("--busy", type=int, default=0)
     arguments = parser.parse_args()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
+from itertools import filterfalse
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -34,9 +35,8 @@ class PathHashes:
         import numpy as np  # noqa: PLC0415 - the package imports this module, and a worker that only listens needs no numpy
 
         known = self._known
-        for file in files:
-            if file not in known:
-                known[file] = _hash(file)
+        for file in filterfalse(known.__contains__, files):
+            known[file] = _hash(file)
         return np.fromiter(map(known.__getitem__, files), np.uint64, len(files))
 
     def keep(self, files: Sequence[str]) -> None:

@@ -18,6 +18,11 @@ _WAKE_UPS_PER_SECOND: Final = 50_000
 """Of all threads together: a small part of a core."""
 
 
+_lock: Final = threading.Lock()
+
+
 def adapt_switch_interval() -> None:
     """Set the interval of the process for its present number of threads."""
-    sys.setswitchinterval(max(_SHORTEST_SECONDS, threading.active_count() / _WAKE_UPS_PER_SECOND))
+    # A thread that counted long ago must not have the last word.
+    with _lock:
+        sys.setswitchinterval(max(_SHORTEST_SECONDS, threading.active_count() / _WAKE_UPS_PER_SECOND))

@@ -233,8 +233,8 @@ GUARDS = (
     Guard(
         "the target of each link that a directory has",
         "connectors/files/discovery/find.py",
-        "        for path in links:\n",
-        "        for path in ():\n",
+        "        for path in (*files, *links) if unsure else links:\n",
+        "        for path in (*files, *links) if unsure else ():\n",
         "tests/unit/connectors/files/discovery/test_find.py::"
         "test_a_watch_ends_with_an_error_if_a_file_appears_that_may_not_be_read",
     ),

@@ -48,7 +48,15 @@ def test_schema_in_many_places_of_another_takes_no_memory_for_each(classes: Path
 def run(driver: str, classes: Path, *arguments: str) -> str:
     java = find_java()
     jars = os.pathsep.join(map(str, (classes, *class_path(java, CONNECT))))
-    command = [str(java.executable), "-XX:+UseSerialGC", "-Xmx256m", "-cp", jars, f"fencepost.host.{driver}", *arguments]
+    command = [
+        str(java.executable),
+        "-XX:+UseSerialGC",
+        "-Xmx256m",
+        "-cp",
+        jars,
+        f"fencepost.host.{driver}",
+        *arguments,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:10_000]
     return done.stdout

@@ -203,7 +203,9 @@ class FileSourceConnector(SourceConnector):
         inodes: Mapping[str, int | None] | None = None
         if seen is not None:
             # A task gets another configuration, and so restarts, if one of its names has another file.
-            inodes = {file: inode for file in files if (inode := seen.get(file)) is not None or not is_object(file)}
+            inodes = dict(zip(files, map(seen.get, files), strict=True))
+            if None in inodes.values():
+                inodes = {file: inode for file, inode in inodes.items() if inode is not None or not is_object(file)}
         formers = self._names.formers
         renamed = {file: formers[file] for file in files if file in formers} if formers else {}
         return Share(files, inodes, renamed, dict(self._names.spellings))

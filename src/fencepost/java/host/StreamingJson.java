@@ -86,12 +86,18 @@ final class StreamingJson {
             bytes.reset();
             write(known, value);
             json.flush();
-            if (bytes.size() > KEPT) json = null;
-            return bytes.toByteArray();
+            byte[] record = bytes.toByteArray();
+            if (record.length > KEPT) forget();
+            return record;
         } catch (IOException | RuntimeException rare) {
-            json = null;
+            forget();
             return null;
         }
+    }
+
+    private void forget() {
+        json = null;
+        bytes = null;
     }
 
     private void write(Known known, Object value) throws IOException {

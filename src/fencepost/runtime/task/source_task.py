@@ -154,6 +154,7 @@ class WorkerSourceTask:
                 self._run_and_restart()
             except BaseException as error:  # noqa: BLE001 - the thread must not end without the task's state saying so
                 self._fail_at_last(as_failure(f"Task {self.id}", error))
+        adapt_switch_interval()
 
     def _run_and_restart(self) -> None:
         """Run, and run again after retriable failures, until the task is done."""

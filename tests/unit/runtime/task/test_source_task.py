@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -17,6 +20,14 @@ from fencepost.runtime.task.admission import Admission
 from fencepost.runtime.task.run import TaskParts
 from fencepost.runtime.task.source_task import WorkerSourceTask
 from tests.support.task_runner import States
+
+
+@pytest.fixture
+def interval() -> Iterator[float]:
+    """The interpreter's switch interval in seconds, as it was and will be again."""
+    before = sys.getswitchinterval()
+    yield before
+    sys.setswitchinterval(before)
 
 
 @dataclass
@@ -61,3 +72,22 @@ def test_a_fault_of_the_worker_itself_fails_the_task(caplog: pytest.LogCaptureFi
     assert states.of(task) == [State.FAILED]
     assert isinstance(task.error, TypeError)
     assert "A fault of this worker ended task c-0: " in caplog.text
+
+
+def test_the_end_of_a_task_shortens_the_switch_interval_again(interval: float):
+    done = threading.Event()
+    others = [threading.Thread(target=done.wait, daemon=True) for _ in range(500)]
+    for thread in others:
+        thread.start()
+    # It waits to restart until it is stopped.
+    states = States()
+    parts = cast("TaskParts", _Parts(RetriableError("away"), RestartConfig(backoff_s=60.0)))
+    task = WorkerSourceTask(ConnectorTaskId("c", 0), parts, states, TaskMetrics())
+    task.start()
+    assert sys.getswitchinterval() > interval
+    done.set()
+    for thread in others:
+        thread.join()
+    task.stop()
+    assert task.join(60)
+    assert sys.getswitchinterval() == pytest.approx(interval)

@@ -10,7 +10,8 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import compress, takewhile
+from operator import ne
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -87,11 +88,12 @@ class Discovery:
 
     def _of_pattern(self, pattern: str, known: Mapping[str, Entry]) -> dict[str, Entry]:
         found: dict[str, Entry] = {}
+        other: dict[str, None] = {}
         for listing in directories_of(pattern):
             found |= listing.files
             found |= listing.links
-            self._check_new(listing, known)
-        new = {path: found.pop(path) for path in [path for path in found if path not in known]}
+            other |= dict.fromkeys(self._checked(listing, known))
+        new = {path: found.pop(path) for path in other if path not in known}
         changed = dict.fromkeys(new, 0.0)
         for path in new if self.by_time or self.settle_s else ():
             try:
@@ -100,17 +102,18 @@ class Discovery:
                 del changed[path]
         return found | {path: new[path] for path in self._settled(changed, known)}
 
-    def _check_new(self, listing: Listing, known: Mapping[str, Entry]) -> None:
+    def _checked(self, listing: Listing, known: Mapping[str, Entry]) -> list[str]:
+        """Return the paths that were not known with these entries, after a check of each."""
         files, links = (
-            {path: inode for path, inode in entries.items() if known.get(path) != inode}
+            list(compress(entries, map(ne, entries.values(), map(known.get, entries))))
             for entries in (listing.files, listing.links)
         )
         for path in (*files, *links):
             _check_name(path)
-        if files and not self.allowed.allows_files_of(listing.directory, set(files.values())):
-            links = {**files, **links}
-        for path in links:
+        unsure = files and not self.allowed.allows_files_of(listing.directory, {listing.files[path] for path in files})
+        for path in (*files, *links) if unsure else links:
             check_file(path, FILES, self.allowed)
+        return [*files, *links]
 
     def _urls(self, pattern: str, known: Mapping[str, Entry]) -> list[str]:
         try:

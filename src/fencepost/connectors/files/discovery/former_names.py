@@ -12,6 +12,8 @@ the rest of the work. They cannot tell anything new about a file that
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import compress
+from operator import ne
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.context import OffsetReader
@@ -54,7 +56,7 @@ class FormerNames:
         known = self._inodes
         if known is None:
             return False
-        changed = [file for file, inode in now.items() if known.get(file) != inode]
+        changed = list(compress(now, map(ne, now.values(), map(known.get, now))))
         return self._seen.isdisjoint(now[file] for file in changed) and self._directories.issuperset(
             map(_directory, changed)
         )

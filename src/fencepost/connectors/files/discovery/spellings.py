@@ -12,14 +12,14 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from fencepost.connectors.files.stores.objects import is_object
 
 
-def spelled_once(names: Collection[str], patterns: Sequence[str], known: Container[str]) -> set[str]:
+def spelled_once(names: Collection[str], patterns: Sequence[str], known: Container[str]) -> Collection[str]:
     """Return the names without further spellings of the same path; known ones stay, else the first one.
 
     Links are paths of their own: `..` alone is resolved, because it leads elsewhere behind one. `patterns` are the
     patterns of the names. Most of them cannot find a path twice: then nothing is compared.
     """
     if not may_differ(patterns):
-        return set(names)
+        return names
     directories: dict[str, str] = {}
     spellings: dict[str, str] = {}
     for name in sorted(names, key=lambda name: name not in known):

@@ -6,6 +6,8 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from itertools import compress, filterfalse
+from operator import ne
 from typing import Final
 
 from fencepost.api.errors import ConfigError, DataError, RetriableError
@@ -46,6 +48,8 @@ class FileWatch:
         self._formers: dict[str, list[str]] = {}
         self._gone: frozenset[str] = frozenset()
         self._gone_before: frozenset[str] = frozenset()
+        # What the last scan found, if nothing in it was new.
+        self._unchanged: Mapping[str, Entry] | None = None
         self._thread = threading.Thread(target=self._run, name="file-watch", daemon=True)
 
     @property
@@ -113,9 +117,13 @@ class FileWatch:
 
     def _look(self) -> tuple[list[str], list[str]]:
         found = self._discovery.scan(self._known)
+        self._gone_before = self._gone
+        if found == self._unchanged:
+            return [], []
         new, other = self._changes(found)
-        self._gone_before, self._gone = self._gone, self._names - found.keys() if found else frozenset()
+        self._gone = self._names.difference(found) if found else frozenset()
         if not new and not other:
+            self._unchanged = found
             return [], []
         changed = _inodes([*new, *other])
         if other or self._lacks(found, new) or self._is_elsewhere(found, new, changed):
@@ -139,9 +147,9 @@ class FileWatch:
 
     def _changes(self, found: Mapping[str, Entry]) -> tuple[list[str], list[str]]:
         """Return the new names, and the known ones that have another file."""
-        known, added = self._known, found.keys() - self._names
-        new = [path for path in found if path in added] if added else []
-        return new, [path for path, entry in found.items() if known.get(path, entry) != entry and path not in added]
+        names, entries = self._names, found.values()
+        changed = compress(found, map(ne, entries, map(self._known.get, found, entries)))
+        return list(filterfalse(names.__contains__, found)), [path for path in changed if path in names]
 
     def _lacks(self, found: Mapping[str, Entry], new: Sequence[str]) -> bool:
         """Return whether known names are missing."""
@@ -168,16 +176,16 @@ class FileWatch:
         """
         entries, numbers = {found[path] for path in new} - {None}, set(inodes.values())
         return (
-            sum(entry in entries for entry in found.values()) > sum(found[path] is not None for path in new)
-            or any(number in numbers for number in self._inodes.values())
+            sum(map(entries.__contains__, found.values())) > sum(found[path] is not None for path in new)
+            or not numbers.isdisjoint(self._inodes.values())
             or len(numbers) < len(inodes)
         )
 
     def _take(self, files: Sequence[str], found: Mapping[str, Entry]) -> None:
-        self._files, self._names = tuple(files), frozenset(files)
+        self._files, self._names, self._unchanged = tuple(files), frozenset(files), None
         # A path that existed at the start may be missing later, also when it is forgotten. A file that was gone at its `stat`
         # has no entry here, so that it counts as another one when it is back.
-        unseen = [file for file in self._files if file not in self._inodes]
+        unseen = filterfalse(self._inodes.__contains__, self._files)
         self._known = {**dict.fromkeys(self._discovery.patterns), **found, **dict.fromkeys(unseen)}
 
 

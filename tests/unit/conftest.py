@@ -1,0 +1,20 @@
+"""What all unit tests share."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+
+@pytest.fixture
+def caplog(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """The records that a test causes: without those of threads that earlier tests of the process left."""
+    others = set(threading.enumerate()) - {threading.current_thread()}
+
+    def is_own(_: logging.LogRecord) -> bool:
+        return threading.current_thread() not in others
+
+    caplog.handler.addFilter(is_own)
+    return caplog
