@@ -45,6 +45,10 @@ def test_schema_in_many_places_of_another_takes_no_memory_for_each(classes: Path
     assert run("JsonOfSharedSchemas", classes).split() == ['{"left":null,"right":null}'] * 2
 
 
+def test_wide_schemas_that_are_equal_but_not_the_same_do_not_fill_the_heap(classes: Path):
+    assert run("JsonOfEqualSchemas", classes).split() == ["3000"]
+
+
 def run(driver: str, classes: Path, *arguments: str) -> str:
     java = find_java()
     jars = os.pathsep.join(map(str, (classes, *class_path(java, CONNECT))))

@@ -34,6 +34,7 @@ final class JsonForms {
     private final boolean replacesNulls;
     /** A schema may be in very many places of another. */
     private final Map<Schema, JsonForm> forms = new IdentityHashMap<>();
+    private int fields;
 
     /** `config` has the parsed properties of a JsonConverter. */
     JsonForms(Map<String, Object> config) {
@@ -56,6 +57,11 @@ final class JsonForms {
         JsonForm form = forms.get(schema);
         if (form == null) forms.put(schema, form = made(schema));
         return form;
+    }
+
+    /** How many fields the structs have that forms were made of: what forms take memory for. */
+    int fields() {
+        return fields;
     }
 
     private JsonForm made(Schema schema) {
@@ -149,6 +155,7 @@ final class JsonForms {
         SerializedString[] names = new SerializedString[fields.length];
         JsonForm[] forms = new JsonForm[fields.length];
         Set<String> distinct = new HashSet<>();
+        this.fields += fields.length;
         for (int i = 0; i < fields.length; i++) {
             String name = fields[i].name();
             // Jackson escapes pairs of surrogates, but not those of a SerializedString, which has its bytes ready.

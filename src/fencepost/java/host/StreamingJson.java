@@ -24,6 +24,8 @@ final class StreamingJson {
     private static final SerializedString SCHEMA = new SerializedString("schema"), PAYLOAD = new SerializedString("payload");
     /** The largest buffer that is kept from one record to the next, in bytes. */
     private static final int KEPT = 1 << 20;
+    /** The most fields in all forms: transforms may make wide schemas again and again, which are equal but not the same. */
+    private static final int MOST_FIELDS = 100_000;
     private static final Known SEEN = new Known(null, null), RARE = new Known(null, null);
 
     private final JsonConverter converter;
@@ -31,6 +33,7 @@ final class StreamingJson {
     private final int mostSchemas;
     private final Map<String, Object> config;
     private final Map<Schema, Known> schemas = new IdentityHashMap<>();
+    private int fields;
     private ByteArrayOutputStream bytes;
     private JsonGenerator json;
 
@@ -55,7 +58,10 @@ final class StreamingJson {
     private Known known(Schema schema) {
         Known known = schemas.get(schema);
         if (known == null) {
-            if (schemas.size() >= mostSchemas) schemas.clear();
+            if (schemas.size() >= mostSchemas || fields > MOST_FIELDS) {
+                schemas.clear();
+                fields = 0;
+            }
             schemas.put(schema, SEEN);
             return SEEN;
         }
@@ -65,7 +71,10 @@ final class StreamingJson {
 
     private Known made(Schema schema) {
         try {
-            return new Known(new JsonForms(config).of(schema), hasSchemas ? text(schema) : null);
+            JsonForms forms = new JsonForms(config);
+            Known made = new Known(forms.of(schema), hasSchemas ? text(schema) : null);
+            fields += forms.fields();
+            return made;
         } catch (IOException | RuntimeException rare) {
             return RARE;
         }
