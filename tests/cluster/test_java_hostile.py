@@ -216,6 +216,24 @@ def test_a_plugin_has_the_jackson_of_its_own_folder(connector: Wild, topics: Top
     wait_for(lambda: numbers(bootstrap_servers, topic) == [b'"1"', b'"2"', b'"2.13.3"', b'"4"', b'"5"'])
 
 
+def test_a_plugin_finds_the_service_files_of_its_own_folder_first(
+    connector: Wild, topics: Topics, bootstrap_servers: str
+):
+    topic = topics.create()
+    connector.wild(topic, "resources")
+    wait_for(lambda: len(numbers(bootstrap_servers, topic)) >= 5, what="all numbers")
+    assert numbers(bootstrap_servers, topic)[2] == b"jackson-databind-2.13.3.jar"
+
+
+@pytest.mark.parametrize(("where", "states"), [("task.start", ["FAILED", "FAILED"]), ("connector.start", ["FAILED"])])
+def test_a_jvm_that_exits_at_a_start_fails_its_connector_with_its_status(
+    connector: Wild, topics: Topics, where: str, states: list[str]
+):
+    name = connector.hostile(topics.create(), f"exit in {where}", **{"task.restart.policy": "never"})
+    connector.worker.wait_for_states(name, *states)
+    assert "exited with status 3" in connector.trace(name)
+
+
 def test_an_error_that_a_connector_raises_itself_fails_it(connector: Wild, topics: Topics):
     name = connector.wild(topics.create(), "raise")
     wait_for(lambda: connector.worker.states(name)[:1] == ["FAILED"], what="the connector has failed")

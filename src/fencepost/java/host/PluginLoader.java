@@ -1,11 +1,14 @@
 package fencepost.host;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.io.IOException;
 import java.net.MalformedURLException;
 import java.net.URL;
 import java.net.URLClassLoader;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Collections;
+import java.util.Enumeration;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -72,6 +75,14 @@ final class PluginLoader extends URLClassLoader {
     public URL getResource(String name) {
         URL own = findResource(name);
         return own == null ? super.getResource(name) : own;
+    }
+
+    /** Its own come first here, too: code that looks for a service may take the first one. */
+    @Override
+    public Enumeration<URL> getResources(String name) throws IOException {
+        List<URL> all = Collections.list(findResources(name));
+        all.addAll(Collections.list(getParent().getResources(name)));
+        return Collections.enumeration(all);
     }
 
     /** A new object of a class. Raises ConfigException if it is not the expected kind. */

@@ -1,6 +1,8 @@
 package hostile;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.lang.reflect.Field;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -57,9 +59,23 @@ public class WildTask extends HostileTask {
             case "jackson" -> {
                 return List.of(record(number, null, new ObjectMapper().version().toString()));
             }
+            case "resources" -> {
+                return List.of(record(number, null, firstCodec()));
+            }
             default -> { }
         }
         return List.of(record(number, null, "3"));
+    }
+
+    /** The jar of the first service file that code finds which looks for a codec of Jackson. */
+    private static String firstCodec() {
+        try {
+            String all = "META-INF/services/com.fasterxml.jackson.core.ObjectCodec";
+            String first = Thread.currentThread().getContextClassLoader().getResources(all).nextElement().getPath();
+            return first.replaceAll(".*/([^/]+\\.jar)!.*", "$1");
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
     }
 
     private SourceRecord record(Object position, Integer partition, String value) {
