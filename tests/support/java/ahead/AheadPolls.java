@@ -1,0 +1,60 @@
+package fencepost.host;
+
+import java.util.ArrayDeque;
+import java.util.Deque;
+import java.util.List;
+import java.util.concurrent.Callable;
+
+/** Polls of a task whose thread is this one: prints what each test expects, one a line. */
+public final class AheadPolls {
+    private final Deque<Runnable> thread = new ArrayDeque<>();
+    private final PollsAhead polls;
+    private int polled;
+
+    private AheadPolls(boolean isAllowed, Callable<List<RecordColumns>> poll) {
+        polls = new PollsAhead(() -> {
+            polled++;
+            return poll.call();
+        }, thread::add, isAllowed);
+    }
+
+    private String next() {
+        String got;
+        try {
+            got = polls.next(0) == null ? "nothing" : "records";
+        } catch (Exception error) {
+            got = error.getMessage();
+        }
+        while (!thread.isEmpty()) thread.poll().run();
+        return got + " after " + polled;
+    }
+
+    private String next(int times) {
+        String all = next();
+        for (int i = 1; i < times; i++) all += ", " + next();
+        return all;
+    }
+
+    private static List<RecordColumns> records(int bytes) {
+        RecordColumns columns = new RecordColumns();
+        columns.add("topic", null, null, null, new byte[bytes]);
+        return List.of(columns);
+    }
+
+    public static void main(String[] args) {
+        System.out.println(new AheadPolls(true, () -> records(1)).next(3));
+        System.out.println(new AheadPolls(true, () -> records(3 << 20)).next(3));
+        System.out.println(new AheadPolls(false, () -> records(1)).next(4));
+        System.out.println(new AheadPolls(true, List::of).next(3));
+        AheadPolls failing = new AheadPolls(true, () -> records(1));
+        AheadPolls failed = new AheadPolls(true, () -> {
+            if (failing.polled++ == 1) throw new IllegalStateException("refused");
+            return records(1);
+        });
+        System.out.println(failed.next(4));
+        AheadPolls stopped = new AheadPolls(true, () -> records(1));
+        stopped.next();
+        stopped.polls.stop();
+        System.out.println(stopped.next(6));
+    }
+}
