@@ -48,4 +48,7 @@ def test_a_failure_comes_after_the_records_before_it(printed: list[str]):
 
 
 def test_a_task_that_stops_is_not_polled_again(printed: list[str]):
-    assert printed[5] == "records after 4, records after 4, records after 4, records after 4, nothing after 4, nothing after 4"
+    assert (
+        printed[5]
+        == "records after 4, records after 4, records after 4, records after 4, nothing after 4, nothing after 4"
+    )
