@@ -12,7 +12,7 @@ from fencepost import ConfigError, DataError
 from fencepost.api.schema_name import JSON_METADATA, NULLS_METADATA
 from fencepost.transforms.chain import Step, apply_chain
 from fencepost.transforms.outbox import EventRouter
-from tests.unit.transforms.support import Records, plain
+from tests.unit.transforms.support import Records, plain, step
 
 ROW = "STRUCT<id: STRING, aggregatetype: STRING, aggregateid: STRING, type: STRING, payload: STRING, shard: INT, at: BIGINT COMMENT 'connect.name=io.debezium.time.MicroTimestamp version=1'>"
 ENVELOPE = f"STRUCT<before: {ROW}, after: {ROW}, source: STRUCT<table: STRING>, op: STRING, ts_ms: BIGINT>"
@@ -144,3 +144,23 @@ def test_a_batch_of_deletes_gives_no_messages(spark: SparkSession) -> None:
     deletes = Records(schemaless, [event("d", before=FIRST)], key="STRING")
     assert messages(spark, deletes) == []
     assert messages(spark, Records("VOID", [{"key": "k", "value": None}], key="STRING")) == []
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize("headers", [None, [("a", "x")]], ids=["none", "some"])
+def test_a_header_of_a_number_stands_beside_texts(spark: SparkSession, headers: Any, *, first: bool) -> None:
+    """The records of a table with a bigserial id, which have no headers of their own, through InsertHeader as well."""
+    row = "STRUCT<id: BIGINT, aggregatetype: STRING, aggregateid: STRING, payload: STRING>"
+    schema = (
+        f"topic STRING, key STRING, value STRUCT<before: {row}, after: {row}, source: STRUCT<table: STRING>, op: STRING>, "
+        "timestamp BIGINT, headers ARRAY<STRUCT<key: STRING, value: STRING>>"
+    )
+    values = (None, (7, "order", "42", "{}"), ("outbox",), "c")
+    chain = [step("InsertHeader", {"header": "origin", "value.literal": "shop"}), router()]
+    frame = apply_chain(
+        spark.createDataFrame([("t", "k", values, 5, headers)], schema), chain if first else chain[::-1]
+    )
+    inserted, numbered = {"key": "origin", "value": "shop"}, {"key": "id", "value": "7"}
+    (found,) = [plain(found["headers"]) for found in frame.collect()]
+    known = [] if headers is None else [{"key": "a", "value": "x"}]
+    assert found == [*known, *([inserted, numbered] if first else [numbered, inserted])]
