@@ -164,3 +164,15 @@ def test_a_header_of_a_number_stands_beside_texts(spark: SparkSession, headers: 
     (found,) = [plain(found["headers"]) for found in frame.collect()]
     known = [] if headers is None else [{"key": "a", "value": "x"}]
     assert found == [*known, *([inserted, numbered] if first else [numbered, inserted])]
+
+
+def test_events_of_others_in_json_become_messages(spark: SparkSession) -> None:
+    """Without a schema: a null side has no fields, a payload may be a struct or bytes, and the time is the record's."""
+    for kind, payload, value in (("STRUCT<a: INT>", (1,), {"a": 1}), ("BINARY", b"\0", b"\0")):
+        row = f"STRUCT<id: STRING, aggregatetype: STRING, aggregateid: BIGINT, payload: {kind}>"
+        envelope = f"STRUCT<before: VOID, after: {row}, source: STRUCT<table: STRING>, op: STRING>"
+        created = {"value": (None, ("e1", "order", 42, payload), ("outbox",), "c"), "timestamp": 9}
+        (found,) = messages(spark, Records(envelope, [created]), table_expand_json_payload="true")
+        assert (found["topic"], found["key"], found["value"], found["timestamp"]) == (
+            "outbox.event.order", 42, value, 9,
+        )  # fmt: skip
