@@ -75,7 +75,7 @@ class EventRouter(DroppingTransformation):
         .define(_FIELD + "payload", _Type.STRING, "payload", _Importance.LOW, "The column for the message's value.", validator=not_blank)
         .define(
             _FIELD + "timestamp", _Type.STRING, None, _Importance.LOW,
-            "The column for the message's timestamp, a timestamp. Unset: the time of the event, ts_ms.",
+            "The column for the message's timestamp, a timestamp. Where it is null, and if unset: the time of the event, ts_ms.",
         )
         .define(
             _PLACEMENT, _Type.LIST, "", _Importance.LOW,
@@ -212,9 +212,11 @@ class _Messages:
 
     def timestamp(self, event: t.DataType) -> Column:
         name = self.properties[_FIELD + "timestamp"]
-        if not name:
-            has_time = isinstance(event, t.StructType) and "ts_ms" in event.names
-            return F.col("value")["ts_ms"].cast("BIGINT") if has_time else F.col("timestamp")
+        has_time = isinstance(event, t.StructType) and "ts_ms" in event.names
+        of_event = F.col("value")["ts_ms"].cast("BIGINT") if has_time else F.col("timestamp")
+        return F.coalesce(self._own_timestamp(name), of_event) if name else of_event
+
+    def _own_timestamp(self, name: str) -> Column:
         self._require(name, _FIELD + "timestamp")
         field, column = self.row[name], self._after(name)
         if isinstance(field.dataType, t.TimestampType):

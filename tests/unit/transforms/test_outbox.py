@@ -71,6 +71,11 @@ def test_columns_have_other_names(spark: SparkSession) -> None:
     assert found["headers"] == [{"key": "id", "value": b"OrderCreated"}]
 
 
+def test_a_row_without_a_timestamp_has_the_time_of_its_event(spark: SparkSession) -> None:
+    found = messages(spark, EVENTS, table_field_event_timestamp="at")
+    assert [row["timestamp"] for row in found] == [1000, 5]
+
+
 def test_a_topic_that_the_regex_does_not_match_stays(spark: SparkSession) -> None:
     found = messages(spark, EVENTS, route_topic_regex="ord.*", route_topic_replacement="orders")
     assert [row["topic"] for row in found] == ["orders", "customer"]
