@@ -263,17 +263,25 @@ def _replacements(given: Mapping[str, Any]) -> None:
             raise ConfigError(f"The replacement {given[name]!r} {error}", name=name) from None
 
 
+def _define_topic_field() -> ConfigDef:
+    return _define_field("field", _TOPIC_FIELD).define(
+        "field.format", _Type.STRING, "PLAIN", _Importance.LOW,
+        "Only PLAIN: field is a name. A path is an expression for the property topic of Sql.",
+        validator=one_of(("PLAIN",)),
+    )  # fmt: skip
+
+
 _TOPIC_FIELD: Final = "The field whose content is the topic; empty for the whole key or value."
 ExtractTopic = defined(
     "ExtractTopic",
     "Routes records to the topic that the value, or one of its fields, names. Confluent's.",
-    _define_field("field", _TOPIC_FIELD),
+    _define_topic_field(),
     _extracted_topic("value", "field"),
 )
 ExtractTopicKey = defined(
     "ExtractTopicKey",
     "Routes records to the topic that the key, or one of its fields, names. Confluent's.",
-    _define_field("field", _TOPIC_FIELD),
+    _define_topic_field(),
     _extracted_topic("key", "field"),
 )
 AivenExtractTopic = defined(

@@ -53,6 +53,13 @@ def test_extract_topic_takes_a_field(spark: SparkSession, prefix: str, field: st
         column(spark, "topic", step(f"{prefix}ExtractTopic$Value", **{field: "no"}))
 
 
+def test_extract_topic_takes_no_path() -> None:
+    """Confluent's has JSON_PATH: as a name it would be missing in each record, which may be skipped in silence."""
+    step(f"{CONFLUENT}ExtractTopic$Value", field="a", field_format="plain")
+    with pytest.raises(ConfigError, match=r"field\.format"):
+        step(f"{CONFLUENT}ExtractTopic$Value", field="$.a", field_format="JSON_PATH", skip_missing_or_null="true")
+
+
 @pytest.mark.parametrize("function", ["md5", "sha1", "sha256"])
 def test_hash_replaces_a_field_in_its_place(spark: SparkSession, function: str) -> None:
     wanted = step(f"{AIVEN}Hash$Value", field_name="name", function=function, skip_missing_or_null="true")
