@@ -42,6 +42,11 @@ class ChangeEvent:
         return list(dict.fromkeys(name for side in self.sides.values() for name in side.names))
 
     @property
+    def required(self) -> set[str]:
+        """The names of the row's columns that may not be null."""
+        return {field.name for side in self.sides.values() for field in side.fields if not field.nullable}
+
+    @property
     def deleted(self) -> Column:
         """Whether an event is a delete."""
         leaves_nothing = self.value["after"].isNull() & self.value["before"].isNotNull()

@@ -11,7 +11,7 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
-from pyspark.sql.types import ArrayType, BinaryType, DataType, NullType, StringType, StructType
+from pyspark.sql.types import ArrayType, BinaryType, DataType, NullType, StringType, StructField, StructType
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import DataError
@@ -111,7 +111,8 @@ class ExtractNewRecordState(DroppingTransformation):
         if event is not None:
             dropped = _DropList.of(records, self.properties)
             metadata = {NULLS_METADATA: True} if self._mode == "delete-to-tombstone" else {}
-            columns["value"] = self._row(event, dropped).alias("value", metadata=metadata)
+            row = _with_names(records, event, self._row(event, dropped))
+            columns["value"] = row.alias("value", metadata=metadata)
             if self.properties["route.by.field"]:
                 columns["topic"] = self._topic(event)
             if dropped is not None and self.properties["drop.fields.from.key"]:
@@ -135,7 +136,8 @@ class ExtractNewRecordState(DroppingTransformation):
             )
         fields = {name: column for name, (column, _) in named.items()}
         if dropped is not None:
-            fields = {name: dropped.without(name, column) for name, column in fields.items()}
+            kept = event.required if dropped.compatible else ()
+            fields |= {name: dropped.without(name, column) for name, column in fields.items() if name not in kept}
         if rewritten:
             fields[_DELETED] = F.when(event.deleted, "true").otherwise("false")
         has_row = event.value.isNotNull() if rewritten else event.value.isNotNull() & ~event.deleted
@@ -164,6 +166,15 @@ class ExtractNewRecordState(DroppingTransformation):
         of_tombstone = [_header(field.name, F.lit("d")) for field in self._headers if field.field == OPERATION]
         known = F.coalesce(F.col("headers"), F.array().cast(kind))
         return F.when(value.isNull(), _joined(known, of_tombstone, kind)).otherwise(_joined(known, of_event, kind))
+
+
+def _with_names(records: DataFrame, event: ChangeEvent, row: Column) -> Column:
+    """The row with the names that its columns have in schemas, which an expression does not keep."""
+    named = {field.name: field.metadata for side in event.sides.values() for field in side.fields if field.metadata}
+    kind = records.select(row.alias("row")).schema["row"].dataType if named else None
+    if not isinstance(kind, StructType):
+        return row
+    return row.cast(StructType([StructField(one.name, one.dataType, True, named.get(one.name)) for one in kind]))
 
 
 def _header(name: str, value: Column) -> Column:

@@ -75,7 +75,7 @@ class EventRouter(DroppingTransformation):
         .define(_FIELD + "payload", _Type.STRING, "payload", _Importance.LOW, "The column for the message's value.", validator=not_blank)
         .define(
             _FIELD + "timestamp", _Type.STRING, None, _Importance.LOW,
-            "The column for the message's timestamp, a timestamp. Unset: the time of the event, ts_ms.",
+            "The column for the message's timestamp, a timestamp. Where it is null, and if unset: the time of the event, ts_ms.",
         )
         .define(
             _PLACEMENT, _Type.LIST, "", _Importance.LOW,
@@ -212,9 +212,11 @@ class _Messages:
 
     def timestamp(self, event: t.DataType) -> Column:
         name = self.properties[_FIELD + "timestamp"]
-        if not name:
-            has_time = isinstance(event, t.StructType) and "ts_ms" in event.names
-            return F.col("value")["ts_ms"].cast("BIGINT") if has_time else F.col("timestamp")
+        has_time = isinstance(event, t.StructType) and "ts_ms" in event.names
+        of_event = F.col("value")["ts_ms"].cast("BIGINT") if has_time else F.col("timestamp")
+        return F.coalesce(self._own_timestamp(name), of_event) if name else of_event
+
+    def _own_timestamp(self, name: str) -> Column:
         self._require(name, _FIELD + "timestamp")
         field, column = self.row[name], self._after(name)
         if isinstance(field.dataType, t.TimestampType):
@@ -228,22 +230,17 @@ class _Messages:
         return F.floor(column / F.lit(divisor)).cast("BIGINT") if divisor > 1 else column
 
     def headers(self, kind: t.DataType) -> Column:
-        """The headers after the existing ones: `id`, and additional columns. If their types differ, they are texts."""
+        """The headers after the existing ones, all as texts: `id`, and additional columns."""
         named = [(self.properties[_FIELD + "id"], "id")]
         self._require(named[0][0], _FIELD + "id")
         named += [(given.column, given.alias) for given in self._there() if given.place is FieldPlace.HEADER]
-        found = [(alias, self._after(column), self.row[column].dataType) for column, alias in named]
         pair = kind.elementType if isinstance(kind, t.ArrayType) else kind
-        known = pair["value"].dataType if isinstance(pair, t.StructType) else t.StringType()
-        if isinstance(known, t.BinaryType) or len({of for _, _, of in found}) > 1:
-            found = [(alias, text(value, of), t.StringType()) for alias, value, of in found]
-        added = F.array(*(F.struct(F.lit(alias).alias("key"), value.alias("value")) for alias, value, _ in found))
-        if isinstance(known, t.BinaryType):
-            added = added.cast(kind)
-        elif not isinstance(known, type(found[0][2])):
-            # Only texts can join texts, and if the source has no headers there are no others.
-            kind = t.ArrayType(t.StructType().add("key", t.StringType()).add("value", found[0][2]))
-        return F.concat(F.coalesce(F.col("headers").cast(kind), F.array().cast(kind)), added)
+        if not (isinstance(pair, t.StructType) and isinstance(pair["value"].dataType, t.BinaryType)):
+            # Other types would not take the texts of other transforms.
+            kind = t.ArrayType(t.StructType().add("key", t.StringType()).add("value", t.StringType()))
+        contents = ((alias, text(self._after(column), self.row[column].dataType)) for column, alias in named)
+        added = F.array(*(F.struct(F.lit(alias).alias("key"), content.alias("value")) for alias, content in contents))
+        return F.concat(F.coalesce(F.col("headers").cast(kind), F.array().cast(kind)), added.cast(kind))
 
     def partition(self) -> Column | None:
         placed = [given for given in self._there() if given.place is FieldPlace.PARTITION]

@@ -29,6 +29,8 @@ def check_plan(records: DataFrame, given: DataFrame, plugin: str, *, determinist
         if name not in _NODES:
             raise _refused(plugin, name)
         _check_expressions(plan, plugin, deterministic=deterministic)
+        if deterministic and _names_present(plan):
+            raise _refused(plugin, "date or timestamp of the present, which allow.nondeterministic=true accepts,")
         plan = plan.child()
     return records
 
@@ -44,6 +46,16 @@ def _check_expressions(plan: Any, plugin: str, *, deterministic: bool) -> None:
                 raise _refused(plugin, name.lower().replace("_", " "))
         if deterministic and not expression.deterministic():
             raise _refused(plugin, "expression that is not deterministic")
+
+
+def _names_present(plan: Any) -> bool:
+    """Whether Spark's optimizer replaces constant texts, such as concat('to', 'day'), by the present time."""
+    rules: Any = SparkContext._jvm.org.apache.spark.sql.catalyst.optimizer  # type: ignore[union-attr] # noqa: SLF001 - pyspark shows no plan
+    replace, present = (
+        getattr(getattr(rules, f"{name}$"), "MODULE$") for name in ("ReplaceExpressions", "SpecialDatetimeValues")
+    )
+    replaced = replace.apply(plan)
+    return not present.apply(replaced).expressions().equals(replaced.expressions())
 
 
 def _analyzed(records: DataFrame) -> Any:

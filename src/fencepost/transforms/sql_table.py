@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
 from fencepost.api.spark_names import backticked
-from fencepost.config.java_regex import java_pattern, java_regex
+from fencepost.config.java_regex import check_replacement, java_pattern, java_regex
 from fencepost.config.validators import not_blank, one_of
 from fencepost.transforms.base import planned_by_schema
 from fencepost.transforms.sql import SqlTransformation, define_common
@@ -246,22 +246,42 @@ def _logical(given: Mapping[str, Any], schema: StructType) -> Mapping[str, str |
     table = "topic"
     if given["key.field.regex"]:
         of_key = sql_text(java_regex("key.field.regex", given["key.field.regex"]).whole)
-        table = f"regexp_replace(topic, {of_key}, {sql_text(given['key.field.replacement'] or '')})"
+        table = f"regexp_replace(topic, {of_key}, {sql_text(given['key.field.replacement'])})"
     unique = f"CASE WHEN key IS NOT NULL THEN struct(key.*, {table} AS {backticked(given['key.field.name'])}) END"
     return {"topic": routed, "key": unique}
+
+
+def _replacements(given: Mapping[str, Any]) -> None:
+    """Refuse a replacement with groups that its expression does not have, and an expression without a replacement."""
+    for kind in ("topic", "key.field"):
+        regex, name = given[f"{kind}.regex"], f"{kind}.replacement"
+        if regex and not given[name]:
+            raise ConfigError(f"Set {name}: without it, all tables would have one name", name=name)
+        try:
+            check_replacement(java_regex(f"{kind}.regex", regex or ""), given[name] or "")
+        except ValueError as error:
+            raise ConfigError(f"The replacement {given[name]!r} {error}", name=name) from None
+
+
+def _define_topic_field() -> ConfigDef:
+    return _define_field("field", _TOPIC_FIELD).define(
+        "field.format", _Type.STRING, "PLAIN", _Importance.LOW,
+        "Only PLAIN: field is a name. A path is an expression for the property topic of Sql.",
+        validator=one_of(("PLAIN",)),
+    )  # fmt: skip
 
 
 _TOPIC_FIELD: Final = "The field whose content is the topic; empty for the whole key or value."
 ExtractTopic = defined(
     "ExtractTopic",
     "Routes records to the topic that the value, or one of its fields, names. Confluent's.",
-    _define_field("field", _TOPIC_FIELD),
+    _define_topic_field(),
     _extracted_topic("value", "field"),
 )
 ExtractTopicKey = defined(
     "ExtractTopicKey",
     "Routes records to the topic that the key, or one of its fields, names. Confluent's.",
-    _define_field("field", _TOPIC_FIELD),
+    _define_topic_field(),
     _extracted_topic("key", "field"),
 )
 AivenExtractTopic = defined(
@@ -337,11 +357,12 @@ ByLogicalTableRouter = defined(
         "key.enforce.uniqueness", _Type.BOOLEAN, True, _Importance.LOW,
         "Whether a key that is a struct gets a field with the former topic, so that rows of several tables differ.",
     )
-    .define("key.field.name", _Type.STRING, "__dbz__sourceIdentifier", _Importance.LOW, "The name of that field.")
+    .define("key.field.name", _Type.STRING, "__dbz__physicalTableIdentifier", _Importance.LOW, "The name of that field.")
     .define(
         "key.field.regex", _Type.STRING, None, _Importance.LOW,
         "A regular expression (Java's) for the whole former topic; the field is what replaces it.", validator=java_pattern,
     )
     .define("key.field.replacement", _Type.STRING, None, _Importance.LOW, "The replacement; $1 is a group."),
     _logical,
+    _replacements,
 )  # fmt: skip

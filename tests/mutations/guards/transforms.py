@@ -120,7 +120,7 @@ GUARDS = (
     Guard(
         "the fields that a header says to drop",
         "transforms/new_record_state.py",
-        "fields = {name: dropped.without(name, column) for name, column in fields.items()}",
+        "fields |= {name: dropped.without(name, column) for name, column in fields.items() if name not in kept}",
         "pass",
         "tests/unit/transforms/test_new_record_state.py::test_fields_that_a_header_lists_are_not_published",
     ),

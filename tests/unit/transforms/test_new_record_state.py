@@ -7,6 +7,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from fencepost import ConfigError, DataError
+from fencepost.api.schema_name import field_identity, named_field
 from fencepost.transforms.chain import Step, apply_chain
 from fencepost.transforms.new_record_state import ExtractNewRecordState
 from tests.unit.transforms.support import Records, applied, plain, predicate
@@ -174,3 +175,25 @@ def test_names_that_rows_have_already_are_refused(spark: SparkSession) -> None:
 def test_malformed_names_of_fields_are_refused(field: str) -> None:
     with pytest.raises(ConfigError, match=r"add\.headers has .*source\.lsn"):
         extracting(add_headers=field)
+
+
+def test_a_listed_field_that_may_not_be_null_is_dropped_if_the_schema_may_change(spark: SparkSession) -> None:
+    required = ENVELOPE.replace("id: INT", "id: INT NOT NULL")
+    given = Records(required, [{**READ, "headers": [("drop", b'["id","name"]')]}], key="STRING")
+    for compatible, number in (("true", 1), ("false", None)):
+        step = extracting(drop_fields_header_name="drop", drop_fields_keep_schema_compatible=compatible)
+        assert applied(spark, given, step) == [{"id": number, "name": None}]
+
+
+def test_columns_keep_the_names_of_their_schemas(spark: SparkSession) -> None:
+    row = f"STRUCT<at: BIGINT {named_field('io.debezium.time.Timestamp')}, name: STRING>"
+    events = [{"value": (None, (5, "a"), (1,), "c")}, {"value": ((6, "b"), None, (1,), "d")}]
+    given = Records(f"STRUCT<before: {row}, after: {row}, source: STRUCT<lsn: BIGINT>, op: STRING>", events)
+    frame = apply_chain(given.frame(spark), [extracting(**{MODE: "rewrite"}, add_fields="op")])
+    kind = frame.schema["value"].dataType
+    assert [field_identity(field).get("name") for field in kind] == ["io.debezium.time.Timestamp", None, None, None]  # type: ignore[attr-defined]
+    assert [row["value"]["at"] for row in frame.collect()] == [5, 6]
+
+
+def test_the_null_of_a_delete_stands_at_the_place_of_its_event(spark: SparkSession) -> None:
+    assert applied(spark, EVENTS, extracting(), column="__fencepost_row") == [0, 1, 2]

@@ -12,7 +12,7 @@ from fencepost import ConfigError, DataError
 from fencepost.api.schema_name import JSON_METADATA, NULLS_METADATA
 from fencepost.transforms.chain import Step, apply_chain
 from fencepost.transforms.outbox import EventRouter
-from tests.unit.transforms.support import Records, plain
+from tests.unit.transforms.support import Records, plain, step
 
 ROW = "STRUCT<id: STRING, aggregatetype: STRING, aggregateid: STRING, type: STRING, payload: STRING, shard: INT, at: BIGINT COMMENT 'connect.name=io.debezium.time.MicroTimestamp version=1'>"
 ENVELOPE = f"STRUCT<before: {ROW}, after: {ROW}, source: STRUCT<table: STRING>, op: STRING, ts_ms: BIGINT>"
@@ -69,6 +69,11 @@ def test_columns_have_other_names(spark: SparkSession) -> None:
     )  # fmt: skip
     assert (found["topic"], found["key"], found["value"], found["timestamp"]) == ("orders.Created", "e1", "42", 1000)
     assert found["headers"] == [{"key": "id", "value": b"OrderCreated"}]
+
+
+def test_a_row_without_a_timestamp_has_the_time_of_its_event(spark: SparkSession) -> None:
+    found = messages(spark, EVENTS, table_field_event_timestamp="at")
+    assert [row["timestamp"] for row in found] == [1000, 5]
 
 
 def test_a_topic_that_the_regex_does_not_match_stays(spark: SparkSession) -> None:
@@ -144,3 +149,35 @@ def test_a_batch_of_deletes_gives_no_messages(spark: SparkSession) -> None:
     deletes = Records(schemaless, [event("d", before=FIRST)], key="STRING")
     assert messages(spark, deletes) == []
     assert messages(spark, Records("VOID", [{"key": "k", "value": None}], key="STRING")) == []
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize("headers", [None, [("a", "x")]], ids=["none", "some"])
+def test_a_header_of_a_number_stands_beside_texts(spark: SparkSession, headers: Any, *, first: bool) -> None:
+    """The records of a table with a bigserial id, which have no headers of their own, through InsertHeader as well."""
+    row = "STRUCT<id: BIGINT, aggregatetype: STRING, aggregateid: STRING, payload: STRING>"
+    schema = (
+        f"topic STRING, key STRING, value STRUCT<before: {row}, after: {row}, source: STRUCT<table: STRING>, op: STRING>, "
+        "timestamp BIGINT, headers ARRAY<STRUCT<key: STRING, value: STRING>>"
+    )
+    values = (None, (7, "order", "42", "{}"), ("outbox",), "c")
+    chain = [step("InsertHeader", {"header": "origin", "value.literal": "shop"}), router()]
+    frame = apply_chain(
+        spark.createDataFrame([("t", "k", values, 5, headers)], schema), chain if first else chain[::-1]
+    )
+    inserted, numbered = {"key": "origin", "value": "shop"}, {"key": "id", "value": "7"}
+    (found,) = [plain(found["headers"]) for found in frame.collect()]
+    known = [] if headers is None else [{"key": "a", "value": "x"}]
+    assert found == [*known, *([inserted, numbered] if first else [numbered, inserted])]
+
+
+def test_events_of_others_in_json_become_messages(spark: SparkSession) -> None:
+    """Without a schema: a null side has no fields, a payload may be a struct or bytes, and the time is the record's."""
+    for kind, payload, value in (("STRUCT<a: INT>", (1,), {"a": 1}), ("BINARY", b"\0", b"\0")):
+        row = f"STRUCT<id: STRING, aggregatetype: STRING, aggregateid: BIGINT, payload: {kind}>"
+        envelope = f"STRUCT<before: VOID, after: {row}, source: STRUCT<table: STRING>, op: STRING>"
+        created = {"value": (None, ("e1", "order", 42, payload), ("outbox",), "c"), "timestamp": 9}
+        (found,) = messages(spark, Records(envelope, [created]), table_expand_json_payload="true")
+        assert (found["topic"], found["key"], found["value"], found["timestamp"]) == (
+            "outbox.event.order", 42, value, 9,
+        )  # fmt: skip

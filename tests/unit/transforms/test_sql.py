@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from fencepost import ConfigError, DataError
-from fencepost.api.schema_name import SCHEMA_METADATA
+from fencepost.api.schema_name import SCHEMA_METADATA, field_identity, named_field
 from fencepost.engine.job_failure import JobFailure
 from fencepost.transforms.base import is_planned_by_schema
 from fencepost.transforms.chain import Step, apply_chain
@@ -243,6 +243,18 @@ def test_the_new_value_has_a_schema_name(spark: SparkSession) -> None:
     assert frame.schema["value"].metadata == {SCHEMA_METADATA: {"name": "shop.Order"}}
     with pytest.raises(DataError, match="only structs have names"):
         applied(spark, RECORDS, sql(value="value.id", schema_name="shop.Order"))
+
+
+def test_fields_keep_their_names_in_schemas_and_may_be_null_as_spark_says(spark: SparkSession) -> None:
+    records = Records(f"STRUCT<at: BIGINT {named_field('io.debezium.time.Timestamp')}, n: INT>", [{"value": (5, 1)}])
+    frame = apply_chain(records.frame(spark), [sql(value="named_struct('when', value.at, 'n', coalesce(value.n, 0))")])
+    found = [(one.name, field_identity(one).get("name"), one.nullable) for one in frame.schema["value"].dataType]  # type: ignore[attr-defined]
+    assert found == [("when", "io.debezium.time.Timestamp", True), ("n", None, False)]
+
+
+def test_regular_expressions_and_patterns_of_dates_are_those_of_java(spark: SparkSession) -> None:
+    given = r"concat(regexp_extract(key, r'^\p{Alpha}(?<digit>\d)$', 1), date_format(TIMESTAMP '1970-01-02 00:00:00', 'EEE'))"
+    assert applied(spark, RECORDS, sql(value=given)) == ["1Fri", "2Fri", "3Fri"]
 
 
 def test_a_predicate_selects_records(spark: SparkSession) -> None:

@@ -183,6 +183,8 @@ def test_comments_backticks_and_a_semicolon_at_the_end_are_texts_like_others(spa
         "rand()", "randn()", "uuid()", "now()", "current_timestamp()", "current_date()", "unix_timestamp()",
         "shuffle(value.items)", "aes_encrypt('a', '0000111122223333')", "DATE 'today'", "TIMESTAMP 'now'",
         "CAST('now' AS TIMESTAMP)", "to_date('yesterday')", "timestamp(' NOW')",
+        "CAST(concat('no', 'w') AS TIMESTAMP)", "date_add(replace('tXday', 'X', 'o'), 1)", "year(lower('NOW'))",
+        "to_timestamp(concat('no', 'w'))",
     ],
 )  # fmt: skip
 def test_nondeterministic_functions_are_refused_unless_allowed(spark: SparkSession, text: str) -> None:
@@ -221,3 +223,8 @@ def test_the_tables_of_functions_are_spark_s_own_and_disjoint(spark: SparkSessio
     assert known >= (ALLOWED | NONDETERMINISTIC | NULL_OF_NULL)
     assert not ALLOWED & NONDETERMINISTIC
     assert NULL_OF_NULL <= ALLOWED
+
+
+def test_records_of_a_source_may_hold_the_present_time(spark: SparkSession) -> None:
+    given = RECORDS.frame(spark).selectExpr("* EXCEPT (key)", "CAST(CAST('today' AS DATE) AS STRING) AS key")
+    assert apply_chain(given, [sql(value="key", where="key IS NOT NULL")]).count() == 1

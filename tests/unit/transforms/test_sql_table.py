@@ -53,6 +53,13 @@ def test_extract_topic_takes_a_field(spark: SparkSession, prefix: str, field: st
         column(spark, "topic", step(f"{prefix}ExtractTopic$Value", **{field: "no"}))
 
 
+def test_extract_topic_takes_no_path() -> None:
+    """Confluent's has JSON_PATH: as a name it would be missing in each record, which may be skipped in silence."""
+    step(f"{CONFLUENT}ExtractTopic$Value", field="a", field_format="plain")
+    with pytest.raises(ConfigError, match=r"field\.format"):
+        step(f"{CONFLUENT}ExtractTopic$Value", field="$.a", field_format="JSON_PATH", skip_missing_or_null="true")
+
+
 @pytest.mark.parametrize("function", ["md5", "sha1", "sha256"])
 def test_hash_replaces_a_field_in_its_place(spark: SparkSession, function: str) -> None:
     wanted = step(f"{AIVEN}Hash$Value", field_name="name", function=function, skip_missing_or_null="true")
@@ -97,7 +104,7 @@ def test_tables_become_one_topic_whose_keys_differ(spark: SparkSession) -> None:
     router = step(f"{DEBEZIUM}ByLogicalTableRouter", **wanted)
     assert column(spark, "topic", router) == ["all-t"] * 3
     assert column(spark, "key", router) == [
-        {"id": 1, "__dbz__sourceIdentifier": "t"}, {"id": 2, "__dbz__sourceIdentifier": "t"}, None,
+        {"id": 1, "__dbz__physicalTableIdentifier": "t"}, {"id": 2, "__dbz__physicalTableIdentifier": "t"}, None,
     ]  # fmt: skip
     named = step(
         f"{DEBEZIUM}ByLogicalTableRouter", **wanted, key_field_name="from`", key_field_regex="(.)",
@@ -106,3 +113,19 @@ def test_tables_become_one_topic_whose_keys_differ(spark: SparkSession) -> None:
     assert column(spark, "key", named)[0] == {"id": 1, "from`": "table-t"}
     plain_keys = step(f"{DEBEZIUM}ByLogicalTableRouter", **wanted, key_enforce_uniqueness="false")
     assert column(spark, "key", plain_keys)[0] == {"id": 1}
+
+
+@pytest.mark.parametrize(
+    ("properties", "name"),
+    [
+        ({"topic_replacement": "all-$2"}, "topic.replacement"),
+        ({"topic_replacement": ""}, "topic.replacement"),
+        ({"key_field_regex": "(.)"}, "key.field.replacement"),
+        ({"key_field_regex": "(.)", "key_field_replacement": "${table}"}, "key.field.replacement"),
+    ],
+)
+def test_a_replacement_that_would_not_tell_tables_apart_is_refused(properties: dict[str, str], name: str) -> None:
+    given = {"topic_regex": "(.)", "topic_replacement": "all", **properties}
+    with pytest.raises(ConfigError, match="replacement") as error:
+        step(f"{DEBEZIUM}ByLogicalTableRouter", **given)
+    assert error.value.name == name
