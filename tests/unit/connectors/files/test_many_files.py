@@ -12,15 +12,17 @@ import pytest
 from fencepost import DataError, SourceBatch
 from fencepost.api.errors import IllegalStateError
 from fencepost.connectors.files import task as file_task
-from fencepost.connectors.files.discovery import own_listing
+from fencepost.connectors.files.connector import FileSourceConnector
+from fencepost.connectors.files.discovery import own_listing, shares
 from fencepost.connectors.files.discovery.file_rule import TASK_RULE
 from fencepost.connectors.files.discovery.own_listing import OwnListing
+from fencepost.connectors.files.discovery.shares import TASK_FILES, TASK_PACKED
 from fencepost.connectors.files.task import FileSourceTask
 from fencepost.connectors.files.tracked import TRANSITIONS, FileState, TrackedFile
 from tests.unit.connectors.files.discovery.test_ended import Committed
 from tests.unit.connectors.files.renaming import Reader, lines, text
 from tests.unit.connectors.files.test_file_source import config, tasks
-from tests.unit.connectors.support import CommittedOffsets, read, start
+from tests.unit.connectors.support import CommittedOffsets, read, start, start_connector
 
 pytestmark = pytest.mark.usefixtures("short_waits")
 
@@ -161,12 +163,19 @@ def test_a_file_changes_its_state_as_the_diagram_says(tmp_path: Path) -> None:
         tracked.become(FileState.GONE)
 
 
-def test_500_files_are_named_in_a_configuration_and_501_are_packed(tmp_path: Path) -> None:
-    for count in (500, 501):
-        write(tmp_path, count)
-        [task] = tasks(config(tmp_path / "*", format="text"))
-        files: list[TrackedFile] = task._files  # type: ignore[attr-defined]
-        assert [tracked.path for tracked in files] == sorted(map(str, tmp_path.iterdir()))
+@pytest.mark.parametrize(("count", "form"), [(500, TASK_FILES), (501, TASK_PACKED)])
+def test_500_files_are_named_in_a_configuration_and_501_are_packed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, form: str
+) -> None:
+    # The paths of tests are long.
+    monkeypatch.setattr(shares, "MOST_CHARACTERS", 1_000_000)
+    write(tmp_path, count)
+    connector = FileSourceConnector()
+    start_connector(connector, config(tmp_path / "*", format="text"))
+    [given] = connector.task_configs(1)
+    assert given.keys() & {TASK_FILES, TASK_PACKED} == {form}
+    files: list[TrackedFile] = start(FileSourceTask(), given)._files  # type: ignore[attr-defined]
+    assert [tracked.path for tracked in files] == sorted(map(str, tmp_path.iterdir()))
 
 
 class Machine:
