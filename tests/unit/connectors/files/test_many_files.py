@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,21 @@ def test_a_poll_looks_at_some_of_many_idle_files_and_finds_each_that_grows(
             file.write("more\n")
         found = [row for _ in range(6) for batch in task._look() for row in read(_batch(batch))]
         assert found == ["more"]
+
+
+def test_a_small_file_is_opened_three_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For its first bytes, for its records with its identity, and by the reader. An open costs more than the records."""
+    rows = write(tmp_path, 20)
+    [task] = tasks(config(tmp_path / "*", format="text"))
+    opened: list[str] = []
+    open_ = os.open
+    monkeypatch.setattr(
+        os, "open", lambda path, *given, **options: opened.append(path) or open_(path, *given, **options)
+    )
+
+    assert read(task.poll()) == rows
+
+    assert Counter(opened) == {str(path): 3 for path in tmp_path.iterdir()}
 
 
 def _batch(found: Any) -> SourceBatch:
