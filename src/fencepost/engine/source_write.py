@@ -181,7 +181,7 @@ class SourceWrite:
 
 
 def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in the same order, those of small neighbours with the same columns in one batch."""
+    """Yield the rows in the same order. Small neighbours with the same columns become one batch."""
     small: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
