@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from fencepost import DataError, SourceBatch
+from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.errors import IllegalStateError
 from fencepost.connectors.files import task as file_task
 from fencepost.connectors.files.connector import FileSourceConnector
@@ -121,19 +122,30 @@ def test_a_poll_looks_at_some_of_many_idle_files_and_finds_each_that_grows(
         assert found == ["more"]
 
 
-def test_a_small_file_is_opened_three_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("restricted", [False, True])
+def test_a_small_file_is_opened_three_times_and_once_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, restricted: bool
+) -> None:
     """For its first bytes, for its records with its identity, and by the reader. An open costs more than the records."""
-    rows = write(tmp_path, 20)
-    [task] = tasks(config(tmp_path / "*", format="text"))
+    rows, offsets = write(tmp_path, 20), Committed()
+    allowed = AllowedPaths.of([str(tmp_path)]) if restricted else ANYWHERE
+    connector = FileSourceConnector()
+    start_connector(connector, config(tmp_path / "*", format="text"), allowed)
+    [given] = connector.task_configs(1)
     opened: list[str] = []
-    open_ = os.open
-    monkeypatch.setattr(
-        os, "open", lambda path, *given, **options: opened.append(path) or open_(path, *given, **options)
-    )
+    open_ = AllowedPaths.open
+    monkeypatch.setattr(AllowedPaths, "open", lambda self, path: opened.append(path) or open_(self, path))
+    task = start(FileSourceTask(), given, offsets, allowed)  # type: ignore[arg-type]
 
-    assert read(task.poll()) == rows
-
+    batch = task.poll()
+    assert isinstance(batch, SourceBatch)
+    assert read(batch) == rows
     assert Counter(opened) == {str(path): 3 for path in tmp_path.iterdir()}
+
+    offsets.commit(task, batch)
+    opened.clear()
+    assert start(FileSourceTask(), given, offsets, allowed).poll() is None  # type: ignore[arg-type]
+    assert Counter(opened) == {str(path): 1 for path in tmp_path.iterdir()}
 
 
 def _batch(found: Any) -> SourceBatch:

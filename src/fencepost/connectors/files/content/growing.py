@@ -190,6 +190,11 @@ class GrowingFile(Awaited):
             )
         return status.st_size
 
+    def was_opened(self, file: FileIO) -> None:
+        """Take it that the file that is now open passed the check of allowed paths."""
+        status = os.fstat(file.fileno())
+        self._found_allowed = (status.st_dev, status.st_ino)
+
     def _status(self) -> os.stat_result:
         status = os.stat(self.path)  # noqa: PTH116 - called often: spares making a Path each time
         if stat.S_ISDIR(status.st_mode):

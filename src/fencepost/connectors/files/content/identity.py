@@ -147,8 +147,8 @@ class FileTrack:
         self.path = path
         self.identity = identity
         self._allowed = allowed
-        self.seen: Stamp | None = None
-        """The stamp at the last check that found the same file."""
+        self.seen: Stamp | None = None if identity is None else (identity.inode, identity.modified, identity.end)
+        """The stamp at the last check that found the same file: a task restarts with thousands that did not change."""
 
     @property
     def offset(self) -> dict[str, Any]:
