@@ -1,4 +1,4 @@
-"""Workers that are killed while they read thousands of small files: each line is there once, and few transactions are needed.
+"""Workers that are killed while they read thousands of small files: each line is there once.
 
 The names are long and have no pattern. So one or two tasks get a rule in place of names, and five get names.
 """

@@ -29,6 +29,7 @@ from tests.support.rest import RestApis
 from tests.support.topics import Topics
 
 _SECONDS = 60
+_NARROW = 390
 _STRING = "org.apache.kafka.connect.storage.StringConverter"
 _LONG = "org.apache.kafka.connect.converters.LongConverter"
 _EVENTS = "document.querySelectorAll('ul.events li')"
@@ -80,8 +81,8 @@ def _many_connectors(folder: Path) -> float:
                 _rebalance(group)
                 group.fenced(0.2, success=True)
                 await tab.wait_for(f"{_EVENTS}.length === 3 && {_EVENTS}[0].textContent.includes('1 rebalance')")
-                await tab.size(400, 800)
-                assert await tab.value("document.documentElement.scrollWidth") <= 400
+                await tab.size(_NARROW, 800)
+                assert await tab.value("document.documentElement.scrollWidth") <= _NARROW
                 assert tab.errors == [], tab.errors
                 return seconds
 
@@ -167,8 +168,8 @@ async def _overview(tab: Tab, pictures: Path) -> None:
         await tab.scheme(scheme)
         await tab.screenshot(pictures / f"overview-{scheme}.png")
     await check_contrast(tab)
-    await tab.size(400, 800)
-    assert await tab.value("document.documentElement.scrollWidth") <= 400
+    await tab.size(_NARROW, 800)
+    assert await tab.value("document.documentElement.scrollWidth") <= _NARROW
     await tab.screenshot(pictures / "overview-narrow.png")
     await tab.size(1280, 800)
 
@@ -205,8 +206,8 @@ async def _one_connector(tab: Tab, pictures: Path) -> None:
     await tab.wait_for("document.getElementById('config-transaction.boundary').getAttribute('aria-invalid') === 'true'")
     await tab.screenshot(pictures / "connector.png")
     await check_contrast(tab)
-    await tab.size(400, 800)
-    assert await tab.value("document.documentElement.scrollWidth") <= 400
+    await tab.size(_NARROW, 800)
+    assert await tab.value("document.documentElement.scrollWidth") <= _NARROW
     assert await tab.value("document.querySelectorAll('canvas').length") >= 2
     await check_plots(tab)
     await tab.size(1280, 800)
@@ -233,8 +234,8 @@ async def _topic(tab: Tab, url: str, bootstrap: str, pictures: Path) -> None:
     assert "order" in await tab.value("document.querySelector('table.records td[data-label=value]').textContent")
     await tab.screenshot(pictures / "topic.png")
     await check_contrast(tab)
-    await tab.size(400, 800)
-    assert await tab.value("document.documentElement.scrollWidth") <= 400
+    await tab.size(_NARROW, 800)
+    assert await tab.value("document.documentElement.scrollWidth") <= _NARROW
     await _abort(tab)
 
 

@@ -28,8 +28,10 @@ async def check_changes(tab: Tab, url: str, source: Path, pictures: Path) -> Non
     await tab.value(f"{_button('Stop')}.click()")
     await tab.wait_for("document.querySelector('h1').textContent.includes('STOPPED')")
     await _edit_offset(tab, pictures)
+    await _refuse(tab, "Reset all offsets", f"{_OFFSET} !== ''")
     await tab.value(f"{_button('Reset all offsets')}.click()")
     await tab.wait_for(f"{_OFFSET} === ''")
+    await _refuse(tab, "Delete", "document.querySelector('h1').textContent.includes('by-form STOPPED')")
     await tab.value(f"{_button('Delete')}.click()")
     await tab.wait_for("location.hash === '#/' && !document.querySelector('main').textContent.includes('by-form')")
     # The refused offset, and what was asked while the connector was deleted.
@@ -126,6 +128,15 @@ async def _change_meanwhile(tab: Tab) -> None:
     await tab.value(f"{_button('Cancel')}.click()")
     await tab.value(f"{_button('Stop')}.click()")
     await tab.wait_for("document.querySelector('h1').textContent.includes('STOPPED')")
+
+
+async def _refuse(tab: Tab, text: str, unchanged: str) -> None:
+    """The button asks, and does nothing after a no."""
+    tab.confirms, asked = False, tab.dialogs
+    await tab.value(f"{_button(text)}.click()")
+    tab.confirms = True
+    assert tab.dialogs == asked + 1, text
+    assert await tab.value(unchanged)
 
 
 def _button(text: str) -> str:

@@ -8,7 +8,7 @@ other, without following links. The worker's own files are refused wherever they
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from fencepost.api.errors import ConfigError
-from fencepost.api.own_files import NO_FILES, OwnFiles
+from fencepost.api.own_files import NO_FILES, OwnFiles, is_at_or_below
 
 PROPERTY: Final = "fencepost.files.allowed.paths"
 
@@ -40,7 +40,7 @@ class PathsOfWorker:
         """Raise ConfigError unless this worker allows a path, judging by the path's text only."""
         asked = os.path.normpath(os.path.join(self.directory, path))  # noqa: PTH118 - on another machine
         relative = not os.path.isabs(path) and self.directory != os.getcwd()  # noqa: PTH109, PTH117 - likewise
-        if relative or (self.paths is not None and not any(_is_at_or_below(asked, allowed) for allowed in self.paths)):
+        if relative or (self.paths is not None and not any(is_at_or_below(asked, allowed) for allowed in self.paths)):
             allowed = "everything" if self.paths is None else ", ".join(self.paths) or "nothing"
             raise ConfigError(
                 f"The file {path} may not be read: the worker {self.worker}, which may run the connector's tasks, has the "
@@ -115,12 +115,13 @@ class AllowedPaths:
             raise
         return descriptor
 
-    def _place(self, path: str, allowed: tuple[str, ...]) -> tuple[Path, tuple[str, ...]]:
+    def _place(self, path: str, allowed: tuple[str, ...]) -> tuple[str, list[str]]:
         """Return the allowed directory or file that contains a path, and the components from there."""
-        target = _resolved(path)
-        for root in map(_resolved, allowed):
-            if target.is_relative_to(root):
-                return root, target.relative_to(root).parts
+        # Unlike Path.resolve, it leaves loops of links to the opening, which fails.
+        target = os.path.realpath(path)
+        for root in map(os.path.realpath, allowed):
+            if is_at_or_below(target, root):
+                return root, [part for part in target[len(root) :].split(os.sep) if part]  # noqa: PTH206 - called for each file
         raise ConfigError(
             f"The file {path} may not be read: with its links followed, it is not in what the property "
             f"{self.property_name} allows ({', '.join(allowed) or self.nothing}). Move it there, or ask the worker's owner "
@@ -138,16 +139,7 @@ ANYWHERE: Final = AllowedPaths()
 """Allows all files that the process may read."""
 
 
-def _is_at_or_below(path: str, allowed: str) -> bool:
-    return Path(path).is_relative_to(allowed)
-
-
-def _resolved(path: str) -> Path:
-    # Unlike Path.resolve, it raises an error for loops of links.
-    return Path(os.path.realpath(path))
-
-
-def _descriptor(root: Path, below: tuple[str, ...]) -> int:
+def _descriptor(root: str, below: Sequence[str]) -> int:
     if not below:
         return os.open(root, _FILE)
     directory = os.open(root, _DIRECTORY)

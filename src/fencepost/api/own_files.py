@@ -7,6 +7,7 @@ inode. These are looked up by the files' paths each time, because a rotated secr
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -58,17 +59,22 @@ class OwnFiles:
 
     def _is_below(self, path: str) -> bool:
         target = os.path.realpath(path)
-        return any(os.path.commonpath([target, own]) == own for own in map(os.path.realpath, self.paths))
+        return any(is_at_or_below(target, own) for own in map(os.path.realpath, self.paths))
 
 
 NO_FILES: Final = OwnFiles()
+
+
+def is_at_or_below(path: str, folder: str) -> bool:
+    """Return whether an absolute path is another one or below it. Both are normalized; text is compared, links are not followed."""
+    return path == folder or path.startswith(f"{folder.rstrip(os.sep)}{os.sep}")
 
 
 def _identities(path: str) -> Iterator[Identity]:
     try:
         status = os.stat(path)  # noqa: PTH116 - called for each file that is opened: spares making a Path
         yield status.st_dev, status.st_ino
-        if os.path.isdir(path):  # noqa: PTH112 - likewise
+        if stat.S_ISDIR(status.st_mode):
             with os.scandir(path) as entries:
                 yield from (identity for entry in entries for identity in _identity(entry.path))
     except OSError:

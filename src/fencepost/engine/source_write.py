@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -41,6 +41,9 @@ TINY_BATCH: Final = 512 * 1024
 
 Another thread costs a millisecond, and has nothing to do while the only block is written.
 """
+
+JOINED_BYTES: Final = 64 * 1024
+"""The size up to which small batches of rows are joined: each costs as much to convert and to send as some hundred rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,7 @@ class SourceWrite:
         changed = changed_by_functions(read, pipeline)
         rows = written_rows(read, changed, pipeline)
         types = reader_types(reader) if changed is None else changed.types
-        return self._by_worker(rows, types, rows.read([0], self.write.errors, ahead=ahead), spec)
+        return self._by_worker(rows, types, joined(rows.read([0], self.write.errors, ahead=ahead)), spec)
 
     def _by_worker(
         self, source: StageSource, types: ColumnTypes, rows: Iterable[pa.RecordBatch], spec: WriteSpec
@@ -175,6 +178,23 @@ class SourceWrite:
         parts = ((batch, types) for batches, types in transformed for batch in batches)
         with closing(self.write.producer.writer()) as writer:
             return list(stage.write_parts(parts, writer, Ownership(), self.write.errors, self.write.check).acks)
+
+
+def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in the same order. Small neighbours with the same columns become one batch."""
+    small: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if small and batch.schema != small[0].schema:
+            yield pa.concat_batches(small)
+            small, size = [], 0
+        small.append(batch)
+        size += batch.nbytes
+        if size >= JOINED_BYTES:
+            yield pa.concat_batches(small) if len(small) > 1 else batch
+            small, size = [], 0
+    if small:
+        yield pa.concat_batches(small)
 
 
 def transform_rows(

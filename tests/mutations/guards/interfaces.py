@@ -15,7 +15,7 @@ GUARDS = (
     Guard(
         "the paths that connectors of files keep to",
         "api/allowed_paths.py",
-        "            if target.is_relative_to(root):",
+        "            if is_at_or_below(target, root):",
         "            if True:",
         "tests/unit/connectors/files/test_allowed_files.py",
     ),

@@ -270,6 +270,7 @@ def test_many_offsets_are_sent_in_parts_and_shown_in_pages(api: Api, config: Con
     everything = api.get("/connectors/c/offsets")
     assert everything.body == {"offsets": offsets}
     assert everything.headers["Content-Type"].startswith("application/json")
+    assert everything.headers["Transfer-Encoding"] == "chunked"
     shown, after = [], ""
     while after is not None:
         page = api.get(f"/connectors/c/offsets?limit=500&after={quote(after)}").body

@@ -11,7 +11,7 @@ from typing import Any
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.record import SourceOffset
 from fencepost.connectors.files.config import AFTER_END, BATCH_BYTES, ENCODING, FORMAT, dialect_of, table_format
-from fencepost.connectors.files.content.codecs.compression import Form, codec_of
+from fencepost.connectors.files.content.codecs.compression import Form, codec_in
 from fencepost.connectors.files.content.compressed import ContentFile
 from fencepost.connectors.files.content.csv_quotes import Quoting
 from fencepost.connectors.files.content.growing import (
@@ -24,7 +24,7 @@ from fencepost.connectors.files.content.growing import (
 )
 from fencepost.connectors.files.content.identity import FileIdentity, FileTrack
 from fencepost.connectors.files.content.origin import identity_in, origin_of
-from fencepost.connectors.files.content.ranges import FileRange, scan_records
+from fencepost.connectors.files.content.ranges import FileRange, open_file, scan_records
 from fencepost.connectors.files.content.restart_point import RestartPoint, replaced
 from fencepost.connectors.files.discovery.ended import AfterEnd, Mark
 from fencepost.connectors.files.formats.tables.table_file import TableFile, TablePosition
@@ -89,7 +89,10 @@ class Opening:
         of_store, file = is_object(tracked.path), tracked.file
         if not of_store and isinstance(file, GrowingFile) and file.is_missing(whole=whole):
             return
-        certain, codec = codec_of(tracked.path, self._encoding, self._allowed)
+        with open_file(tracked.path, self._allowed) as opened:
+            certain, codec = codec_in(opened, tracked.path, self._encoding)
+            if not of_store and isinstance(file, GrowingFile):
+                file.was_opened(opened)
         position: int = file.offset["position"]
         if (certain or of_store) and codec is None and tracked.restart is not None:
             raise replaced(tracked.path, tracked.restart)

@@ -319,7 +319,8 @@ class FileSourceTask(SourceTask):
             splits: Splits = tracked.file.advance(whole=self._whole)
             if track is not None:
                 self._inodes.check_seen(tracked.path, tracked.file.seen)
-                track.follow(tracked.file.seen, tracked.end if splits else None)
+                read = tracked.file.read if isinstance(tracked.file, GrowingFile) else None
+                track.follow(tracked.file.seen, tracked.end if splits else None, read)
                 splits = [
                     replace(split, known=track.identity) if type(split) is FileRange else split for split in splits
                 ]

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import gzip
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fencepost import DataError, SourceBatch
+from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.errors import IllegalStateError
 from fencepost.connectors.files import task as file_task
-from fencepost.connectors.files.discovery import own_listing
+from fencepost.connectors.files.connector import FileSourceConnector
+from fencepost.connectors.files.discovery import own_listing, shares
 from fencepost.connectors.files.discovery.file_rule import TASK_RULE
 from fencepost.connectors.files.discovery.own_listing import OwnListing
+from fencepost.connectors.files.discovery.shares import TASK_FILES, TASK_PACKED
 from fencepost.connectors.files.task import FileSourceTask
 from fencepost.connectors.files.tracked import TRANSITIONS, FileState, TrackedFile
 from tests.unit.connectors.files.discovery.test_ended import Committed
 from tests.unit.connectors.files.renaming import Reader, lines, text
 from tests.unit.connectors.files.test_file_source import config, tasks
-from tests.unit.connectors.support import CommittedOffsets, read, start
+from tests.unit.connectors.support import CommittedOffsets, read, start, start_connector
 
 pytestmark = pytest.mark.usefixtures("short_waits")
 
@@ -118,6 +122,32 @@ def test_a_poll_looks_at_some_of_many_idle_files_and_finds_each_that_grows(
         assert found == ["more"]
 
 
+@pytest.mark.parametrize("restricted", [False, True])
+def test_a_small_file_is_opened_three_times_and_once_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, restricted: bool
+) -> None:
+    """For its first bytes, for its records with its identity, and by the reader. An open costs more than the records."""
+    rows, offsets = write(tmp_path, 20), Committed()
+    allowed = AllowedPaths.of([str(tmp_path)]) if restricted else ANYWHERE
+    connector = FileSourceConnector()
+    start_connector(connector, config(tmp_path / "*", format="text"), allowed)
+    [given] = connector.task_configs(1)
+    opened: list[str] = []
+    open_ = AllowedPaths.open
+    monkeypatch.setattr(AllowedPaths, "open", lambda self, path: opened.append(path) or open_(self, path))
+    task = start(FileSourceTask(), given, offsets, allowed)  # type: ignore[arg-type]
+
+    batch = task.poll()
+    assert isinstance(batch, SourceBatch)
+    assert read(batch) == rows
+    assert Counter(opened) == {str(path): 3 for path in tmp_path.iterdir()}
+
+    offsets.commit(task, batch)
+    opened.clear()
+    assert start(FileSourceTask(), given, offsets, allowed).poll() is None  # type: ignore[arg-type]
+    assert Counter(opened) == {str(path): 1 for path in tmp_path.iterdir()}
+
+
 def _batch(found: Any) -> SourceBatch:
     return SourceBatch(reader=found.reader, splits=[split for splits in found.splits.values() for split in splits])
 
@@ -161,12 +191,19 @@ def test_a_file_changes_its_state_as_the_diagram_says(tmp_path: Path) -> None:
         tracked.become(FileState.GONE)
 
 
-def test_500_files_are_named_in_a_configuration_and_501_are_packed(tmp_path: Path) -> None:
-    for count in (500, 501):
-        write(tmp_path, count)
-        [task] = tasks(config(tmp_path / "*", format="text"))
-        files: list[TrackedFile] = task._files  # type: ignore[attr-defined]
-        assert [tracked.path for tracked in files] == sorted(map(str, tmp_path.iterdir()))
+@pytest.mark.parametrize(("count", "form"), [(500, TASK_FILES), (501, TASK_PACKED)])
+def test_500_files_are_named_in_a_configuration_and_501_are_packed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, form: str
+) -> None:
+    # The paths of tests are long.
+    monkeypatch.setattr(shares, "MOST_CHARACTERS", 1_000_000)
+    write(tmp_path, count)
+    connector = FileSourceConnector()
+    start_connector(connector, config(tmp_path / "*", format="text"))
+    [given] = connector.task_configs(1)
+    assert given.keys() & {TASK_FILES, TASK_PACKED} == {form}
+    files: list[TrackedFile] = start(FileSourceTask(), given)._files  # type: ignore[attr-defined]
+    assert [tracked.path for tracked in files] == sorted(map(str, tmp_path.iterdir()))
 
 
 class Machine:

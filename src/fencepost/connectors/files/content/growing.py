@@ -14,7 +14,7 @@ from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.connectors.files.content.csv_quotes import Quoting
-from fencepost.connectors.files.content.identity import Stamp, stamp_of
+from fencepost.connectors.files.content.identity import FileIdentity, Stamp, stamp_of
 from fencepost.connectors.files.content.line_numbers import line_number
 from fencepost.connectors.files.content.open_ends import no_end_of_record, warn_of_open_end
 from fencepost.connectors.files.content.ranges import FileRange, last_line_end, open_file, split_lines, unreadable
@@ -139,6 +139,8 @@ class GrowingFile(Awaited):
         """The size at the last check of the file, -1 before the first."""
         self.seen: Stamp | None = None
         """What the last check of the file saw."""
+        self.read: FileIdentity | None = None
+        """The file up to the position, as it was when the records before that were found; None before the first ones."""
         self._known_size: int | None = None
         self.exhausted = False
         """Whether no complete record was left after the position at the last check of the file."""
@@ -188,6 +190,11 @@ class GrowingFile(Awaited):
             )
         return status.st_size
 
+    def was_opened(self, file: FileIO) -> None:
+        """Take it that the file that is now open passed the check of allowed paths."""
+        status = os.fstat(file.fileno())
+        self._found_allowed = (status.st_dev, status.st_ino)
+
     def _status(self) -> os.stat_result:
         status = os.stat(self.path)  # noqa: PTH116 - called often: spares making a Path each time
         if stat.S_ISDIR(status.st_mode):
@@ -223,6 +230,8 @@ class GrowingFile(Awaited):
                 self.position += 1
             part = FileRange(self.path, self.position, min(size, self.position + self._batch_bytes))
             splits = self._plan(file, part, size) if part.size else []
+            if splits:
+                self.read = self._identity(file, splits[-1].end)
         if splits or not part.size or (part.end == size and not whole):
             return splits
         line, data = 1, b""
@@ -233,6 +242,12 @@ class GrowingFile(Awaited):
             warn_of_open_end(part, data, self._quoting, line)
             return [part]
         raise no_end_of_record(part, data, self._quoting, line)
+
+    def _identity(self, file: FileIO, end: int) -> FileIdentity:
+        try:
+            return FileIdentity.of(file, end)
+        except OSError as error:
+            raise unreadable(self.path, error) from error
 
     def _bytes_of(self, part: FileRange) -> bytes:
         with open_file(self.path, self._allowed) as file:

@@ -147,8 +147,8 @@ class FileTrack:
         self.path = path
         self.identity = identity
         self._allowed = allowed
-        self.seen: Stamp | None = None
-        """The stamp at the last check that found the same file."""
+        self.seen: Stamp | None = None if identity is None else (identity.inode, identity.modified, identity.end)
+        """The stamp at the last check that found the same file: a task restarts with thousands that did not change."""
 
     @property
     def offset(self) -> dict[str, Any]:
@@ -160,12 +160,16 @@ class FileTrack:
         """Whether the path now has another file than `identity`, or none."""
         return self.identity is not None and inode_at(self.path) != self.identity.inode
 
-    def follow(self, seen: Stamp | None, end: int | None) -> None:
+    def follow(self, seen: Stamp | None, end: int | None, read: FileIdentity | None = None) -> None:
         """Check the file that was just seen, and if there is an `end`, take its identity up to there.
 
-        Raises DataError if it is another one.
+        `read` is its identity up to there if that is known. Raises DataError if it is another one.
         """
         if seen is None or (seen == self.seen and end is None):
+            return
+        if self.identity is None and read is not None and read.end == end:
+            self._take(read, seen)
+            self.seen = seen
             return
         try:
             with open_file(self.path, self._allowed) as file:

@@ -84,12 +84,17 @@ def codec_of(path: str, encoding: str, allowed: AllowedPaths) -> tuple[bool, Cod
     text in the encoding.
     """
     with open_file(path, allowed) as file:
-        try:
-            head = file.read(HEAD_BYTES)
-            if is_skippable(head):
-                return _codec_after_skipped(file, head)
-        except OSError as error:
-            raise unreadable(path, error) from error
+        return codec_in(file, path, encoding)
+
+
+def codec_in(file: FileIO, path: str, encoding: str) -> tuple[bool, Codec | None]:
+    """Return the same for a file that is open at its start."""
+    try:
+        head = file.read(HEAD_BYTES)
+        if is_skippable(head):
+            return _codec_after_skipped(file, head)
+    except OSError as error:
+        raise unreadable(path, error) from error
     for magic, codec in _MAGIC.items():
         if head.startswith(magic):
             return True, codec
