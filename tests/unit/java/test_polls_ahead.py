@@ -52,3 +52,7 @@ def test_a_task_that_stops_is_not_polled_again(printed: list[str]):
         printed[5]
         == "records after 4, records after 4, records after 4, records after 4, nothing after 4, nothing after 4"
     )
+
+
+def test_records_that_the_worker_waits_for_are_sent_before_another_poll(printed: list[str]):
+    assert printed[6] == "1"

@@ -9,10 +9,11 @@ import java.util.concurrent.TimeUnit;
 
 /**
  * The polls of a task, on the task's thread, some of them before the worker has asked for them: the worker may write, or wait
- * for brokers, meanwhile. Each is work of its own for the thread, so that a commit gets its turn between two.
+ * for brokers, meanwhile. Each is work of its own for the thread, so that a commit gets its turn between two. What the worker
+ * waits for is sent before another poll begins: if that one ends the JVM, the worker has what came before.
  *
  * <pre>
- *     idle -- next, or records of a poll with room for more --> polling -- poll returns, or raises --> idle
+ *     idle -- next, sent, or records that nobody waits for, with room for more --> polling -- poll returns, or raises --> idle
  *     idle, polling -- stop --> stopped
  * </pre>
  */
@@ -26,6 +27,7 @@ final class PollsAhead {
     private final Deque<RecordColumns> ready = new ArrayDeque<>();
     private Throwable failure;
     private boolean polling;
+    private boolean waiting;
     private boolean stopped;
 
     /** Unless `isAllowed`, a poll begins only when the worker asks for one. */
@@ -42,12 +44,21 @@ final class PollsAhead {
         while (ready.isEmpty() && polling) {
             long left = TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime());
             if (left <= 0) return null;
-            wait(left);
+            waiting = true;
+            try {
+                wait(left);
+            } finally {
+                waiting = false;
+            }
         }
         RecordColumns records = ready.poll();
         if (records == null) raise();
-        else beginAhead();
         return records;
+    }
+
+    /** The worker has the last records: poll ahead. */
+    synchronized void sent() {
+        beginAhead();
     }
 
     /** Begin no other poll. On any thread. */
@@ -81,7 +92,7 @@ final class PollsAhead {
         failure = raised;
         polling = false;
         // A task that has nothing now is asked again when the worker asks.
-        if (!polled.isEmpty()) beginAhead();
+        if (!polled.isEmpty() && !waiting) beginAhead();
         notifyAll();
     }
 

@@ -212,6 +212,11 @@ final class TaskSession implements Session, SourceTaskContext {
     }
 
     @Override
+    public void sent() {
+        polls.sent();
+    }
+
+    @Override
     public void close() throws Exception {
         polls.stop();
         try {

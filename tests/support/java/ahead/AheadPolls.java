@@ -4,6 +4,9 @@ import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.List;
 import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.atomic.AtomicInteger;
 
 /** Polls of a task whose thread is this one: prints what each test expects, one a line. */
 public final class AheadPolls {
@@ -22,6 +25,7 @@ public final class AheadPolls {
         String got;
         try {
             got = polls.next(0) == null ? "nothing" : "records";
+            polls.sent();
         } catch (Exception error) {
             got = error.getMessage();
         }
@@ -41,7 +45,7 @@ public final class AheadPolls {
         return List.of(columns);
     }
 
-    public static void main(String[] args) {
+    public static void main(String[] args) throws Exception {
         System.out.println(new AheadPolls(true, () -> records(1)).next(3));
         System.out.println(new AheadPolls(true, () -> records(3 << 20)).next(3));
         System.out.println(new AheadPolls(false, () -> records(1)).next(4));
@@ -56,5 +60,11 @@ public final class AheadPolls {
         stopped.next();
         stopped.polls.stop();
         System.out.println(stopped.next(6));
+        ExecutorService thread = Executors.newSingleThreadExecutor();
+        AtomicInteger count = new AtomicInteger();
+        PollsAhead awaited = new PollsAhead(() -> records(count.incrementAndGet()), thread, true);
+        awaited.next(60_000);
+        thread.submit(() -> System.out.println(count)).get();
+        thread.shutdown();
     }
 }
