@@ -9,11 +9,11 @@ import java.util.concurrent.TimeUnit;
 
 /**
  * The polls of a task, on the task's thread, some of them before the worker has asked for them: the worker may write, or wait
- * for brokers, meanwhile. Each is work of its own for the thread, so that a commit gets its turn between two. What the worker
- * waits for is sent before another poll begins: if that one ends the JVM, the worker has what came before.
+ * for brokers, meanwhile. Each is work of its own for the thread, so that a commit gets its turn between two. Until records are
+ * sent, one other poll begins at most: if a later one ends the JVM, the worker has what came before.
  *
  * <pre>
- *     idle -- next, sent, or records that nobody waits for, with room for more --> polling -- poll returns, or raises --> idle
+ *     idle -- next, sent, or a poll with records that has ended, with room for more --> polling -- poll returns, or raises --> idle
  *     idle, polling -- stop --> stopped
  * </pre>
  */
@@ -27,7 +27,8 @@ final class PollsAhead {
     private final Deque<RecordColumns> ready = new ArrayDeque<>();
     private Throwable failure;
     private boolean polling;
-    private boolean waiting;
+    /** Whether the worker waits for records, or does not have the last ones yet. */
+    private boolean sending;
     private boolean stopped;
 
     /** Unless `isAllowed`, a poll begins only when the worker asks for one. */
@@ -43,21 +44,23 @@ final class PollsAhead {
         if (ready.isEmpty()) begin();
         while (ready.isEmpty() && polling) {
             long left = TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime());
-            if (left <= 0) return null;
-            waiting = true;
-            try {
-                wait(left);
-            } finally {
-                waiting = false;
+            if (left <= 0) {
+                sending = false;
+                return null;
             }
+            sending = true;
+            wait(left);
         }
         RecordColumns records = ready.poll();
-        if (records == null) raise();
+        sending = records != null;
+        if (sending) beginAhead();
+        else raise();
         return records;
     }
 
     /** The worker has the last records: poll ahead. */
     synchronized void sent() {
+        sending = false;
         beginAhead();
     }
 
@@ -92,7 +95,7 @@ final class PollsAhead {
         failure = raised;
         polling = false;
         // A task that has nothing now is asked again when the worker asks.
-        if (!polled.isEmpty() && !waiting) beginAhead();
+        if (!polled.isEmpty() && !sending) beginAhead();
         notifyAll();
     }
 
