@@ -9,8 +9,8 @@ import java.util.concurrent.TimeUnit;
 
 /**
  * The polls of a task, on the task's thread, some of them before the worker has asked for them: the worker may write, or wait
- * for brokers, meanwhile. Each is work of its own for the thread, so that a commit gets its turn between two. Until records are
- * sent, one other poll begins at most: if a later one ends the JVM, the worker has what came before.
+ * for brokers, meanwhile. Each is work of its own for the thread, so that a commit gets its turn between two. While the
+ * first records are sent, one other poll begins at most: if a later one ends each JVM, the worker still has what came before.
  *
  * <pre>
  *     idle -- next, sent, or a poll with records that has ended, with room for more --> polling -- poll returns, or raises --> idle
@@ -29,6 +29,7 @@ final class PollsAhead {
     private boolean polling;
     /** Whether the worker waits for records, or does not have the last ones yet. */
     private boolean sending;
+    private int sent;
     private boolean stopped;
 
     /** Unless `isAllowed`, a poll begins only when the worker asks for one. */
@@ -61,6 +62,7 @@ final class PollsAhead {
     /** The worker has the last records: poll ahead. */
     synchronized void sent() {
         sending = false;
+        sent++;
         beginAhead();
     }
 
@@ -95,7 +97,7 @@ final class PollsAhead {
         failure = raised;
         polling = false;
         // A task that has nothing now is asked again when the worker asks.
-        if (!polled.isEmpty() && !sending) beginAhead();
+        if (!polled.isEmpty() && (!sending || sent >= MOST_POLLS)) beginAhead();
         notifyAll();
     }
 

@@ -33,6 +33,13 @@ public final class AheadPolls {
         return got + " after " + polled;
     }
 
+    /** Takes the records of three polls, and sends none of them. */
+    private int unsent() throws Exception {
+        for (int i = 0; i < 3; i++) polls.next(0);
+        while (!thread.isEmpty()) thread.poll().run();
+        return polled;
+    }
+
     private String next(int times) {
         String all = next();
         for (int i = 1; i < times; i++) all += ", " + next();
@@ -60,6 +67,10 @@ public final class AheadPolls {
         stopped.next();
         stopped.polls.stop();
         System.out.println(stopped.next(6));
+        AheadPolls first = new AheadPolls(true, () -> records(1)), later = new AheadPolls(true, () -> records(1));
+        first.next();
+        later.next(5);
+        System.out.println(first.unsent() + " " + later.unsent());
         ExecutorService thread = Executors.newSingleThreadExecutor();
         AtomicInteger count = new AtomicInteger();
         PollsAhead awaited = new PollsAhead(() -> records(count.incrementAndGet()), thread, true);
