@@ -9,28 +9,17 @@ import java.util.stream.IntStream;
 
 /** The buffers of an Arrow array of bytes: validity, ends and data. */
 final class BytesColumn {
-    private final Column data;
+    private final Column data = new Column();
     private final Column ends = new Column();
     private final BitSet valid = new BitSet();
     private int count;
 
     BytesColumn() {
-        this(0);
-    }
-
-    /** Begin with room for so many bytes of all items together. */
-    BytesColumn(int expected) {
-        data = new Column(expected);
         ends.room(4).putInt(0);
     }
 
     int count() {
         return count;
-    }
-
-    /** How large all items are together, in bytes. */
-    int size() {
-        return data.size();
     }
 
     /** Whether any item is not null. */

@@ -9,16 +9,7 @@ class Column {
     private static final int FIRST = 8192;
     private static final long MOST = Integer.MAX_VALUE - 64;
 
-    private ByteBuffer data;
-
-    Column() {
-        this(0);
-    }
-
-    /** Begin with room for so many bytes. */
-    Column(int expected) {
-        data = ByteBuffer.allocate(Math.max(FIRST, expected)).order(ByteOrder.LITTLE_ENDIAN);
-    }
+    private ByteBuffer data = ByteBuffer.allocate(FIRST).order(ByteOrder.LITTLE_ENDIAN);
 
     /** The buffer, with room for so many bytes. Raises DataException beyond what 32-bit offsets of Arrow can say. */
     ByteBuffer room(int size) {

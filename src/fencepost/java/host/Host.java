@@ -68,7 +68,6 @@ public final class Host {
                     return;
                 }
                 Wire.write(channel, answer, records);
-                if (records != null) session.sent();
             }
         } catch (IOException closed) {
             // The worker has closed the connection.

@@ -16,7 +16,7 @@ final class RecordColumns {
 
     private final Map<String, Integer> topics = new LinkedHashMap<>();
     private final BytesColumn keys = new BytesColumn();
-    private final BytesColumn values;
+    private final BytesColumn values = new BytesColumn();
     private final BytesColumn headerNames = new BytesColumn();
     private final BytesColumn headerValues = new BytesColumn();
     private final Column topic = new Column();
@@ -40,12 +40,6 @@ final class RecordColumns {
     private int count;
 
     RecordColumns() {
-        this(0);
-    }
-
-    /** Begin with room for values of so many bytes together. */
-    RecordColumns(int expected) {
-        values = new BytesColumn(expected);
         headerEnds.room(4).putInt(0);
     }
 
@@ -59,11 +53,6 @@ final class RecordColumns {
 
     boolean isEmpty() {
         return polled.isEmpty();
-    }
-
-    /** How large the values are together, in bytes. */
-    int size() {
-        return values.size();
     }
 
     /** Add a header to the record that is added next. */

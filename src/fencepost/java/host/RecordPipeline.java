@@ -18,7 +18,6 @@ import org.slf4j.LoggerFactory;
 /** The transforms and converters of a connector: from its records to bytes, in columns. */
 final class RecordPipeline {
     private static final Logger LOG = LoggerFactory.getLogger(RecordPipeline.class);
-    private static final int MOST_EXPECTED = 8 << 20;
 
     private final List<Step> steps = new ArrayList<>();
     private final Part<Converter> key;
@@ -28,8 +27,6 @@ final class RecordPipeline {
     private final Conversion values;
     private final StageErrors errors;
     private boolean stopped;
-    /** The size in bytes of the values of the previous poll: a buffer that grows copies most of them. */
-    private int expected;
 
     /** How a converter makes bytes. */
     private interface Conversion {
@@ -72,7 +69,7 @@ final class RecordPipeline {
         if (stopped) return List.of();
         boundaries.polled(records);
         List<RecordColumns> all = new ArrayList<>();
-        RecordColumns columns = new RecordColumns(expected);
+        RecordColumns columns = new RecordColumns();
         all.add(columns);
         for (SourceRecord record : records) {
             // Kafka Connect leaves it out as well.
@@ -99,7 +96,6 @@ final class RecordPipeline {
         if (columns.isEmpty() && asked == null) all.remove(columns);
         columns.boundary = asked;
         all.forEach(RecordColumns::complete);
-        expected = Math.min(columns.size(), MOST_EXPECTED);
         return all;
     }
 

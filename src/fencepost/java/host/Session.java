@@ -8,9 +8,6 @@ interface Session {
     /** Do what the worker asks. Returns the records of a poll, null for everything else. */
     RecordColumns call(String operation, JsonNode request, ObjectNode answer) throws Exception;
 
-    /** The worker has the records that `call` returned. */
-    default void sent() { }
-
     /** The calls from the plugin to the worker. */
     Events events();
 

@@ -2,7 +2,9 @@ package fencepost.host;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayDeque;
 import java.util.Collections;
+import java.util.Deque;
 import java.util.List;
 import java.util.Iterator;
 import java.util.Map;
@@ -11,8 +13,10 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.stream.IntStream;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
@@ -31,7 +35,7 @@ import org.slf4j.MDC;
  *
  * <p>The worker waits for a poll for a limited time and asks again for the same one, so that it can commit meanwhile. The
  * next poll of a task that looks at commits begins only when the worker has asked for it: after the commit of the one
- * before, if there was one. Any other task polls ahead, beside the worker's writes.
+ * before, if there was one. Of any other task it begins at once, beside the worker's writes.
  */
 final class TaskSession implements Session, SourceTaskContext {
     private static final Logger LOG = LoggerFactory.getLogger(TaskSession.class);
@@ -51,9 +55,11 @@ final class TaskSession implements Session, SourceTaskContext {
     private final boolean keeps;
     private final boolean keepsLatest;
     private final boolean looksAtCommits;
+    private final boolean pollsAhead;
     private final ExecutorService thread;
-    private final PollsAhead polls;
+    private final Deque<RecordColumns> ready = new ArrayDeque<>();
     private final Uncommitted uncommitted;
+    private Future<List<RecordColumns>> poll;
     private long batches;
 
     TaskSession(JsonNode request) throws Exception {
@@ -83,7 +89,7 @@ final class TaskSession implements Session, SourceTaskContext {
         keepsLatest = keeps && looksAtLatest(task.getClass());
         uncommitted = new Uncommitted(keepsLatest);
         looksAtCommits = keeps || Questions.overridesCommit(task.getClass());
-        polls = new PollsAhead(this::polled, thread, !looksAtCommits || knowsWhatIsCommitted(task.getClass()));
+        pollsAhead = !looksAtCommits || knowsWhatIsCommitted(task.getClass());
     }
 
     /** Whether `commit` of a task means the records that `commitRecord` was called for, and not all that it returned. */
@@ -123,7 +129,6 @@ final class TaskSession implements Session, SourceTaskContext {
             case "stop" -> {
                 MDC.put("task", name);
                 Thread.currentThread().setContextClassLoader(loader);
-                polls.stop();
                 pipeline.stop();
                 task.stop();
             }
@@ -133,19 +138,40 @@ final class TaskSession implements Session, SourceTaskContext {
     }
 
     private <T> T onThread(Callable<T> work) throws Exception {
+        return result(thread.submit(work));
+    }
+
+    private static <T> T result(Future<T> future) throws Exception {
         try {
-            return thread.submit(work).get();
+            return future.get();
         } catch (ExecutionException error) {
-            if (error.getCause() instanceof Exception cause) throw cause;
-            if (error.getCause() instanceof Error cause) throw cause;
-            throw error;
+            throw unwrapped(error);
         }
+    }
+
+    private static Exception unwrapped(ExecutionException error) {
+        if (error.getCause() instanceof Exception cause) return cause;
+        if (error.getCause() instanceof Error cause) throw cause;
+        return error;
     }
 
     /** The next records, null if there are none within that time. For one connection at a time. */
     private RecordColumns next(long ms) throws Exception {
-        RecordColumns records = polls.next(ms);
+        if (ready.isEmpty()) {
+            if (poll == null) poll = thread.submit(this::polled);
+            try {
+                ready.addAll(poll.get(ms, TimeUnit.MILLISECONDS));
+                poll = null;
+            } catch (TimeoutException later) {
+                return null;
+            } catch (ExecutionException error) {
+                poll = null;
+                throw unwrapped(error);
+            }
+        }
+        RecordColumns records = ready.poll();
         if (records == null) return null;
+        if (pollsAhead && ready.isEmpty()) poll = thread.submit(this::polled);
         records.number = ++batches;
         if (keeps) uncommitted.add(records);
         if (!keeps || keepsLatest) records.polled.clear();
@@ -212,13 +238,7 @@ final class TaskSession implements Session, SourceTaskContext {
     }
 
     @Override
-    public void sent() {
-        polls.sent();
-    }
-
-    @Override
     public void close() throws Exception {
-        polls.stop();
         try {
             onThread(() -> {
                 pipeline.close();
