@@ -32,8 +32,8 @@ GUARDS = (
     Guard(
         "the frames to skip at the start of a file",
         "connectors/files/content/codecs/compression.py",
-        "            if is_skippable(head):\n",
-        "            if False:\n",
+        "        if is_skippable(head):\n",
+        "        if False:\n",
         "tests/unit/connectors/files/content/test_compressed_files.py::test_a_file_that_ends_after_a_skippable_frame_is_not_text[12]",
     ),
     Guard(
