@@ -315,6 +315,8 @@ class Bench:
                     "slot.name": slot,
                     "publication.name": slot,
                     "snapshot.mode": "no_data",
+                    # Debezium sleeps this long, 500 ms by default, once the server had nothing ready five times.
+                    "poll.interval.ms": "20",
                     "transaction.boundary": "interval",
                     "transaction.boundary.interval.ms": "1000",
                     **{f"{part}.converter": JSON for part in ("key", "value")},
