@@ -55,6 +55,11 @@ class BatchWrite:
         """Whether rows need no Spark for the transforms."""
         return only_functions(self.pipeline)
 
+    @property
+    def may_multiply(self) -> bool:
+        """Whether a refused row may be one of several of a row, which are skipped together."""
+        return self.errors.tolerates and self.pipeline.may_multiply
+
     def stage_rows(self, group: RecordGroup) -> StageRows:
         """Return the rows of polled records for the handler of errors, which finds those that a transform refuses."""
         columns = group.columns
