@@ -30,7 +30,7 @@ from fencepost.engine.refused_records import Stage
 from fencepost.kafka.records.columns import HEADERS, Records, concat_binary, normalize
 
 ROW: Final = "__fencepost_row"
-"""The column with the number of the record that a row is of: a polled record's position, or that of a row before its transforms."""
+"""The column with the number of the record that a row is of: a polled record's position, or a row's number before the transforms."""
 FOLLOWED: Final = "__fencepost_followed"
 """The column that says whether the next row is of the same polled record; only where transforms made several of one."""
 

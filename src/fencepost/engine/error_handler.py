@@ -93,7 +93,7 @@ class ErrorHandler:
 
     @property
     def refused(self) -> AbstractSet[int]:
-        """The numbers of skipped records: positions in a polled batch, or those of rows before their transforms."""
+        """The numbers of skipped records: positions in a polled batch, or numbers of rows before their transforms."""
         return self._refused
 
     @property

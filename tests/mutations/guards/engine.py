@@ -15,7 +15,7 @@ GUARDS = (
     Guard(
         "the record that is counted once, however many of its rows are refused",
         "engine/error_handler.py",
-        "if number is None or number not in self._refused:",
+        "if number not in self._refused:",
         "if True:",
         "tests/broker/engine/spark/test_engine_sql.py::test_all_rows_of_a_record_are_skipped_if_a_converter_refuses_one",
     ),
