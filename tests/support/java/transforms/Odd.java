@@ -42,6 +42,7 @@ public class Odd implements Transformation<SourceRecord>, Versioned, Monitorable
         how = (String) values.get("how");
         every = (Long) values.get("every");
         halts = (String) values.get("halts");
+        if (how.equals("hang")) hang();
     }
 
     @Override
@@ -73,6 +74,17 @@ public class Odd implements Transformation<SourceRecord>, Versioned, Monitorable
                 String.valueOf(Thread.currentThread().getContextClassLoader() == getClass().getClassLoader()), record.timestamp());
             default -> throw new IllegalStateException(how);
         };
+    }
+
+    private static void hang() {
+        System.out.println("hangs");
+        while (true) {
+            try {
+                Thread.sleep(Long.MAX_VALUE);
+            } catch (InterruptedException ignored) {
+                // It hangs on.
+            }
+        }
     }
 
     @Override
