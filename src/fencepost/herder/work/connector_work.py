@@ -266,7 +266,10 @@ class ConnectorWork(Converging[ConnectorPlan]):
             await asyncio.wait([call, changed], return_when=asyncio.FIRST_COMPLETED)
             changed.cancel()
             await asyncio.wait([call], timeout=self._patience_s)
-            if not call.done() and self.wanted != self._doing:
+            if call.done():
+                # The next call must still notice a new plan.
+                break
+            if self.wanted != self._doing:
                 connector = self._leave()
                 call.add_done_callback(partial(self._stop_late, connector))
                 if connector is not None:
