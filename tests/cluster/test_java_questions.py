@@ -33,4 +33,4 @@ def test_connectors_that_checked_a_configuration_are_garbage(plugins: Path):
 def test_a_transform_that_answered_is_closed(plugins: Path, caplog: pytest.LogCaptureFixture):
     caplog.set_level("INFO", "java")
     ask(plugin(plugins / "transforms", ODD, TRANSFORMATION), JavaSettings(), "validate", config={"how": "drop"})
-    wait_for(lambda: "An Odd that was not configured is closed" in caplog.text, what="the end of the transform")
+    wait_for(lambda: "An Odd is closed: null" in caplog.text, what="the end of the transform")

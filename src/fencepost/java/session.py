@@ -7,7 +7,7 @@ import logging
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any, ClassVar, Final, Protocol
 
 from fencepost.api.abandonable import Abandonable
@@ -87,16 +87,15 @@ class JavaSession:
         self._context = context
         self._name = uuid.uuid4().hex
         self._closed = self._mute = False
-        try:
-            self._channel = self._jvm.channel()
+        with ExitStack() as undo:
+            undo.callback(JVMS.release, jvm)
+            self._channel = undo.enter_context(closing(jvm.channel()))
             jars = [str(jar) for jar in plugin.jars]
             self.call("open", session=self._name, jars=jars, **request)
             self.call("attach", session=self._name)
-            events = self._jvm.channel(_EventsEnded)
+            events = undo.enter_context(closing(jvm.channel(_EventsEnded)))
             events.call("events", f"the events of {label}", session=self._name)
-        except BaseException:
-            JVMS.release(self._jvm)
-            raise
+            undo.pop_all()
         serve = in_context(self._serve)
         threading.Thread(target=serve, args=[events], name=f"java-events-{label}", daemon=True).start()
 

@@ -89,6 +89,6 @@ public class Odd implements Transformation<SourceRecord>, Versioned, Monitorable
 
     @Override
     public void close() {
-        if (how == null) System.out.println("An Odd that was not configured is closed");
+        System.out.println("An Odd is closed: " + how);
     }
 }
