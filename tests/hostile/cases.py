@@ -197,7 +197,9 @@ def contexts() -> dict[str, Case]:
         **_cases("contexts.Boundaries", {"each": delivers}, **boundary),
         **{f"raise_error: {how}": case for how, case in _cases("contexts.Complaining", errors).items()},
         **_classes("contexts", {"Restless": delivers, "Fickle": lets_go, "Frozen": says("context")}),
-        **_classes("meddling", {"Signals": says("ValueError", "main thread"), "ConfigThief": settles}),
+        **_classes(
+            "meddling", {"Signals": says("ValueError", "main thread"), "ConfigThief": settles, "Forking": delivers}
+        ),
     }
 
 

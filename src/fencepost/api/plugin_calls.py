@@ -3,6 +3,7 @@
     worker ──call_plugin──> plugin's code
        ^                        │ anything it raises
        └────an Exception <──────┘
+                                └──fork──> a child, which ends where it would return
 
 Plugins are connectors, tasks, converters, transforms, predicates and config providers; importing one also runs its
 code. Every failure becomes an Exception with a text that can be shown, so that only one connector, task or request
@@ -11,11 +12,13 @@ fails. `traces` finds the frames of this module: the frames after them are the p
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from abc import ABCMeta
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from inspect import getattr_static, unwrap
 from typing import Any, Final, NoReturn, ParamSpec, TypeVar
 
@@ -39,8 +42,10 @@ def call_plugin(what: str, function: Callable[P, T], /, *args: P.args, **kwargs:
 
     Raises its exception if that is an ordinary failure. Raises PluginError for everything else: exceptions that would
     end the thread or the process (SystemExit, KeyboardInterrupt, GeneratorExit ...), control flow (StopIteration ...),
-    exceptions without a text, and objects that cannot be called.
+    exceptions without a text, and objects that cannot be called. In a child that the plugin forked it does not return:
+    the worker's code would use the connections and the transactional id of its parent.
     """
+    process = _process
     if not callable(function):
         raise PluginError(f"{what} cannot be called: it is {kind_of(function)}. Define it as a method")
     try:
@@ -49,6 +54,9 @@ def call_plugin(what: str, function: Callable[P, T], /, *args: P.args, **kwargs:
         failure = _call_refused(what, function, error) or as_failure(what, error)
         if failure is error:
             raise
+    finally:
+        if process is not _process:
+            _end_child(what)
     # Outside of the handler: raised in it, the failure would always have the plugin's error as its context.
     raise failure from failure.__cause__
 
@@ -82,6 +90,14 @@ def as_failure(what: str, error: BaseException) -> Exception:
     failure = PluginError(message)
     failure.__cause__ = error
     return failure
+
+
+def _end_child(what: str) -> NoReturn:
+    told = f"{what} forked process {os.getpid()}, which ends here: end such a child in the plugin, by os._exit\n"
+    # Not by logging: another thread may have held one of its locks at the fork.
+    with suppress(OSError):
+        os.write(2, told.encode())
+    os._exit(1)
 
 
 def _call_refused(what: str, function: Callable[..., object], error: BaseException) -> PluginError | None:
@@ -165,3 +181,13 @@ def _is_ctrl_c() -> bool:
 
 
 _END: Final[Any] = object()
+_process = object()
+"""Another one in each forked process."""
+
+
+def _begin_in_child() -> None:
+    global _process  # noqa: PLW0603 - it is compared across the fork
+    _process = object()
+
+
+os.register_at_fork(after_in_child=_begin_in_child)

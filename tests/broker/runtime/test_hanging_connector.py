@@ -46,6 +46,43 @@ class HangingConnector(SourceConnector):
             self.did.append(f"{self._where}: after {where}")
 
 
+class SlowlyMadeConnector(HangingConnector):
+    """Is made only after `may_be_made` is set."""
+
+    may_be_made: ClassVar[threading.Event]
+
+    def __init__(self) -> None:
+        self.did.append("making")
+        self.may_be_made.wait(300)
+
+
+def test_a_plan_that_changes_while_a_connector_is_made_ends_its_hanging_start(bootstrap_servers: str) -> None:
+    HangingConnector.let_go, HangingConnector.did = threading.Event(), []
+    SlowlyMadeConnector.may_be_made = threading.Event()
+    did = HangingConnector.did
+
+    async def scenario(member: Member) -> None:
+        await member.lead()
+        work = ConnectorWork(NAME, member.parts, lambda _: None, lambda _: None)
+        await configure(member, "start", SlowlyMadeConnector)
+        work.want(ConnectorPlan(0, TargetState.STARTED, 0))
+        await until(lambda: "making" in did)
+        work.want(None)
+        SlowlyMadeConnector.may_be_made.set()
+        await until(lambda: "start: start" in did)
+
+        await asyncio.wait_for(work.settled(), 60)
+        assert work.gone
+        HangingConnector.let_go.set()
+        await until(lambda: "start: stop" in did)
+
+    try:
+        in_group(bootstrap_servers, scenario=scenario, task_shutdown_graceful_timeout_ms="2000")
+    finally:
+        SlowlyMadeConnector.may_be_made.set()
+        HangingConnector.let_go.set()
+
+
 @pytest.mark.parametrize("where", ["start", "stop", "task_configs"])
 def test_a_connector_that_hangs_can_be_changed_and_removed(bootstrap_servers: str, where: str) -> None:
     HangingConnector.let_go, HangingConnector.did = threading.Event(), []
@@ -85,10 +122,10 @@ def test_a_connector_that_hangs_can_be_changed_and_removed(bootstrap_servers: st
         HangingConnector.let_go.set()
 
 
-async def configure(member: Member, where: str) -> None:
+async def configure(member: Member, where: str, connector: type[SourceConnector] = HangingConnector) -> None:
     config = {
         "name": NAME,
-        "connector.class": f"{HangingConnector.__module__}.{HangingConnector.__qualname__}",
+        "connector.class": f"{connector.__module__}.{connector.__qualname__}",
         "in": where,
     }
     await member.write(lambda: member.configs.put_connector(NAME, config))

@@ -10,6 +10,7 @@ import gc
 import json
 import locale
 import logging
+import mmap
 import multiprocessing
 import os
 import pathlib
@@ -213,6 +214,34 @@ class Meddling(Numbers):
 
     def task_class(self):
         return MeddlingTask
+
+
+class ForkingTask(NumbersTask):
+    """Forks in its second poll, and the child returns as well: both read on where the other has got to, as in a file."""
+
+    def start(self, config):
+        super().start(config)
+        self.position = mmap.mmap(-1, 8)
+        self.position[:] = self.seq.to_bytes(8)
+        self.polls = 0
+
+    def poll(self):
+        self.polls += 1
+        if self.polls == 2 and os.fork() == 0:
+            return None
+        return super().poll()
+
+    def next_record(self):
+        self.seq = int.from_bytes(self.position[:])
+        self.position[:] = (self.seq + 1).to_bytes(8)
+        return super().next_record()
+
+
+class Forking(Numbers):
+    """Has a task that forks."""
+
+    def task_class(self):
+        return ForkingTask
 
 
 class SignalTask(NumbersTask):

@@ -4,6 +4,7 @@ import asyncio
 import concurrent.futures
 import importlib
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -275,3 +276,26 @@ def test_a_type_error_of_the_plugin_itself_is_not_changed():
 
     with pytest.raises(TypeError, match="has no len"):
         call_plugin("poll()", poll)
+
+
+@pytest.mark.parametrize("error", [None, DataError("in the child"), SystemExit(0)])
+def test_a_child_that_a_plugin_forks_ends_where_it_would_return(
+    error: BaseException | None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    here = os.getpid()
+
+    def poll() -> int:
+        child = os.fork()
+        if child == 0 and error is not None:
+            raise error
+        return child
+
+    try:
+        child = call_plugin(_WHAT, poll)
+    finally:
+        if os.getpid() != here:
+            os._exit(0)
+
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 1
+    assert f"{_WHAT} forked" in capfd.readouterr().err

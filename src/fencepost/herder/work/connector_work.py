@@ -263,7 +263,10 @@ class ConnectorWork(Converging[ConnectorPlan]):
             await asyncio.wait([call, changed], return_when=asyncio.FIRST_COMPLETED)
             changed.cancel()
             await asyncio.wait([call], timeout=self._patience_s)
-            if not call.done() and self.wanted != self._doing:
+            if call.done():
+                # The next call must still notice a new plan.
+                break
+            if self.wanted != self._doing:
                 call.add_done_callback(partial(self._stop_late, self._leave()))
                 raise _GivenUpError
             self._changed.clear()
