@@ -205,5 +205,8 @@ def test_a_version_is_of_values_with_fields_beside_the_payload_alone(spark: Spar
     assert found[VERSION] == 1
     with pytest.raises(DataError, match="needs the column 'nothing'"):
         messages(
-            spark, records, table_field_event_schema_version="nothing", table_fields_additional_placement="type:envelope"
+            spark,
+            records,
+            table_field_event_schema_version="nothing",
+            table_fields_additional_placement="type:envelope",
         )
