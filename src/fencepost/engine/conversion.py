@@ -20,7 +20,7 @@ from fencepost.api.errors import DataError
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.plugin_calls import call_plugin, kind_of
 from fencepost.api.topic_names import is_topic_name
-from fencepost.engine.column_types import ColumnTypes
+from fencepost.engine.column_types import ColumnTypes, by_version
 from fencepost.engine.dead_letters import contents_of
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import ConverterContractError
@@ -130,7 +130,8 @@ def convert(
     DataError for rows without a topic.
     """
     topics = _by_topic(batch, types, topic or pipeline.default_topic)
-    found: Iterable[Converted] = (_convert_topic(name, rows, types, pipeline, errors) for name, rows in topics)
+    parts = ((name, *part) for name, rows in topics for part in by_version(rows, types))
+    found: Iterable[Converted] = (_convert_topic(name, rows, kinds, pipeline, errors) for name, rows, kinds in parts)
     if ROW in batch.schema.names and batch.num_rows:
         # A refused row may be of a record whose other rows are for a topic before.
         found = list(found)

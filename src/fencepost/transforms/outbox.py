@@ -28,7 +28,7 @@ from pyspark.sql import types as t
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError
-from fencepost.api.schema_name import JSON_METADATA, NULLS_METADATA, field_identity
+from fencepost.api.schema_name import JSON_METADATA, NULLS_METADATA, VERSION, field_identity
 from fencepost.config.java_regex import check_replacement, java_pattern, java_regex
 from fencepost.config.validators import not_blank, one_of
 from fencepost.transforms.base import DroppingTransformation, planned_by_schema, text
@@ -82,6 +82,11 @@ class EventRouter(DroppingTransformation):
         .define(
             _FIELD + "timestamp", _Type.STRING, None, _Importance.LOW,
             "The column for the message's timestamp, a timestamp. Where it is null, and if unset: the time of the event, ts_ms.",
+        )
+        .define(
+            _FIELD + "schema.version", _Type.STRING, None, _Importance.LOW,
+            "The column for the version of the schema of values that have fields beside payload, a whole number. Values that "
+            "are the payload alone have the schema of its column.",
         )
         .define(
             _PLACEMENT, _Type.LIST, "", _Importance.LOW,
@@ -185,8 +190,8 @@ class EventRouter(DroppingTransformation):
             "timestamp": messages.timestamp(records.schema["value"].dataType),
             "headers": messages.headers(records.schema["headers"].dataType),
         }
-        partition = messages.partition()
-        return records.withColumns(columns if partition is None else {**columns, "partition": partition})
+        more = {"partition": messages.partition(), VERSION: messages.version()}
+        return records.withColumns(columns | {name: column for name, column in more.items() if column is not None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +275,13 @@ class _Messages:
     def partition(self) -> Column | None:
         placed = [given for given in self._there() if given.place is FieldPlace.PARTITION]
         return self._after(placed[0].column).cast("INT") if placed else None
+
+    def version(self) -> Column | None:
+        """The version of the schema of a value that is a struct."""
+        name = self.properties[_FIELD + "schema.version"]
+        if not name or all(given.place is not FieldPlace.ENVELOPE for given in self._there()):
+            return None
+        return self._content(name, _FIELD + "schema.version").cast("INT")
 
     def _there(self) -> list[Additional]:
         if self.properties["table.field.additional.missing"].lower() == "ignore":

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from fencepost import ConfigError, DataError
-from fencepost.api.schema_name import JSON_METADATA, NULLS_METADATA
+from fencepost.api.schema_name import JSON_METADATA, NULLS_METADATA, VERSION
 from fencepost.transforms.chain import Step, apply_chain
 from fencepost.transforms.outbox import EventRouter
 from tests.unit.transforms.support import Records, plain, step
@@ -196,3 +196,17 @@ def test_properties_of_tracing_are_accepted_and_one_line_says_that_they_do_nothi
         "EventRouter takes tracing.operation.name, tracing.span.context.field without effect: it writes no spans, as "
         "Debezium does not without OpenTelemetry"
     )
+
+
+def test_a_version_is_of_values_with_fields_beside_the_payload_alone(spark: SparkSession) -> None:
+    records, version = EVENTS.with_rows(CREATED), {"table_field_event_schema_version": "shard"}
+    assert VERSION not in messages(spark, records, **version)[0]
+    (found,) = messages(spark, records, **version, table_fields_additional_placement="type:envelope")
+    assert found[VERSION] == 1
+    with pytest.raises(DataError, match="needs the column 'nothing'"):
+        messages(
+            spark,
+            records,
+            table_field_event_schema_version="nothing",
+            table_fields_additional_placement="type:envelope",
+        )
