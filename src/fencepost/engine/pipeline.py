@@ -58,6 +58,11 @@ class Pipeline:
         """Whether records keep the topics that the connector gives them, judging by the transforms' classes."""
         return all(_keeps_topics(step.transform) for step in self.transforms)
 
+    @property
+    def may_multiply(self) -> bool:
+        """Whether a record may become several, judging by the transforms: authors' own may do so."""
+        return any(getattr(step.transform, "multiplies", True) for step in self.transforms)
+
     def of_bytes(self) -> Pipeline:
         """The pipeline for records that are bytes already. Raises ConfigError if a transform needs more than topic and headers."""
         for step in self.transforms:

@@ -88,6 +88,11 @@ class RecordTransformation(_Configured, Transformation):
         """Whether records keep their topics."""
         return False
 
+    @property
+    def multiplies(self) -> bool:
+        """Whether a record may become several."""
+        return False
+
 
 class DroppingTransformation(RecordTransformation):
     """A transform that drops records; with a predicate, only records that it selects.
@@ -128,6 +133,7 @@ class PartTransformation(_Configured, Transformation):
     """
 
     part: ClassVar[str] = "value"
+    multiplies: ClassVar[bool] = False
 
     def apply(self, records: DataFrame) -> DataFrame:
         """Return the records with their part changed."""

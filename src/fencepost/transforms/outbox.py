@@ -14,11 +14,14 @@ A PostgresSource keeps all rows of a transaction in one Kafka transaction, even 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 from pyspark.sql import types as t
@@ -32,8 +35,11 @@ from fencepost.transforms.base import DroppingTransformation, planned_by_schema,
 from fencepost.transforms.change_event import ChangeEvent
 from fencepost.transforms.event_fields import OPERATION
 
+_log: Final = logging.getLogger(__name__)
+
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 _FIELD: Final = "table.field.event."
+_INVALID: Final = "table.op.invalid.behavior"
 _PLACEMENT: Final = "table.fields.additional.placement"
 _MILLISECONDS: Final = {
     "io.debezium.time.Timestamp": 1,
@@ -88,9 +94,9 @@ class EventRouter(DroppingTransformation):
             validator=one_of(("error", "ignore")),
         )
         .define(
-            "table.op.invalid.behavior", _Type.STRING, "warn", _Importance.LOW,
-            "What happens to updates of rows, which an outbox must not have. warn, error: they are dropped. fatal: they "
-            "are refused.", validator=one_of(("warn", "error", "fatal")),
+            _INVALID, _Type.STRING, "warn", _Importance.LOW,
+            "What happens to updates of rows, which an outbox must not have. warn, error: they are dropped, and a message of "
+            "that level in the log says how many of a batch. fatal: they are refused.", validator=one_of(("warn", "error", "fatal")),
         )
         .define(
             "table.expand.json.payload", _Type.BOOLEAN, False, _Importance.LOW,
@@ -132,6 +138,11 @@ class EventRouter(DroppingTransformation):
         except ValueError as error:
             name = "route.topic.replacement"
             raise ConfigError(f"The replacement {replacement!r} {error}", name=name) from None
+        if traced := sorted(name for name in configs if name.startswith("tracing.")):
+            _log.info(
+                "EventRouter takes %s without effect: it writes no spans, as Debezium does not without OpenTelemetry",
+                ", ".join(traced),
+            )
         self._additional = [_additional(given) for given in self.properties[_PLACEMENT] if given.strip()]
 
     def kept(self, records: DataFrame) -> Column:
@@ -140,10 +151,24 @@ class EventRouter(DroppingTransformation):
         if event is None:
             return F.col("value").isNotNull()
         operation = F.col("value")[OPERATION]
-        if self.properties["table.op.invalid.behavior"].lower() == "fatal":
+        if self.properties[_INVALID].lower() == "fatal":
             why = "A row of the outbox was updated, which table.op.invalid.behavior=fatal refuses: only insert rows"
             operation = F.when(operation == "u", F.raise_error(F.lit(why)).cast("STRING")).otherwise(operation)
         return F.coalesce(operation.isin("c", "r"), F.lit(False)) & F.col("value")["after"].isNotNull()
+
+    def log_updates(self, values: pa.Array, whose: str) -> None:
+        """Log how many values of a batch are updates, which are dropped. `whose` begins the message."""
+        kind, behavior = values.type, self.properties[_INVALID].lower()
+        if not pa.types.is_struct(kind) or kind.get_field_index(OPERATION) < 0 or behavior == "fatal":
+            return
+        operations = pc.struct_field(values, OPERATION)
+        count = pc.sum(pc.equal(operations, "u")).as_py() if pa.types.is_string(operations.type) else None
+        if count:
+            _log.log(
+                logging.ERROR if behavior == "error" else logging.WARNING,
+                "%s: %d updates of rows of the outbox were dropped: a service must only insert rows, or delete them (%s=%s)",
+                whose, count, _INVALID, behavior,
+            )  # fmt: skip
 
     def changed_records(self, records: DataFrame) -> DataFrame:
         """Return the messages for rows. Raises DataError for a table without the columns that the properties name."""

@@ -7,15 +7,15 @@ from tests.mutations.guard import Guard
 GUARDS = (
     Guard(
         "all rows of a record, or none",
-        "engine/engine.py",
-        "if multiplied and errors.refused:",
-        "if multiplied and not errors:",
+        "engine/conversion.py",
+        "        if errors.refused:\n",
+        "        if not errors:\n",
         "tests/broker/engine/spark/test_engine_sql.py::test_all_rows_of_a_record_are_skipped_if_a_converter_refuses_one",
     ),
     Guard(
         "the record that is counted once, however many of its rows are refused",
         "engine/error_handler.py",
-        "if number is None or number not in self._refused:",
+        "if number not in self._refused:",
         "if True:",
         "tests/broker/engine/spark/test_engine_sql.py::test_all_rows_of_a_record_are_skipped_if_a_converter_refuses_one",
     ),

@@ -29,7 +29,7 @@ GUARDS = (
     Guard(
         "the worker's own files that are not read, by any name",
         "api/allowed_paths.py",
-        "            self.own.check(path, os.fstat(descriptor), before)\n",
+        "            self.own.check(path, os.fstat(descriptor), before, target)\n",
         "            pass\n",
         "tests/unit/api/test_allowed_paths.py::test_the_workers_own_file_is_refused_by_any_name",
     ),

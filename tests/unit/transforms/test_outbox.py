@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -181,3 +182,17 @@ def test_events_of_others_in_json_become_messages(spark: SparkSession) -> None:
         assert (found["topic"], found["key"], found["value"], found["timestamp"]) == (
             "outbox.event.order", 42, value, 9,
         )  # fmt: skip
+
+
+def test_properties_of_tracing_are_accepted_and_one_line_says_that_they_do_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO):
+        router(route_by_field="type")
+        assert caplog.messages == []
+        router(tracing_operation_name="read", tracing_span_context_field="context")
+    (told,) = caplog.messages
+    assert told == (
+        "EventRouter takes tracing.operation.name, tracing.span.context.field without effect: it writes no spans, as "
+        "Debezium does not without OpenTelemetry"
+    )

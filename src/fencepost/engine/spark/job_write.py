@@ -167,7 +167,9 @@ def written_rows(rows: SplitRows, changed: Changed | None, pipeline: Pipeline) -
     """Return the rows of splits as they are written."""
     if changed is None:
         return rows
-    return ChangedRows(rows, changed.change, pipeline.transform_names, pipeline.default_topic)
+    return ChangedRows(
+        rows, changed.change, pipeline.transform_names, pipeline.default_topic, multiplies=pipeline.may_multiply
+    )
 
 
 def coalesces_in_order(frame: DataFrame, count: int) -> bool:

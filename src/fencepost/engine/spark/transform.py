@@ -305,6 +305,8 @@ def _user_types(kind: Any) -> Iterator[str]:
 def transform_frame(frame: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, ColumnTypes]:
     """Apply the transforms to a batch. Columns that are missing in the result, or the same in all rows, are left out.
 
+    Numbers of rows in the column ROW stay.
+
     Raises AllRowsRefusedError if they refuse the columns regardless of the rows.
     """
     given = column_types(frame.schema, where=pipeline.given)
@@ -344,7 +346,8 @@ def _with_all_columns(frame: DataFrame, pipeline: Pipeline, types: ColumnTypes) 
         given = frame.schema["timestamp"].dataType
         if isinstance(given, t.TimestampType | t.TimestampNTZType):
             columns["timestamp"] = _not_before_1970(utc_millis(F.col("timestamp"), given)).alias("timestamp")
-    return frame.select(*(columns[name] for name in COLUMNS))
+    numbers = [ROW] if ROW in frame.columns else []
+    return frame.select(*(columns[name] for name in COLUMNS), *numbers)
 
 
 def _not_before_1970(milliseconds: Column) -> Column:
