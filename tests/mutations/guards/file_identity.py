@@ -11,9 +11,38 @@ _ROTATED = "tests/unit/connectors/files/discovery/test_rotated_files.py::"
 _MANY = "tests/unit/connectors/files/test_many_files.py::"
 _LISTING = "tests/unit/connectors/files/discovery/test_own_listing.py::"
 _WATCH = "tests/unit/connectors/files/discovery/test_watch.py::"
+_SMALL = "tests/unit/connectors/files/content/test_small_files.py::"
 _FORMER = "tests/unit/connectors/files/discovery/test_former_names.py::"
 
 GUARDS = (
+    Guard(
+        "the small file that changed after it was taken into memory",
+        "connectors/files/content/growing.py",
+        "        held = self._held if self._held is not None and stamp_of(self._held[0]) == self.seen else None\n",
+        "        held = self._held\n",
+        f"{_SMALL}test_a_file_that_changes_after_it_was_opened_first_is_opened_again",
+    ),
+    Guard(
+        "the file that is overwritten in place while its task does not run",
+        "connectors/files/content/identity.py",
+        " and self.changed == status.st_ctime_ns\n",
+        "\n",
+        f"{_SMALL}test_a_file_that_is_overwritten_before_a_restart_is_an_error",
+    ),
+    Guard(
+        "the compressed file whose position is its size",
+        "connectors/files/content/identity.py",
+        "        changed = status.st_ctime_ns if plain else 0\n",
+        "        changed = status.st_ctime_ns\n",
+        f"{_SMALL}test_a_compressed_file_is_read_on_from_a_position_that_is_its_size",
+    ),
+    Guard(
+        "the unchanged file whose offset was set back",
+        "connectors/files/content/growing.py",
+        "        if identity is None or self.position != identity.end or not identity.is_whole(status):\n",
+        "        if identity is None or not identity.is_whole(status):\n",
+        f"{_SMALL}test_an_offset_that_was_set_back_is_read_from_there",
+    ),
     Guard(
         "the files that a task sees and the connector does not",
         "connectors/files/discovery/file_rule.py",

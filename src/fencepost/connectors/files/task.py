@@ -319,8 +319,9 @@ class FileSourceTask(SourceTask):
             splits: Splits = tracked.file.advance(whole=self._whole)
             if track is not None:
                 self._inodes.check_seen(tracked.path, tracked.file.seen)
+                plain = isinstance(tracked.file, GrowingFile)
                 read = tracked.file.read if isinstance(tracked.file, GrowingFile) else None
-                track.follow(tracked.file.seen, tracked.end if splits else None, read)
+                track.follow(tracked.file.seen, tracked.end if splits else None, read, plain=plain)
                 splits = [
                     replace(split, known=track.identity) if type(split) is FileRange else split for split in splits
                 ]

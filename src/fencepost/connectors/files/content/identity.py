@@ -19,9 +19,9 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import blake2b
-from io import FileIO
+from io import BytesIO, FileIO
 from typing import Any, Final, Self
 
 from fencepost.api.allowed_paths import AllowedPaths
@@ -47,19 +47,29 @@ def stamp_of(status: os.stat_result) -> Stamp:
 
 @dataclass(frozen=True, slots=True)
 class FileIdentity:
-    """A file up to byte `end`. `modified` is in nanoseconds since 1970."""
+    """A file up to byte `end`. `modified` is in nanoseconds since 1970.
+
+    `changed` is when the file's status changed last, likewise: each write sets it, and programs cannot. It is 0 if the position
+    in the offset is not one of the file's bytes, because its content is decoded.
+    """
 
     inode: int
     modified: int
     end: int
     head: str
     tail: str
+    changed: int = 0
 
     @classmethod
-    def of(cls, file: FileIO, end: int) -> Self:
-        """Return the identity of an open file up to byte `end`. Raises OSError."""
-        status = os.fstat(file.fileno())
-        return cls(status.st_ino, status.st_mtime_ns, end, *_hashes(file, end))
+    def of(cls, file: FileIO, end: int, *, plain: bool) -> Self:
+        """Return the identity of an open file up to byte `end`. `plain`: its content is not decoded. Raises OSError."""
+        return cls.at(os.fstat(file.fileno()), file, end, plain=plain)
+
+    @classmethod
+    def at(cls, status: os.stat_result, file: FileIO | BytesIO, end: int, *, plain: bool) -> Self:
+        """Return the same of a file with a status."""
+        changed = status.st_ctime_ns if plain else 0
+        return cls(status.st_ino, status.st_mtime_ns, end, *_hashes(file, end), changed)
 
     @classmethod
     def in_offset(cls, path: str, offset: Mapping[str, Any] | None) -> Self | None:
@@ -89,11 +99,12 @@ class FileIdentity:
 
     def _is_valid(self) -> bool:
         # A task checks the identities of all of its files when it starts.
-        return type(self.inode) is type(self.modified) is type(self.end) is int and self.end >= 0
+        numbers = (self.inode, self.modified, self.end, self.changed)
+        return all(type(number) is int for number in numbers) and self.end >= 0
 
     def in_json(self) -> str:
         """Return this as JSON text, because offsets cannot contain nested values."""
-        return json.dumps(asdict(self))
+        return json.dumps({name: getattr(self, name) for name in self.__slots__})
 
     def begins(self, file: FileIO) -> bool:
         """Return whether an open file begins with the bytes of this one up to `end`, judged by samples.
@@ -101,6 +112,10 @@ class FileIdentity:
         Raises OSError.
         """
         return _hashes(file, self.end) == (self.head, self.tail)
+
+    def is_whole(self, status: os.stat_result) -> bool:
+        """Return whether a status is of this file, of which all was read, and that nobody has written since."""
+        return (self.inode, self.modified, self.end) == stamp_of(status) and self.changed == status.st_ctime_ns
 
     def is_in(self, file: FileIO) -> bool:
         """Return whether an open file is this one, whose inode may differ on another machine. Raises OSError."""
@@ -122,11 +137,14 @@ class FileIdentity:
             raise unreadable(path, error) from error
 
 
-def _hashes(file: FileIO, end: int) -> tuple[str, str]:
+def _hashes(file: FileIO | BytesIO, end: int) -> tuple[str, str]:
     size = min(SAMPLE_BYTES, end)
-    samples = (read_at(file, size, 0), read_at(file, size, end - size))
-    head, tail = (blake2b(sample, digest_size=8).hexdigest() for sample in samples)
-    return head, tail
+    head = _hash(read_at(file, size, 0))
+    return head, head if size == end else _hash(read_at(file, size, end - size))
+
+
+def _hash(sample: bytes) -> str:
+    return blake2b(sample, digest_size=8).hexdigest()
 
 
 def inode_at(path: str) -> int | None:
@@ -147,8 +165,8 @@ class FileTrack:
         self.path = path
         self.identity = identity
         self._allowed = allowed
-        self.seen: Stamp | None = None if identity is None else (identity.inode, identity.modified, identity.end)
-        """The stamp at the last check that found the same file: a task restarts with thousands that did not change."""
+        self.seen: Stamp | None = None
+        """The stamp at the last check that found the same file."""
 
     @property
     def offset(self) -> dict[str, Any]:
@@ -160,7 +178,7 @@ class FileTrack:
         """Whether the path now has another file than `identity`, or none."""
         return self.identity is not None and inode_at(self.path) != self.identity.inode
 
-    def follow(self, seen: Stamp | None, end: int | None, read: FileIdentity | None = None) -> None:
+    def follow(self, seen: Stamp | None, end: int | None, read: FileIdentity | None, *, plain: bool) -> None:
         """Check the file that was just seen, and if there is an `end`, take its identity up to there.
 
         `read` is its identity up to there if that is known. Raises DataError if it is another one.
@@ -176,7 +194,7 @@ class FileTrack:
                 if self.identity is not None and not self.identity.begins(file):
                     raise self._replaced()
                 if end is not None:
-                    self._take(FileIdentity.of(file, end), seen)
+                    self._take(FileIdentity.of(file, end, plain=plain), seen)
         except OSError as error:
             raise unreadable(self.path, error) from error
         self.seen = seen
