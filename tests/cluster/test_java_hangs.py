@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from fencepost.embedded.broker import EmbeddedBroker
 from tests.support.checker import read_topic, values
-from tests.support.java_connectors import Connectors, java_group_worker
-from tests.support.java_plugins import NOTED, ODD, plugin_path
+from tests.support.java_connectors import Connectors, java_group_worker, with_java
+from tests.support.java_plugins import FILE_STREAM, HOSTILE, NOTED, ODD, plugin_path
 from tests.support.java_runs import jvms
 from tests.support.processes import wait_for
 from tests.support.topics import Topics
@@ -105,3 +108,91 @@ def test_a_connector_that_hung_runs_once_it_is_mended(
     wait_for(lambda: len(read_topic(bootstrap_servers, topic)) >= 5, what="all numbers")
     assert values(read_topic(bootstrap_servers, topic)) == [b"1", b"2", b"3", b"4", b"5"]
     worker.wait_for_states(name, "RUNNING", "RUNNING")
+
+
+def ask(worker: Worker, method: str, path: str, body: Any = None) -> None:
+    """Send a request that is not answered, until the worker ends."""
+
+    def send() -> None:
+        with contextlib.suppress(OSError):
+            worker.request(method, path, body)
+
+    threading.Thread(target=send, daemon=True).start()
+
+
+def assert_others_go_on(worker: Worker, topics: Topics, folder: Path, bootstrap_servers: str) -> None:
+    """Other Java connectors start and write; and the worker stops as if nothing hung."""
+    topic, file = topics.create(), folder / "in.txt"
+    file.write_text("one\n")
+    Connectors(worker).start({"connector.class": FILE_STREAM, "file": str(file), "topic": topic})
+    wait_for(lambda: values(read_topic(bootstrap_servers, topic)) == [b"one"])
+    worker.process.signal(signal.SIGTERM)
+    assert worker.process.wait(30) == 0
+
+
+def test_questions_that_hang_keep_no_other_connector_and_no_worker(
+    group: Group, topics: Topics, tmp_path: Path, bootstrap_servers: str
+):
+    places = ["validate", "exactlyOnceSupport", "canDefineTransactionBoundaries", "alterOffsets"]
+    own = Group(tmp_path, bootstrap_servers, plugin_path=group.settings["plugin.path"])
+    with with_java(own) as worker:
+        worker.wait_until_healthy()
+        config = {"connector.class": HOSTILE, "topic": topics.create()}
+        stopped = Connectors(worker).start({**config, "behaviour": "hang in connector.alterOffsets"})
+        assert worker.request("PUT", f"/connectors/{stopped}/stop").status == 204
+        worker.wait_for_states(stopped, "STOPPED")
+        offsets = {"offsets": [{"partition": {"counter": "c"}, "offset": {"number": 2}}]}
+        ask(worker, "PATCH", f"/connectors/{stopped}/offsets", offsets)
+        for place in places[:-1]:
+            wanted = {"exactly.once.support": "required", "transaction.boundary": "connector"}
+            hanging = {**config, **wanted, "behaviour": f"hang in connector.{place}"}
+            ask(worker, "PUT", f"/connectors/{place}/config", hanging)
+        wait_for(lambda: worker.process.output.count("hangs (java.output)") == len(places), what="all hang")
+        assert_others_go_on(worker, topics, tmp_path, bootstrap_servers)
+
+
+@pytest.mark.parametrize("question", ["version", "config"])
+def test_a_class_that_hangs_keeps_no_other_connector_and_no_worker(
+    group: Group, topics: Topics, tmp_path: Path, bootstrap_servers: str, question: str
+):
+    own = Group(
+        tmp_path,
+        bootstrap_servers,
+        plugin_path=group.settings["plugin.path"],
+        fencepost_java_options=f"-Dhostile.hangs={question}",
+    )
+    with with_java(own) as worker:
+        worker.wait_until_healthy()
+        ask(worker, "PUT", "/connectors/hanging/config", {"connector.class": HOSTILE, "topic": topics.create()})
+        worker.process.wait_for_output("hangs (java.output)")
+        assert_others_go_on(worker, topics, tmp_path, bootstrap_servers)
+
+
+def test_connectors_that_share_a_jvm_go_on_after_one_that_hung(
+    group: Group, topics: Topics, tmp_path: Path, bootstrap_servers: str
+):
+    """They start again: the JVM is the one of all."""
+    topic, file = topics.create(), tmp_path / "in.txt"
+    file.write_text("one\n")
+    own = Group(
+        tmp_path,
+        bootstrap_servers,
+        plugin_path=group.settings["plugin.path"],
+        task_shutdown_graceful_timeout_ms="2000",
+        fencepost_java_isolation="worker",
+    )
+    with with_java(own) as worker:
+        worker.wait_until_healthy()
+        hanging = Hanging(worker)
+        good = hanging.start({"connector.class": FILE_STREAM, "file": str(file), "topic": topic})
+        wait_for(lambda: values(read_topic(bootstrap_servers, topic)) == [b"one"])
+        name = hanging.hostile(topics.create(), "hang in task.start")
+        worker.process.wait_for_output("hangs (java.output)")
+        before = pids(worker)
+        assert worker.request("DELETE", f"/connectors/{name}").status == 204
+        wait_for(lambda: not before & pids(worker), what="the JVM has gone")
+        with file.open("a") as more:
+            more.write("two\n")
+        wait_for(lambda: len(read_topic(bootstrap_servers, topic)) > 1, what="the line after the kill")
+        worker.wait_for_states(good, "RUNNING", "RUNNING")
+    assert values(read_topic(bootstrap_servers, topic)) == [b"one", b"two"]

@@ -111,6 +111,7 @@ EXCEPTIONS: dict[str, str] = {
             "testing/conformance/check_config.py",
             "testing/conformance/check_reading.py",
             "testing/conformance/check_transform.py",
+            "testing/conformance/creations.py",
             "testing/conformance/kills.py",
             "testing/conformance/other_process.py",
             "testing/conformance/own_topics.py",

@@ -67,7 +67,7 @@ class BatchWrite:
         columns = group.columns
         return StageRows(
             Stage.TRANSFORMATION, self.pipeline.transform_names, group.topic, columns.num_rows,
-            row=lambda position: columns[ROW][position].as_py(),
+            row=lambda position: columns[ROW][position].as_py(), place=self.pipeline.place_of,
         )  # fmt: skip
 
     def transformed(

@@ -47,7 +47,7 @@ LISTED: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class StageRows:
-    """`count` rows for a stage. `topic` is None if each row names its own.
+    """`count` rows for a stage. `topic` is None if each row names its own. `place` returns the property that a cause points to.
 
     `row` returns the position of a row's record in a polled batch, None if there is none; `contents` returns the rows
     from `start` up to `stop`, and `origin` a sentence on where another row is from, at the cost of a search.
@@ -60,6 +60,7 @@ class StageRows:
     row: Callable[[int], int | None] = lambda _: None
     contents: Callable[[int, int], Sequence[object]] = lambda start, stop: [None] * (stop - start)
     origin: Callable[[int], str] = lambda _: ""
+    place: Callable[[str], str] = lambda _: ""
 
 
 class ErrorHandler:
@@ -281,7 +282,8 @@ class ErrorHandler:
         if self._handling.log_include_messages and position is not None:
             record = self._records[row] if row is not None and self._records else None
             content = repr(rows.contents(position, position + 1)[0] if record is None else record)
-        return RefusedRecord(rows.stage, rows.plugin, rows.topic, _cause(reason), self.origin(row), content)
+        cause = _cause(reason)
+        return RefusedRecord(rows.stage, rows.plugin, rows.topic, cause + rows.place(cause), self.origin(row), content)
 
     def origin(self, row: int | None) -> str:
         """Return a sentence that says where the record at a position of the polled batch is from; nothing if it is unknown."""

@@ -11,7 +11,7 @@ from fencepost.api.plugin import Converter, HeaderConverter, Transformation
 from fencepost.config.error_handling import ErrorHandling
 from fencepost.converters import ByteArrayConverter
 from fencepost.transforms.base import PartTransformation, RecordTransformation, is_without_content
-from fencepost.transforms.chain import Step
+from fencepost.transforms.chain import Step, property_with
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,18 @@ class Pipeline:
     def transform_names(self) -> str:
         """The classes of the transforms, in order, for messages: Catalyst makes one step of them."""
         return ", ".join(type(step.transform).__name__ for step in self.transforms)
+
+    def place_of(self, cause: str) -> str:
+        """Return the property to which the cause of a refusal points, in parentheses after a space; nothing if none is known.
+
+        A cause of Spark's ends with the part of the expression that failed.
+        """
+        _, _, fragment = cause.rpartition(" in ")
+        aliases = [step.alias for step in self.transforms if step.alias]
+        found = property_with(self.transforms, fragment)
+        if not found and len(aliases) == len(self.transforms) == 1 and "transforms." not in cause:
+            found = f"transforms.{aliases[0]}"
+        return f" ({found})" if found else ""
 
     @property
     def keeps_topics(self) -> bool:

@@ -21,6 +21,7 @@ from fencepost.config.validators import one_of
 from fencepost.transforms.base import DroppingTransformation, define_null_default, planned_by_schema, text
 from fencepost.transforms.change_event import ChangeEvent
 from fencepost.transforms.event_fields import OPERATION, event_fields
+from fencepost.transforms.event_sides import same_nulls
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 _MODES: Final = ("drop", "tombstone", "rewrite", "rewrite-with-tombstone", "delete-to-tombstone")
@@ -135,6 +136,7 @@ class ExtractNewRecordState(DroppingTransformation):
                 "Correct add.fields, or set add.fields.prefix"
             )
         fields = {name: column for name, (column, _) in named.items()}
+        fields |= {field.name: same_nulls(field, fields[field.name]) for field in event.never_null(deletes=rewritten)}
         if dropped is not None:
             kept = event.required if dropped.compatible else ()
             fields |= {name: dropped.without(name, column) for name, column in fields.items() if name not in kept}
@@ -174,7 +176,9 @@ def _with_names(records: DataFrame, event: ChangeEvent, row: Column) -> Column:
     kind = records.select(row.alias("row")).schema["row"].dataType if named else None
     if not isinstance(kind, StructType):
         return row
-    return row.cast(StructType([StructField(one.name, one.dataType, True, named.get(one.name)) for one in kind]))
+    return row.cast(
+        StructType([StructField(one.name, one.dataType, one.nullable, named.get(one.name)) for one in kind])
+    )
 
 
 def _header(name: str, value: Column) -> Column:

@@ -83,6 +83,14 @@ GUARDS = (
         "tests/chaos/test_topics_of_checks.py::test_a_fixed_topic_is_written_to_under_another_name[by-brokers]",
     ),
     Guard(
+        "the end in good order of a worker of a check",
+        "testing/conformance/kills.py",
+        "            process.terminate()",
+        "            process.kill()",
+        "tests/chaos/test_topics_of_checks.py::"
+        "test_a_topic_whose_creation_is_in_flight_at_an_interruption_is_deleted[0]",
+    ),
+    Guard(
         "the worker's credentials that stay with its own brokers",
         "config/client_overrides.py",
         "    if not changed or _CREDENTIALS not in worker:",

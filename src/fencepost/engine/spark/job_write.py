@@ -250,8 +250,9 @@ def _origin(batch: SourceBatch, partition: int, row: int) -> str:
 def _write_transformed(write: SparkWrite, frame: DataFrame, origin: Origin) -> list[Ack]:
     if write.errors.stops_at_first:
         rows = StageRows(
-            Stage.TRANSFORMATION, write.spec.pipeline.transform_names, write.spec.pipeline.default_topic, 1
-        )
+            Stage.TRANSFORMATION, write.spec.pipeline.transform_names, write.spec.pipeline.default_topic, 1,
+            place=write.spec.pipeline.place_of,
+        )  # fmt: skip
         try:
             with write.running():
                 return write.frame(*transform_frame(frame, write.spec.pipeline))

@@ -170,6 +170,7 @@ def _isolated(
         topic,
         numbers.count,
         contents=contents,
+        place=pipeline.place_of,
         origin=lambda position: origin(*divmod(numbers.at(position), 1 << _PARTITION_BITS)),
     )
     passed, kept = errors.apply(rows, transform)
