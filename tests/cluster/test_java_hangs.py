@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -95,6 +96,17 @@ def test_a_jvm_whose_transform_hangs_is_killed_when_its_connector_is_deleted(
     name = hanging.hang(topics.create(), "nothing", tmp_path / "notes", **transform)
     assert worker.request("DELETE", f"/connectors/{name}").status == 204
     wait_for(lambda: pids(worker) <= before, what="its JVM has gone")
+
+
+def test_a_jvm_that_stands_still_is_killed_when_its_connector_is_deleted(hanging: Hanging, topics: Topics):
+    worker = hanging.worker
+    before = pids(worker)
+    name = hanging.hostile(topics.create(), "")
+    worker.wait_for_states(name, "RUNNING", "RUNNING")
+    (jvm,) = pids(worker) - before
+    os.kill(jvm, signal.SIGSTOP)
+    assert worker.request("DELETE", f"/connectors/{name}").status == 204
+    wait_for(lambda: jvm not in pids(worker), what="its JVM has gone")
 
 
 @pytest.mark.parametrize("where", ["connector.start", "connector.taskConfigs", "task.start", "task.poll"])

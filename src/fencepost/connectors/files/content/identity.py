@@ -99,8 +99,8 @@ class FileIdentity:
 
     def _is_valid(self) -> bool:
         # A task checks the identities of all of its files when it starts.
-        numbers = (self.inode, self.modified, self.end, self.changed)
-        return all(type(number) is int for number in numbers) and self.end >= 0
+        integers = type(self.inode) is type(self.modified) is type(self.end) is type(self.changed) is int
+        return integers and self.end >= 0
 
     def in_json(self) -> str:
         """Return this as JSON text, because offsets cannot contain nested values."""
