@@ -204,3 +204,11 @@ def text(column: Column, kind: DataType) -> Column:
     if isinstance(kind, StructType | ArrayType | MapType):
         return F.to_json(column, {"ignoreNullFields": "false"})
     return column.cast(StringType())
+
+
+def is_json(texts: Column) -> Column:
+    """Return whether texts are a JSON object or array that a VARIANT can hold, and nothing after it. Never null."""
+    # Spark ignores what trails a value. Only one whole value fits into both an array and a field of an object.
+    framed = (F.concat(F.lit(start), texts, F.lit(end)) for start, end in (("[", "]"), ('{"a":', "}")))
+    in_array, in_object = (F.try_parse_json(text).isNotNull() for text in framed)
+    return texts.rlike(r"\A\s*[{\[]") & in_array & in_object

@@ -18,7 +18,7 @@ from fencepost.api.errors import DataError
 from fencepost.api.schema_name import NULLS_METADATA
 from fencepost.api.spark_names import backticked
 from fencepost.config.validators import one_of
-from fencepost.transforms.base import DroppingTransformation, define_null_default, planned_by_schema, text
+from fencepost.transforms.base import DroppingTransformation, define_null_default, is_json, planned_by_schema, text
 from fencepost.transforms.change_event import ChangeEvent
 from fencepost.transforms.event_fields import OPERATION, event_fields
 from fencepost.transforms.event_sides import same_nulls
@@ -209,10 +209,11 @@ class _DropList:
         if isinstance(kind, ArrayType) and isinstance(kind.elementType, StringType):
             listed = value
         elif isinstance(kind, StringType | BinaryType):
-            parsed = F.from_json(value.cast(StringType()), ArrayType(StringType()))
+            json = value.cast(StringType())
+            parsed = F.when(is_json(json), F.from_json(json, ArrayType(StringType())))
             why = F.concat(
                 F.lit(f"The header {header} must be a list of fields to drop, as a list in JSON, but is: "),
-                value.cast(StringType()),
+                json,
             )
             malformed = F.raise_error(why).cast(ArrayType(StringType()))
             listed = F.when(value.isNull() | parsed.isNotNull(), parsed).otherwise(malformed)

@@ -31,7 +31,7 @@ from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.schema_name import JSON_METADATA, NULLS_METADATA, VERSION, field_identity
 from fencepost.config.java_regex import check_replacement, java_pattern, java_regex
 from fencepost.config.validators import not_blank, one_of
-from fencepost.transforms.base import DroppingTransformation, planned_by_schema, text
+from fencepost.transforms.base import DroppingTransformation, is_json, planned_by_schema, text
 from fencepost.transforms.change_event import ChangeEvent
 from fencepost.transforms.event_fields import OPERATION
 
@@ -308,9 +308,8 @@ class _Messages:
 
 def _expanded(payload: Column, beside: Column | None) -> Column:
     """A payload as JSON: objects and arrays unchanged, other texts in quotes; with more fields beside it, if any."""
-    is_json = payload.rlike(r"\A\s*[{\[]") & F.try_parse_json(payload).isNotNull()
     in_struct = F.to_json(F.struct(payload.alias("a")), {"ignoreNullFields": "false"})
-    json = F.when(is_json, payload).otherwise(_inner(in_struct))
+    json = F.when(is_json(payload), payload).otherwise(_inner(in_struct))
     if beside is None:
         return F.when(payload.isNotNull(), json)
     more = F.to_json(beside, {"ignoreNullFields": "false"})

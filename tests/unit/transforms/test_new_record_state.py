@@ -143,8 +143,9 @@ def test_listed_fields_leave_the_key_if_that_is_wanted(spark: SparkSession, prop
     assert applied(spark, given, extracting(drop_fields_header_name="drop", **properties), column="key") == [key]
 
 
-def test_a_header_that_is_not_a_list_of_fields_is_refused(spark: SparkSession) -> None:
-    given = EVENTS.with_rows({**READ, "headers": [("drop", b"name")]})
+@pytest.mark.parametrize("header", [b"name", b'["name"] x'])
+def test_a_header_that_is_not_a_list_of_fields_is_refused(spark: SparkSession, header: bytes) -> None:
+    given = EVENTS.with_rows({**READ, "headers": [("drop", header)]})
     with pytest.raises(PySparkException, match="The header drop must be a list of fields"):
         applied(spark, given, extracting(drop_fields_header_name="drop"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import Any
 
@@ -19,6 +20,12 @@ ROW = "STRUCT<id: STRING, aggregatetype: STRING, aggregateid: STRING, type: STRI
 ENVELOPE = f"STRUCT<before: {ROW}, after: {ROW}, source: STRUCT<table: STRING>, op: STRING, ts_ms: BIGINT>"
 FIRST = ("e1", "order", "42", "OrderCreated", '{"id": 42, "items": []}', 1, 1_000_007)
 SECOND = ("e2", "customer", None, "Moved", "plain text", None, None)
+
+
+ALMOST_JSON = (
+    '{"a":1} x', "[1]x", "[1]]", "[1],", '[1],"b":0', '{"a":1}}', '{"a":1},"b":0}', '{"a":1}{"b":2}', '{"a":1}//c', "[1]\0",
+)  # fmt: skip
+"""Texts that begin with a JSON object or array."""
 
 
 def event(op: str, before: Any = None, after: Any = None, **more: Any) -> dict[str, Any]:
@@ -119,24 +126,25 @@ def test_an_empty_payload_may_be_a_tombstone(spark: SparkSession, payload: str |
 
 
 @pytest.mark.parametrize(
-    ("payload", "json"),
+    ("payload", "written"),
     [
         ('{"id": 42, "big": 12345678901234567890.10, "none": null}',) * 2,
         (" [1, 2]",) * 2,
         ("{not json", '"{not json"'),
+        *((text, json.dumps(text)) for text in ALMOST_JSON),
         ('say "hi"', '"say \\"hi\\""'),
         ("12", '"12"'),
         (None, None),
     ],
 )
-def test_json_payloads_are_expanded_unchanged(spark: SparkSession, payload: str | None, json: str | None) -> None:
+def test_json_payloads_are_expanded_unchanged(spark: SparkSession, payload: str | None, written: str | None) -> None:
     records = EVENTS.with_rows(event("c", after=(*FIRST[:4], payload, 7, None)))
     frame = apply_chain(records.frame(spark), [router(table_expand_json_payload="true")])
     assert frame.schema["value"].metadata == {JSON_METADATA: True}
-    assert [row["value"] for row in frame.collect()] == [json]
+    assert [row["value"] for row in frame.collect()] == [written]
     both = {"table_expand_json_payload": "true", "table_fields_additional_placement": "shard:envelope"}
     (found,) = messages(spark, records, **both)
-    assert found["value"] == f'{{"payload":{json or "null"},"shard":7}}'
+    assert found["value"] == f'{{"payload":{written or "null"},"shard":7}}'
 
 
 def test_a_row_without_a_route_is_refused(spark: SparkSession) -> None:

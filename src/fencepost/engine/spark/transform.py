@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -345,19 +345,9 @@ def _with_all_columns(frame: DataFrame, pipeline: Pipeline, types: ColumnTypes) 
     if types.has_timestamp:
         given = frame.schema["timestamp"].dataType
         if isinstance(given, t.TimestampType | t.TimestampNTZType):
-            columns["timestamp"] = _not_before_1970(utc_millis(F.col("timestamp"), given)).alias("timestamp")
+            columns["timestamp"] = utc_millis(F.col("timestamp"), given).alias("timestamp")
     numbers = [ROW] if ROW in frame.columns else []
     return frame.select(*(columns[name] for name in COLUMNS), *numbers)
-
-
-def _not_before_1970(milliseconds: Column) -> Column:
-    """Refuse rows with earlier times: as a number, the last millisecond of 1969 would stand for no timestamp."""
-    reason = F.concat(
-        F.lit("The column 'timestamp' has "),
-        F.timestamp_millis(milliseconds).cast("STRING"),
-        F.lit(": it is before 1970"),
-    )
-    return F.when(milliseconds < 0, F.raise_error(reason).cast("BIGINT")).otherwise(milliseconds)
 
 
 def constant_columns(frame: DataFrame, names: list[str]) -> dict[str, Any]:
