@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from fencepost.cli.main import cli
 from tests.support.checker import read_topic
+from tests.support.fault_proxy import Act, ApiKey, FaultProxy
 from tests.support.processes import wait_for
 from tests.support.topics import Topics, unique
 
@@ -90,6 +91,14 @@ def orders(folder: Path, name: str) -> dict[str, str]:
         "topic": f"{name}-${{region}}",
         "offsets.storage.topic": f"{name}-offsets",
     }
+
+
+def running_checks(cluster: Cluster) -> subprocess.Popen[bytes]:
+    """Start checks that kill workers, in a process."""
+    arguments = cluster.write(STREAMS, {"topic": unique("left"), "streams": "a,b,c"})
+    # A shell's job in the background ignores SIGINT, and so does what it starts.
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "fencepost", *arguments, "-k", "sigkill"]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
 
 
 def test_the_whole_suite_writes_to_no_topic_of_the_user(cluster: Cluster) -> None:
@@ -171,12 +180,27 @@ def test_a_topic_that_cannot_be_redirected_is_refused(
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_checks_that_are_interrupted_leave_no_topics(cluster: Cluster, ending: signal.Signals) -> None:
-    arguments = cluster.write(STREAMS, {"topic": unique("left"), "streams": "a,b,c"})
-    # A shell's job in the background ignores SIGINT, and so does what it starts.
-    command = ["env", "--default-signal=INT", sys.executable, "-m", "fencepost", *arguments, "-k", "sigkill"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True) as running:
+    with running_checks(cluster) as running:
         wait_for(lambda: not cluster.unchanged(), what="topics of the checks")
         os.kill(running.pid, ending)
+        code = running.wait(120)
+
+    assert code == 130
+    wait_for(cluster.unchanged, what="the topics as they were")
+
+
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_topic_whose_creation_is_in_flight_at_an_interruption_is_deleted(
+    cluster: Cluster, fault_proxy: FaultProxy, before: int
+) -> None:
+    """Two topics of the worker are created, then the one of the records."""
+    creation = fault_proxy.on_request(ApiKey.CREATE_TOPICS, Act.HOLD, skip=before)
+    with running_checks(replace(cluster, bootstrap_servers=fault_proxy.address)) as running:
+        creation.wait()
+        os.kill(running.pid, signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            running.wait(8)
+        creation.release()
         code = running.wait(120)
 
     assert code == 130

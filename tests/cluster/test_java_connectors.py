@@ -203,15 +203,6 @@ def test_a_task_ends_its_transaction_with_a_poll_without_records(
     wait_for(lambda: [record.key for record in read_topic(bootstrap_servers, topic)] == [b"k1", b"k2", b"k3"])
 
 
-@pytest.mark.parametrize("where", ["task.poll", "task.stop", "connector.stop"])
-def test_a_jvm_that_hangs_is_killed_when_its_connector_stops(connector: Connectors, topics: Topics, where: str):
-    before = {one.pid for one in jvms(connector.worker)}
-    name = connector.hostile(topics.create(), f"hang in {where}")
-    connector.worker.wait_for_states(name, "RUNNING", "RUNNING")
-    assert connector.worker.request("DELETE", f"/connectors/{name}").status == 204
-    wait_for(lambda: {one.pid for one in jvms(connector.worker)} <= before, what="its JVM has gone")
-
-
 def test_log_lines_of_java_code_are_in_the_workers_log(connector: Connectors, topics: Topics):
     name = connector.hostile(topics.create(), "")
     connector.worker.process.wait_for_output(f"INFO    [{name}|task-0] begins after 0 (java.hostile.HostileTask)")

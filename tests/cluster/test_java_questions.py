@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.api.errors import FencepostError
 from fencepost.config.java_plugins import SOURCE_CONNECTOR, TRANSFORMATION, JavaPlugin
 from fencepost.config.java_settings import JavaSettings
+from fencepost.java import questions
 from fencepost.java.questions import ask
-from tests.support.java_plugins import ODD, WILD, plugin_path
+from tests.support.java_plugins import HOSTILE, ODD, WILD, plugin_path
 from tests.support.processes import wait_for
 
 
@@ -33,4 +35,15 @@ def test_connectors_that_checked_a_configuration_are_garbage(plugins: Path):
 def test_a_transform_that_answered_is_closed(plugins: Path, caplog: pytest.LogCaptureFixture):
     caplog.set_level("INFO", "java")
     ask(plugin(plugins / "transforms", ODD, TRANSFORMATION), JavaSettings(), "validate", config={"how": "drop"})
-    wait_for(lambda: "An Odd that was not configured is closed" in caplog.text, what="the end of the transform")
+    wait_for(lambda: "An Odd is closed: null" in caplog.text, what="the end of the transform")
+
+
+def test_a_question_that_is_not_answered_ends_with_an_error(plugins: Path, monkeypatch: pytest.MonkeyPatch):
+    connector, config = plugin(plugins / "hostile", HOSTILE, SOURCE_CONNECTOR), {"topic": "t"}
+    assert ask(connector, JavaSettings(), "exactlyOnceSupport", config=config) == {"answer": "SUPPORTED"}
+    monkeypatch.setattr(questions, "_ANSWER_S", 0.2)
+    hanging = {**config, "behaviour": "hang in connector.validate"}
+    with pytest.raises(FencepostError, match=r"validate\(\) of hostile.HostileConnector did not return within 0.2 s"):
+        ask(connector, JavaSettings(), "validate", config=hanging)
+    monkeypatch.undo()
+    assert ask(connector, JavaSettings(), "exactlyOnceSupport", config=config) == {"answer": "SUPPORTED"}

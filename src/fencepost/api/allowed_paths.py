@@ -7,6 +7,7 @@ other, without following links. The worker's own files are refused wherever they
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
@@ -26,6 +27,7 @@ _NO_LINK: Final = os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | _NO_LINK
 # Without O_NONBLOCK, opening a named pipe would block.
 _FILE: Final = os.O_RDONLY | os.O_NONBLOCK | _NO_LINK
+_LINK_ERRORS: Final = (errno.ELOOP, errno.ENOTDIR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +105,28 @@ class AllowedPaths:
         return FileIO(path, opener=lambda _path, flags: self._descriptor(path, flags))
 
     def _descriptor(self, path: str, flags: int) -> int:
-        before = self.own.identities()
+        before, target = self.own.identities(), None
         if self.paths is None:
             descriptor = os.open(path, flags | os.O_CLOEXEC)
         else:
-            descriptor = _descriptor(*self._place(path, self.paths))
+            descriptor, target = self._below(path, self.paths)
         try:
-            self.own.check(path, os.fstat(descriptor), before)
+            self.own.check(path, os.fstat(descriptor), before, target)
         except BaseException:
             os.close(descriptor)
             raise
         return descriptor
+
+    def _below(self, path: str, allowed: tuple[str, ...]) -> tuple[int, str]:
+        """Open a file, and return its path without links. Most paths have none: then nothing needs to be resolved."""
+        for root in allowed if path == os.path.normpath(path) else ():
+            if is_at_or_below(path, root):
+                try:
+                    return _opened(os.path.realpath(root), _parts(path, root))
+                except OSError as error:
+                    if error.errno not in _LINK_ERRORS:
+                        raise
+        return _opened(*self._place(path, allowed))
 
     def _place(self, path: str, allowed: tuple[str, ...]) -> tuple[str, list[str]]:
         """Return the allowed directory or file that contains a path, and the components from there."""
@@ -121,12 +134,16 @@ class AllowedPaths:
         target = os.path.realpath(path)
         for root in map(os.path.realpath, allowed):
             if is_at_or_below(target, root):
-                return root, [part for part in target[len(root) :].split(os.sep) if part]  # noqa: PTH206 - called for each file
+                return root, _parts(target, root)
         raise ConfigError(
             f"The file {path} may not be read: with its links followed, it is not in what the property "
             f"{self.property_name} allows ({', '.join(allowed) or self.nothing}). Move it there, or ask the worker's owner "
             "to add its directory to the property"
         )
+
+
+def _parts(path: str, root: str) -> list[str]:
+    return [part for part in path[len(root) :].split(os.sep) if part]  # noqa: PTH206 - called for each file
 
 
 def check_path(path: str) -> None:
@@ -137,6 +154,10 @@ def check_path(path: str) -> None:
 
 ANYWHERE: Final = AllowedPaths()
 """Allows all files that the process may read."""
+
+
+def _opened(root: str, below: Sequence[str]) -> tuple[int, str]:
+    return _descriptor(root, below), os.path.join(root, *below)  # noqa: PTH118 - called for each file
 
 
 def _descriptor(root: str, below: Sequence[str]) -> int:

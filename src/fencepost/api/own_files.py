@@ -39,10 +39,13 @@ class OwnFiles:
         """Return the devices and inodes of the files at this moment."""
         return frozenset(identity for path in self.paths for identity in _identities(path))
 
-    def check(self, path: str, opened: os.stat_result, before: frozenset[Identity] = frozenset()) -> None:
+    def check(
+        self, path: str, opened: os.stat_result, before: frozenset[Identity] = frozenset(), target: str | None = None
+    ) -> None:
         """Raise ConfigError if a path that is now opened leads to one of these files.
 
-        `before` are the identities before it was opened: a file may have been replaced meanwhile.
+        `before` are the identities before it was opened: a file may have been replaced meanwhile. `target` is the path without
+        links, None if that is not known.
         """
         if not self.paths:
             return
@@ -51,14 +54,15 @@ class OwnFiles:
                 f"The file {path} may not be read: it tells of processes, with the worker's environment and memory. Name "
                 "another file"
             )
-        if (opened.st_dev, opened.st_ino) in before | self.identities() or self._is_below(path):
+        if (opened.st_dev, opened.st_ino) in before | self.identities() or self._is_below(
+            os.path.realpath(path) if target is None else target
+        ):
             raise ConfigError(
                 f"The file {path} may not be read: it is one of the worker's own, with its configuration, passwords, keys or "
                 "trusted certificates, whichever path leads to it. Name another file; a file without secrets can be copied"
             )
 
-    def _is_below(self, path: str) -> bool:
-        target = os.path.realpath(path)
+    def _is_below(self, target: str) -> bool:
         return any(is_at_or_below(target, own) for own in map(os.path.realpath, self.paths))
 
 

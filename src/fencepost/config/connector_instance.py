@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NoReturn, TypeVar
 
+from fencepost.api.abandonable import Abandonable
 from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.context import ConnectorTransactionBoundaries, ExactlyOnceSupport, SourceConnectorContext
 from fencepost.api.plugin_calls import call_plugin, kind_of, refuse_answer
@@ -81,6 +82,11 @@ class ConnectorInstance:
     def stop(self) -> None:
         """Stop the connector."""
         call_plugin(self._what("stop"), self._connector.stop)
+
+    def abandon(self) -> None:
+        """End its code if `start` does not return, as far as it can be ended."""
+        if isinstance(self._connector, Abandonable):
+            self._connector.abandon()
 
     def task_class(self) -> type[SourceTask]:
         """Return the class of the connector's tasks."""

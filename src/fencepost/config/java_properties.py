@@ -50,9 +50,6 @@ REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
         "operation.header": "set add.headers=op instead",
         "add.source.fields": "set add.fields instead",
     },
-    f"{_TRANSFORMS}.outbox.EventRouter": {
-        "table.field.event.schema.version": "schemas have no version here",
-    },
     f"{_TRANSFORMS}.sql_table.ByLogicalTableRouter": {
         "schema.name.adjustment.mode": "names of schemas stay as they are",
     },

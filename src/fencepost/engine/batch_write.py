@@ -20,9 +20,11 @@ from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.refused_records import Stage
 from fencepost.engine.spark.arrow_plans import ArrowPlans
 from fencepost.engine.spark.job_write import Changed
-from fencepost.engine.spark.jobs import Cancelled, Jobs, check_cancelled
+from fencepost.engine.spark.jobs import Cancelled, Jobs, check_cancelled, of_rows
 from fencepost.engine.spark.transform import GroupPlans, refused_rows, transform_group
 from fencepost.kafka.producer.record_producer import RecordProducer
+from fencepost.transforms.base import DroppingTransformation
+from fencepost.transforms.outbox import EventRouter
 
 Transformed = tuple[list[pa.RecordBatch], ColumnTypes]
 """Rows as the transforms left them, and the types of their columns."""
@@ -55,12 +57,17 @@ class BatchWrite:
         """Whether rows need no Spark for the transforms."""
         return only_functions(self.pipeline)
 
+    @property
+    def may_multiply(self) -> bool:
+        """Whether a refused row may be one of several of a row, which are skipped together."""
+        return self.errors.tolerates and self.pipeline.may_multiply
+
     def stage_rows(self, group: RecordGroup) -> StageRows:
         """Return the rows of polled records for the handler of errors, which finds those that a transform refuses."""
         columns = group.columns
         return StageRows(
             Stage.TRANSFORMATION, self.pipeline.transform_names, group.topic, columns.num_rows,
-            row=lambda position: columns[ROW][position].as_py(),
+            row=lambda position: columns[ROW][position].as_py(), place=self.pipeline.place_of,
         )  # fmt: skip
 
     def transformed(
@@ -86,10 +93,15 @@ class BatchWrite:
                 return found
 
         passed, _ = self.errors.apply(rows, transform)
+        # Transforms before it may have dropped a record.
+        dropping = (step for step in self.pipeline.transforms if isinstance(step.transform, DroppingTransformation))
+        first = next(dropping, None)
+        if first is not None and isinstance(first.transform, EventRouter) and first.predicate is None:
+            first.transform.log_updates(group.columns["value"], f"Task {self.task}")
         return [part.result for part in passed]
 
     def _transformed(self, session: SparkSession | None, group: RecordGroup) -> Transformed:
-        with nullcontext() if session is None else self.running(session):
+        with of_rows(), nullcontext() if session is None else self.running(session):
             return transform_group(session, group, self.pipeline, self.plans)
 
     def _sorted(self, session: SparkSession, group: RecordGroup) -> Sorted[Transformed] | None:

@@ -6,14 +6,17 @@ Spark's own Kafka sink has the same columns: `value`, and optionally `key`, `top
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as t
 
 from fencepost.api.errors import DataError
-from fencepost.api.schema_name import JSON_METADATA, NULLS_METADATA, named
+from fencepost.api.schema_name import JSON_METADATA, NULLS_METADATA, VERSION, NamedStruct, named
 from fencepost.kafka.records.columns import HEADERS
 
 COLUMNS: Final = ("topic", "partition", "key", "value", "timestamp", "headers")
@@ -77,6 +80,20 @@ def column_types(schema: t.StructType, *, where: str, batch: bool = True) -> Col
         null_values=bool((schema["value"].metadata or {}).get(NULLS_METADATA)),
         json_values=json_values,
     )
+
+
+def by_version(batch: pa.RecordBatch, types: ColumnTypes) -> Iterator[tuple[pa.RecordBatch, ColumnTypes]]:
+    """Yield the runs of rows whose values' schemas have one version, with their types; all rows if none has a version."""
+    if VERSION not in batch.schema.names or not isinstance(types.value, t.StructType):
+        yield batch, types
+        return
+    versions = batch[VERSION].fill_null(-1).to_numpy()
+    starts = [0, *(np.flatnonzero(np.diff(versions)) + 1).tolist(), len(versions)]
+    for start, stop in pairwise(starts):
+        kind, version = types.value, batch[VERSION][start].as_py() if start < stop else None
+        if version is not None:
+            kind = NamedStruct(kind.fields, {**getattr(kind, "identity", {}), "version": version})
+        yield batch.slice(start, stop - start), replace(types, value=kind)
 
 
 def raw_types(schema: pa.Schema) -> ColumnTypes:

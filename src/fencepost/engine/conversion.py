@@ -20,7 +20,7 @@ from fencepost.api.errors import DataError
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.plugin_calls import call_plugin, kind_of
 from fencepost.api.topic_names import is_topic_name
-from fencepost.engine.column_types import ColumnTypes
+from fencepost.engine.column_types import ColumnTypes, by_version
 from fencepost.engine.dead_letters import contents_of
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import ConverterContractError
@@ -30,7 +30,7 @@ from fencepost.engine.refused_records import Stage
 from fencepost.kafka.records.columns import HEADERS, Records, concat_binary, normalize
 
 ROW: Final = "__fencepost_row"
-"""The column with a polled record's position in its batch."""
+"""The column with the number of the record that a row is of: a polled record's position, or a row's number before the transforms."""
 FOLLOWED: Final = "__fencepost_followed"
 """The column that says whether the next row is of the same polled record; only where transforms made several of one."""
 
@@ -79,15 +79,11 @@ class Converted:
         return np.where(self.followed.to_numpy(zero_copy_only=False), -1, self.positions)
 
     def without(self, refused: AbstractSet[int]) -> Converted:
-        """Return this without the rows of some polled records."""
+        """Return this without the rows of some records."""
         kept = pa.array(~np.isin(self.positions, list(refused)))
-        return Converted(
-            self.topic,
-            self.records.take(pa.array(np.flatnonzero(kept))),
-            None if self.partition is None else self.partition.filter(kept),
-            None if self.rows is None else self.rows.filter(kept),
-            None if self.followed is None else self.followed.filter(kept),
-        )
+        columns = (self.partition, self.rows, self.followed)
+        left = (None if column is None else column.filter(kept) for column in columns)
+        return Converted(self.topic, self.records.take(pa.array(np.flatnonzero(kept))), *left)
 
 
 def in_record_order(groups: Iterable[Converted]) -> list[Converted]:
@@ -129,14 +125,20 @@ def convert(
     """Convert rows to records, topic by topic; rows of one topic keep their order.
 
     `topic` is for rows that name none, else the pipeline's default topic is. Rows that a converter refuses are skipped
-    if `errors` tolerates them, and so are rows with a topic, partition or timestamp that no record can have. Raises
-    RecordRefusedError if it does not, and DataError for rows without a topic.
+    if `errors` tolerates them, and so are rows with a topic, partition or timestamp that no record can have. Of a record
+    that became several rows all are skipped: they are in one batch. Raises RecordRefusedError if it does not, and
+    DataError for rows without a topic.
     """
-    default = topic or pipeline.default_topic
-    for name, rows in _by_topic(batch, types, default):
-        converted = _convert_topic(name, rows, types, pipeline, errors)
-        if len(converted.records):
-            yield converted
+    topics = _by_topic(batch, types, topic or pipeline.default_topic)
+    parts = ((name, *part) for name, rows in topics for part in by_version(rows, types))
+    found: Iterable[Converted] = (_convert_topic(name, rows, kinds, pipeline, errors) for name, rows, kinds in parts)
+    if ROW in batch.schema.names and batch.num_rows:
+        # A refused row may be of a record whose other rows are for a topic before.
+        found = list(found)
+        if errors.refused:
+            found = [converted.without(errors.refused) for converted in found]
+        errors.forget_inputs(before=batch[ROW][-1].as_py())
+    yield from (converted for converted in found if len(converted.records))
 
 
 def _by_topic(batch: pa.RecordBatch, types: ColumnTypes, default: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:

@@ -46,11 +46,15 @@ TRACE_LIMIT: Final = 16_000
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A refused record: its bytes, and its headers without those that are the same for all of a task."""
+    """A refused record: its bytes, and its headers without those that are the same for all of a task.
+
+    `row` is the number of the row that transforms made the record of, if the worker has yet to look that row up.
+    """
 
     value: bytes | None
     key: bytes | None
     headers: tuple[tuple[str, str], ...]
+    row: int | None = None
 
     @classmethod
     def of_row(cls, row: RefusedRow, reader: str, topic: str | None) -> DeadLetter:
@@ -73,8 +77,7 @@ class DeadLetter:
             told = _origin(content.source_partition, content.source_offset)
             value = content.value.raw if isinstance(content.value, RefusedRow) else content.value
             return cls(plain_bytes(value), plain_bytes(content.key), headers + told)
-        columns = content if isinstance(content, Mapping) else {"value": content}
-        return cls(plain_bytes(columns.get("value")), plain_bytes(columns.get("key")), headers)
+        return cls(None, None, headers).with_content(content)
 
     @classmethod
     def of_pipeline(cls, refused: RefusedByPipeline) -> DeadLetter:
@@ -84,6 +87,11 @@ class DeadLetter:
         told = _origin(refused.source_partition, refused.source_offset)
         return cls(refused.value, refused.key, (*headers, trace, *told))
 
+    def with_content(self, content: object) -> DeadLetter:
+        """Return this with the bytes of a row with the columns of a SourceBatch."""
+        columns = content if isinstance(content, Mapping) else {"value": content}
+        return DeadLetter(plain_bytes(columns.get("value")), plain_bytes(columns.get("key")), self.headers)
+
     @property
     def size(self) -> int:
         """About how many bytes it has."""
@@ -91,16 +99,16 @@ class DeadLetter:
 
     def to_json(self) -> list[Any]:
         """Return this as JSON data, for a report."""
-        return [_text(self.value), _text(self.key), list(self.headers)]
+        return [_text(self.value), _text(self.key), list(self.headers), self.row]
 
     @classmethod
     def from_json(cls, found: Any) -> DeadLetter:
         """Parse the result of `to_json`. Raises TypeError or ValueError for other data."""
-        value, key, headers = found
+        value, key, headers, row = found
         pairs = tuple((name, text) for name, text in headers)
         if not all(isinstance(part, str) for pair in pairs for part in pair):
             raise TypeError("a header of a dead letter is not text")
-        return cls(_bytes(value), _bytes(key), pairs)
+        return cls(_bytes(value), _bytes(key), pairs, row)
 
 
 def letter_records(letters: Sequence[DeadLetter], task: str) -> Records:

@@ -286,7 +286,6 @@ def _converted(write: BatchWrite, records: Sequence[SourceRecord]) -> list[Conve
     pipeline, errors = write.pipeline, write.errors
     structured, decides = bool(pipeline.transforms), has_decisions(pipeline)
     converted: list[Converted] = []
-    multiplied = False
     for group in group_records(records, pipeline, errors, structured=structured):
         transformed = [([group.columns], group.types)]
         if structured:
@@ -296,10 +295,5 @@ def _converted(write: BatchWrite, records: Sequence[SourceRecord]) -> list[Conve
                 prepare_columns(pipeline, group.topic, types, batches)
             for batch in batches:
                 marked = with_followed(batch) if structured else batch
-                multiplied = multiplied or marked is not batch
                 converted += convert(marked, types, pipeline, errors, group.topic)
-    if multiplied and errors.refused:
-        # All rows of a record are written, or none.
-        left = [part.without(errors.refused) for part in converted]
-        return [part for part in left if len(part.records)]
     return converted

@@ -10,9 +10,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 from typing import Final, Generic, TypeVar
 
 import numpy as np
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
@@ -31,6 +34,7 @@ from fencepost.engine.errors import (
     SparkJobError,
 )
 from fencepost.engine.job_failure import JobFailure
+from fencepost.engine.kept_inputs import KeptInputs
 from fencepost.engine.refused_records import RefusedRecord, Stage, Tally
 from fencepost.engine.retries import Retries
 from fencepost.kafka.errors import KafkaError
@@ -43,7 +47,7 @@ LISTED: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class StageRows:
-    """`count` rows for a stage. `topic` is None if each row names its own.
+    """`count` rows for a stage. `topic` is None if each row names its own. `place` returns the property that a cause points to.
 
     `row` returns the position of a row's record in a polled batch, None if there is none; `contents` returns the rows
     from `start` up to `stop`, and `origin` a sentence on where another row is from, at the cost of a search.
@@ -56,6 +60,7 @@ class StageRows:
     row: Callable[[int], int | None] = lambda _: None
     contents: Callable[[int, int], Sequence[object]] = lambda start, stop: [None] * (stop - start)
     origin: Callable[[int], str] = lambda _: ""
+    place: Callable[[str], str] = lambda _: ""
 
 
 class ErrorHandler:
@@ -80,6 +85,7 @@ class ErrorHandler:
         self._tally = Tally()
         self._letters: list[DeadLetter] = []
         self._refused: set[int] = set()
+        self._inputs = KeptInputs()
 
     @property
     def letters(self) -> tuple[DeadLetter, ...]:
@@ -88,7 +94,7 @@ class ErrorHandler:
 
     @property
     def refused(self) -> AbstractSet[int]:
-        """The positions in a polled batch of the records that are skipped."""
+        """The numbers of skipped records: positions in a polled batch, or numbers of rows before their transforms."""
         return self._refused
 
     @property
@@ -131,6 +137,21 @@ class ErrorHandler:
         )
         if self._handling.dead_letter_topic is not None:
             self._letters += [DeadLetter.of_row(row, reader, topic) for row in rows]
+
+    def add_inputs(self, first: int, rows: pa.RecordBatch) -> None:
+        """Keep rows as they are before their transforms, numbered from `first`, for dead letters."""
+        if self._handling.dead_letter_topic is not None:
+            self._inputs.add(first, rows)
+
+    def forget_inputs(self, before: int) -> None:
+        """Forget the kept rows before a number."""
+        self._inputs.forget(before)
+
+    def complete_letters(self, contents: Mapping[int, object]) -> None:
+        """Give the dead letters of executors the rows, by number, that transforms made their records of."""
+        self._letters = [
+            letter if letter.row is None else letter.with_content(contents[letter.row]) for letter in self._letters
+        ]
 
     def take_over(self, pipeline: OwnPipeline) -> None:
         """Skip what the connector's own pipeline refused.
@@ -204,41 +225,39 @@ class ErrorHandler:
             described = self._described(rows, refused.start, refused.reason)
             described = replace(described, origin=described.origin or rows.origin(refused.start))
             raise self._fatal(described, refused.reason) from refused.reason
-        positions, numbers = self._first_refusals(rows, refused)
+        found = self._first_refusals(rows, refused)
         room = LISTED - len(self._tally.listed) if self._handling.log_enable else 0
-        listed = [self._described(rows, position, refused.reason) for position in positions[:room]]
-        if self._handling.dead_letter_topic is not None and positions:
-            self._keep_letters(rows, refused, numbers)
-        counts = ErrorCounts(failures=len(positions), skipped=len(positions), errors_logged=len(listed))
+        listed = [self._described(rows, position, refused.reason) for position in islice(found, room)]
+        if self._handling.dead_letter_topic is not None and found:
+            self._keep_letters(rows, refused, found)
+        counts = ErrorCounts(failures=len(found), skipped=len(found), errors_logged=len(listed))
         self._tally = self._tally.plus(counts, *listed)
 
-    def _first_refusals(self, rows: StageRows, refused: Refused) -> tuple[Sequence[int], list[int]]:
-        """The refused rows to count, and the polled records that they are of.
+    def _first_refusals(self, rows: StageRows, refused: Refused) -> dict[int, int | None]:
+        """The refused rows to count, with the numbers of their records, which all rows have or none.
 
         If a record has several rows, the first error counts, because the whole record is refused.
         """
-        every = range(refused.start, refused.stop)
-        if not self._records:
-            return every, []
-        positions, numbers = [], []
-        for position in every:
+        found = {}
+        for position in range(refused.start, refused.stop):
             number = rows.row(position)
-            if number is None or number not in self._refused:
-                positions.append(position)
-            if number is not None and number not in self._refused:
+            if number not in self._refused:
+                found[position] = number
+            if number is not None:
                 self._refused.add(number)
-                numbers.append(number)
-        return positions, numbers
+        return found
 
-    def _keep_letters(self, rows: StageRows, refused: Refused, numbers: Sequence[int]) -> None:
-        contents: Sequence[object] = [self._records[number] for number in numbers]
-        if not numbers:
-            contents = rows.contents(refused.start, refused.stop)
-        cause = _cause(refused.reason)
-        self._letters += [
-            DeadLetter.of_record(content, rows.stage, rows.plugin, rows.topic, cause=(refused.reason, cause))
-            for content in contents
-        ]
+    def _keep_letters(self, rows: StageRows, refused: Refused, found: Mapping[int, int | None]) -> None:
+        cause = (refused.reason, _cause(refused.reason))
+        letter = partial(DeadLetter.of_record, stage=rows.stage, plugin=rows.plugin, topic=rows.topic, cause=cause)
+        if None in found.values():
+            self._letters += [letter(content) for content in rows.contents(refused.start, refused.stop)]
+            return
+        for position, number in found.items():
+            given = self._records[number] if self._records and number is not None else self._inputs.content(number)
+            # An executor does not have the row that transforms made this one of: the worker has.
+            content = rows.contents(position, position + 1)[0] if given is None else given
+            self._letters.append(replace(letter(content), row=number if given is None else None))
 
     def _fatal(self, refused: RefusedRecord, reason: Exception) -> RecordRefusedError:
         listed = (refused,) if self._handling.log_enable else ()
@@ -263,7 +282,8 @@ class ErrorHandler:
         if self._handling.log_include_messages and position is not None:
             record = self._records[row] if row is not None and self._records else None
             content = repr(rows.contents(position, position + 1)[0] if record is None else record)
-        return RefusedRecord(rows.stage, rows.plugin, rows.topic, _cause(reason), self.origin(row), content)
+        cause = _cause(reason)
+        return RefusedRecord(rows.stage, rows.plugin, rows.topic, cause + rows.place(cause), self.origin(row), content)
 
     def origin(self, row: int | None) -> str:
         """Return a sentence that says where the record at a position of the polled batch is from; nothing if it is unknown."""

@@ -74,28 +74,40 @@ def _functions(chain: Sequence[Step]) -> list[FunctionRows]:
 class ChangedRows:
     """Rows of a SourceBatch that transforms change in the stage that writes them: they never leave Python.
 
-    `change` makes other rows of rows. `names` are the transforms, for messages, and `topic` is for rows that name none.
+    `change` makes other rows of rows, and may make several of one if it `multiplies`. `names` are the transforms, for
+    messages, and `topic` is for rows that name none.
     """
 
     source: StageSource
     change: Callable[[pa.RecordBatch], pa.RecordBatch]
     names: str
     topic: str | None
+    multiplies: bool = False
 
     def batches(self, given: Iterator[pa.RecordBatch], errors: ErrorHandler) -> Iterator[pa.RecordBatch]:
         """Yield the rows; those that a transform refuses are skipped if `errors` tolerates them."""
-        for batch in self.source.batches(given, errors):
-            yield from self._changed(batch, errors)
+        return self._all_changed(self.source.batches(given, errors), errors)
 
     def read(self, runs: Sequence[int], errors: ErrorHandler, *, ahead: bool = True) -> Iterator[pa.RecordBatch]:
         """Yield the rows of splits that the worker reads itself."""
         assert isinstance(self.source, SplitRows)  # noqa: S101 - only readers have runs
-        for batch in self.source.read(runs, errors, ahead=ahead):
-            yield from self._changed(batch, errors)
+        return self._all_changed(self.source.read(runs, errors, ahead=ahead), errors)
 
-    def _changed(self, batch: pa.RecordBatch, errors: ErrorHandler) -> Iterator[pa.RecordBatch]:
+    def _all_changed(self, batches: Iterator[pa.RecordBatch], errors: ErrorHandler) -> Iterator[pa.RecordBatch]:
+        first = 0
+        for batch in batches:
+            numbered = batch
+            if self.multiplies and errors.tolerates:
+                errors.add_inputs(first, batch)
+                numbered = batch.append_column(ROW, pa.array(range(first, first + batch.num_rows), pa.int64()))
+                first += batch.num_rows
+            yield from self._changed(numbered, batch, errors)
+
+    def _changed(
+        self, numbered: pa.RecordBatch, batch: pa.RecordBatch, errors: ErrorHandler
+    ) -> Iterator[pa.RecordBatch]:
         def attempt(start: int, stop: int) -> pa.RecordBatch:
-            return self.change(batch.slice(start, stop - start))
+            return self.change(numbered.slice(start, stop - start))
 
         def contents(start: int, stop: int) -> Sequence[object]:
             return contents_of(pa.Table.from_batches([batch.slice(start, stop - start)]))
@@ -124,7 +136,8 @@ class FunctionChain:
             batch = completed(batch, self.topic)
         for rows in self.functions:
             batch = rows.applied(batch)
-        return batch.select([name for name in batch.schema.names if name in COLUMNS and self._has(name)])
+        kept = [name for name in batch.schema.names if name == ROW or (name in COLUMNS and self._has(name))]
+        return batch.select(kept)
 
     @property
     def types(self) -> ColumnTypes:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
 
@@ -50,6 +51,8 @@ _ARROW: Final[dict[str, pa.DataType]] = {
     "double": pa.float64(),
 }  # fmt: skip
 
+_NO_TIMESTAMP: Final = -1
+"""A record's number for no timestamp, as in Connect. In columns it is a time of 1969, which is refused."""
 _NOTHING: Final = frozenset({type(None)})
 _DICTS: Final = frozenset({dict})
 _TEXTS: Final = frozenset({str})
@@ -185,6 +188,9 @@ def _group(
         if not _NOTHING.issuperset(map(type, plain)):
             check_kept(plain, t.LongType(), f"{name} of a record for topic {topic}")
             columns[name] = _array(plain, kind, f"the {name}", topic)
+    if "timestamp" in columns:
+        times = columns["timestamp"]
+        columns["timestamp"] = pc.if_else(pc.equal(times, _NO_TIMESTAMP), pa.scalar(None, pa.int64()), times)
     types = ColumnTypes(
         value=value.schema,
         key=key.schema,

@@ -11,7 +11,7 @@ from fencepost.api.plugin import Converter, HeaderConverter, Transformation
 from fencepost.config.error_handling import ErrorHandling
 from fencepost.converters import ByteArrayConverter
 from fencepost.transforms.base import PartTransformation, RecordTransformation, is_without_content
-from fencepost.transforms.chain import Step
+from fencepost.transforms.chain import Step, property_with
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +53,27 @@ class Pipeline:
         """The classes of the transforms, in order, for messages: Catalyst makes one step of them."""
         return ", ".join(type(step.transform).__name__ for step in self.transforms)
 
+    def place_of(self, cause: str) -> str:
+        """Return the property to which the cause of a refusal points, in parentheses after a space; nothing if none is known.
+
+        A cause of Spark's ends with the part of the expression that failed.
+        """
+        _, _, fragment = cause.rpartition(" in ")
+        aliases = [step.alias for step in self.transforms if step.alias]
+        found = property_with(self.transforms, fragment)
+        if not found and len(aliases) == len(self.transforms) == 1 and "transforms." not in cause:
+            found = f"transforms.{aliases[0]}"
+        return f" ({found})" if found else ""
+
     @property
     def keeps_topics(self) -> bool:
         """Whether records keep the topics that the connector gives them, judging by the transforms' classes."""
         return all(_keeps_topics(step.transform) for step in self.transforms)
+
+    @property
+    def may_multiply(self) -> bool:
+        """Whether a record may become several, judging by the transforms: authors' own may do so."""
+        return any(getattr(step.transform, "multiplies", True) for step in self.transforms)
 
     def of_bytes(self) -> Pipeline:
         """The pipeline for records that are bytes already. Raises ConfigError if a transform needs more than topic and headers."""

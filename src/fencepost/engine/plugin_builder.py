@@ -60,11 +60,11 @@ class PluginBuilder:
         labels = {"transformation": spec.alias}
         transform = self._configured(PluginKind.TRANSFORMATION, spec.transform, f"{prefix}type", prefix, labels)
         if spec.predicate is None:
-            return Step(transform)
+            return Step(transform, alias=spec.alias)
         # Each transform has its own instance of a predicate that several name.
         labels["predicate"] = spec.predicate_alias
         predicate = self._configured(PluginKind.PREDICATE, spec.predicate, f"{prefix}predicate", prefix, labels)
-        return Step(transform, predicate, spec.negate)
+        return Step(transform, predicate, spec.negate, spec.alias)
 
     def _configured(
         self, kind: PluginKind, spec: PluginSpec, property_name: str, prefix: str, labels: Mapping[str, str]

@@ -8,15 +8,17 @@ Topics are looked up only for converters that decide anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import types as t
 
 from fencepost.api.errors import RetriableError
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.plugin_calls import call_plugin
-from fencepost.engine.column_types import ColumnTypes
+from fencepost.api.schema_name import VERSION
+from fencepost.engine.column_types import ColumnTypes, by_version
 from fencepost.engine.errors import PreparationWaitsError
 from fencepost.engine.pipeline import Pipeline
 
@@ -52,7 +54,20 @@ def prepare_columns(pipeline: Pipeline, topic: str, types: ColumnTypes, columns:
         if types.has_key and has_any("key"):
             _prepare(pipeline.key_converter, name, types.key)
         if has_any("value"):
-            _prepare(pipeline.value_converter, name, types.value)
+            for kind in _value_types(columns, types, name):
+                _prepare(pipeline.value_converter, name, kind)
+
+
+def _value_types(columns: Iterable[pa.RecordBatch], types: ColumnTypes, topic: str) -> Iterator[t.DataType | None]:
+    """The types of a topic's values, which differ in the version of their schema alone."""
+    if VERSION not in {name for batch in columns for name in batch.schema.names}:
+        yield types.value
+        return
+    found: dict[str, t.DataType | None] = {}
+    for batch in columns:
+        rows = batch.filter(pc.equal(batch["topic"], topic)) if types.has_topic else batch
+        found |= {str(getattr(kinds.value, "identity", "")): kinds.value for _, kinds in by_version(rows, types)}
+    yield from found.values()
 
 
 def prepare_headers(pipeline: Pipeline, topic: str) -> None:

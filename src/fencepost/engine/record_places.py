@@ -17,9 +17,6 @@ from fencepost.engine.column_types import ColumnTypes
 from fencepost.engine.errors import AllRowsRefusedError
 from fencepost.kafka.records.columns import check_header_names, normalize_timestamp
 
-NO_TIMESTAMP: Final = -1
-"""Kafka's number for a record without a timestamp."""
-
 _HIGHEST_PARTITION: Final = 2**31 - 1
 
 
@@ -47,18 +44,15 @@ def partitions(topic: str, given: pa.Array) -> pa.Array:
 
 
 def timestamps(topic: str, given: pa.Array) -> pa.Array:
-    """Return timestamps in milliseconds. The number NO_TIMESTAMP becomes null; as a time it would be one of 1969.
+    """Return timestamps in milliseconds. Raises DataError for a negative one, as Spark's own sink does.
 
-    Raises DataError for another negative one, as Connect and Spark's own sink do: brokers would take it, and clients that
-    process the record fail.
+    Brokers would take it, and clients that process the record fail; -1 would be Kafka's number for no timestamp.
     """
     found = normalize_timestamp(given)
     least = pc.min(found).as_py()
-    if least is None or least >= 0:
-        return found
-    if least < NO_TIMESTAMP or pa.types.is_timestamp(given.type):
+    if least is not None and least < 0:
         raise DataError(
             f"A record for topic {topic} has the timestamp {least}, which is before 1970: leave it out, or null, for the "
             "time of sending"
         )
-    return pc.if_else(pc.equal(found, NO_TIMESTAMP), pa.scalar(None, pa.int64()), found)
+    return found

@@ -165,6 +165,9 @@ class SourceWrite:
 
     def _transform(self, whole: pa.RecordBatch, given: ColumnTypes) -> list[Transformed]:
         transformed = transform_rows(self.write, whole, given, self._origin)
+        if self.write.may_multiply:
+            self.write.errors.add_inputs(0, whole)
+            return transformed
         return [([one.drop_columns([ROW]) for one in batches], types) for batches, types in transformed]
 
     def _origin(self, row: int) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, Protocol
 
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
@@ -24,7 +25,7 @@ from fencepost.api.record import ArrowReader, RefusedRow
 from fencepost.config.error_handling import Tolerance
 from fencepost.engine.attempts import of_first_attempt, task_context
 from fencepost.engine.column_types import ColumnTypes, column_types
-from fencepost.engine.conversion import convert
+from fencepost.engine.conversion import ROW, convert
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.read_ahead import read_ahead
@@ -60,9 +61,26 @@ class GivenRows:
     """The rows of a DataFrame."""
 
     def batches(self, given: Iterator[pa.RecordBatch], errors: ErrorHandler) -> Iterator[pa.RecordBatch]:
-        """Yield Spark's batches."""
+        """Yield Spark's batches; rows that transforms made of one row are in one batch."""
         del errors
-        return given
+        return _with_whole_inputs(given)
+
+
+def _with_whole_inputs(given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    held: list[pa.RecordBatch] = []
+    for batch in given:
+        if ROW not in batch.schema.names or not batch.num_rows:
+            yield batch
+            continue
+        numbers = batch[ROW].to_numpy()
+        others = np.flatnonzero(numbers != numbers[-1])
+        start = int(others[-1]) + 1 if len(others) else 0
+        if start or (held and held[0][ROW][0].as_py() != numbers[0]):
+            yield pa.concat_batches([*held, batch.slice(0, start)])
+            held = []
+        held.append(batch.slice(start))
+    if held:
+        yield pa.concat_batches(held)
 
 
 @dataclass(frozen=True, slots=True)

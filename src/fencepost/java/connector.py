@@ -20,7 +20,7 @@ from fencepost.config.java_settings import JavaSettings
 from fencepost.java.definitions import definitions, findings
 from fencepost.java.errors import JavaError, JvmEndedError
 from fencepost.java.questions import about, ask, keys, version
-from fencepost.java.session import ConnectorSession
+from fencepost.java.session import ConnectorSession, JavaObject
 from fencepost.java.task import JavaTask, PlacedJavaTask
 
 _CLASS: Final = "connector.class"
@@ -29,11 +29,10 @@ _USES_NO_METADATA: Final = ("io.debezium.",)
 """Packages whose tasks override commitRecord with metadata, and do not use the metadata."""
 
 
-class JavaConnector(SourceConnector):
+class JavaConnector(JavaObject, SourceConnector):
     """A Java connector. Subclasses, which `java_connector_class` makes, have its plugin and the settings of JVMs."""
 
     plugin: ClassVar[JavaPlugin]
-    settings: ClassVar[JavaSettings]
     _session: ConnectorSession | None = None
 
     def version(self) -> str:
@@ -74,16 +73,17 @@ class JavaConnector(SourceConnector):
     def start(self, config: Config) -> None:
         """Start the Java connector. Raises JavaError, JvmEndedError and what the start of a JVM raises."""
         name = self.context.configs()["name"]
-        session = ConnectorSession(
-            name, self.settings, f"connector {name}", self.context, self.plugin,
-            kind="connector", name=name, **{"class": self._name},
-        )  # fmt: skip
-        self.context.plugin_metrics.add_collector(session.metrics)
-        try:
-            session.call("start", config=self._given(config))
-        except BaseException:
-            session.close()
-            raise
+        with self.starting(name) as jvm:
+            session = ConnectorSession(
+                jvm, self.settings, f"connector {name}", self.context, self.plugin,
+                kind="connector", name=name, **{"class": self._name},
+            )  # fmt: skip
+            self.context.plugin_metrics.add_collector(session.metrics)
+            try:
+                session.call("start", config=self._given(config))
+            except BaseException:
+                session.close()
+                raise
         self._session = session
 
     def stop(self) -> None:

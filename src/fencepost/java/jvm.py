@@ -28,6 +28,7 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
+from weakref import WeakValueDictionary
 
 from fencepost.api.secrets import SECRETS
 from fencepost.config.ids import ConnectorTaskId
@@ -232,6 +233,8 @@ class JvmPool:
         self._jvms: dict[tuple[str, JavaSettings], Jvm] = {}
         self._leases: dict[Jvm, int] = {}
         self._timers: dict[Jvm, threading.Timer] = {}
+        # Each while somebody starts that JVM, or waits for its start.
+        self._starts: WeakValueDictionary[tuple[str, JavaSettings], threading.Lock] = WeakValueDictionary()
 
     def lease(self, name: str, settings: JavaSettings) -> Jvm:
         """Return the JVM of that name, or the shared one. It runs until each lease is released.
@@ -241,10 +244,22 @@ class JvmPool:
         if settings.isolation is Isolation.WORKER:
             name = SHARED
         with self._lock:
+            start = self._starts.setdefault((name, settings), threading.Lock())
+        with start:
+            jvm = self._lease_running(name, settings)
+            if jvm is None:
+                jvm = Jvm(name, settings)
+                with self._lock:
+                    self._jvms[name, settings] = jvm
+                    self._leases[jvm] = 1
+        return jvm
+
+    def _lease_running(self, name: str, settings: JavaSettings) -> Jvm | None:
+        with self._lock:
             jvm = self._jvms.get((name, settings))
             if jvm is None or not jvm.is_alive:
-                jvm = self._jvms[name, settings] = Jvm(name, settings)
-            self._leases[jvm] = self._leases.get(jvm, 0) + 1
+                return None
+            self._leases[jvm] += 1
             timer = self._timers.pop(jvm, None)
         if timer is not None:
             timer.cancel()

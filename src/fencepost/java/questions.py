@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
+from fencepost.api.errors import FencepostError
 from fencepost.config.java_plugins import JavaPlugin
 from fencepost.config.java_settings import JavaSettings
 from fencepost.java.jvm import JVMS, QUESTIONS
 
+_ANSWER_S: Final = 80.0
+"""Less than a request to the worker may take, so that its answer says what was slow."""
+
 
 def ask(plugin: JavaPlugin, settings: JavaSettings, question: str, **request: Any) -> dict[str, Any]:
-    """Ask the JVM about a plugin. Raises JavaError, JvmEndedError, and what the start of a JVM raises."""
-    jvm = JVMS.lease(QUESTIONS, settings)
-    try:
-        channel = jvm.channel()
+    """Ask the JVM about a plugin. Raises JavaError, JvmEndedError, and what the start of a JVM raises.
+
+    FencepostError if the Java code does not return. It runs until the JVM ends, soon after its last question.
+    """
+    called = f"{question}() of {plugin.java_class}"
+    with ExitStack() as stack:
+        jvm = JVMS.lease(QUESTIONS, settings)
+        stack.callback(JVMS.release, jvm)
+        channel = stack.enter_context(closing(jvm.channel()))
+        channel.limit(_ANSWER_S)
         try:
-            what = f"{question}() of {plugin.java_class} failed"
-            return channel.call(question, what, **location(plugin), base=plugin.base, **request)[0]
-        finally:
-            channel.close()
-    finally:
-        JVMS.release(jvm)
+            return channel.call(question, f"{called} failed", **location(plugin), base=plugin.base, **request)[0]
+        except TimeoutError:
+            raise FencepostError(
+                f"{called} did not return within {_ANSWER_S:g} s: look for what it waits for, such as a database"
+            ) from None
 
 
 def location(plugin: JavaPlugin) -> dict[str, Any]:

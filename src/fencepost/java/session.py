@@ -6,10 +6,11 @@ import json
 import logging
 import threading
 import uuid
-from collections.abc import Mapping
-from contextlib import closing, suppress
-from typing import Any, Final, Protocol
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
+from typing import Any, ClassVar, Final, Protocol
 
+from fencepost.api.abandonable import Abandonable
 from fencepost.api.context import OffsetReader
 from fencepost.api.errors import FencepostError, describe_error
 from fencepost.api.plugin_metrics import MetricName
@@ -18,7 +19,7 @@ from fencepost.config.java_settings import JavaSettings
 from fencepost.config.log_context import in_context
 from fencepost.java.channel import Channel
 from fencepost.java.errors import JavaError, JvmEndedError, java_error
-from fencepost.java.jvm import JVMS
+from fencepost.java.jvm import JVMS, Jvm
 
 _log: Final = logging.getLogger(__name__)
 _METRICS_S: Final = 0.9
@@ -37,38 +38,64 @@ class SessionContext(Protocol):
         """Reads committed offsets."""
 
 
+class JavaObject(Abandonable):
+    """A connector or task in a JVM. One whose start does not return is abandoned by the end of its JVM."""
+
+    settings: ClassVar[JavaSettings]
+    _starts_in: Jvm | None = None
+
+    @contextmanager
+    def starting(self, connector: str) -> Iterator[Jvm]:
+        """Lease the JVM of a connector, and start the Java object there in the body.
+
+        Raises what the start of a JVM raises.
+        """
+        jvm = self._starts_in = JVMS.lease(connector, self.settings)
+        try:
+            yield jvm
+        finally:
+            self._starts_in = None
+
+    def abandon(self) -> None:
+        """Kill the JVM if a start is going on there: all other calls have limits of their own."""
+        jvm = self._starts_in
+        if jvm is not None:
+            reason = f"a start there did not return within {self.settings.graceful_timeout_s:g} s once it was to stop"
+            _log.warning("The JVM of connector %s is killed: %s", jvm.name, reason)
+            jvm.kill(reason)
+
+
 class JavaSession:
-    """A connector, or a task, in the JVM of a connector. `stop` is thread-safe; the rest is for one thread at a time.
+    """A connector, or a task, in a JVM. `stop` is thread-safe; the rest is for one thread at a time.
 
     `label` names it in errors. If `stop` or `close` takes too long, the JVM is killed.
     """
 
     def __init__(
         self,
-        connector: str,
+        jvm: Jvm,
         settings: JavaSettings,
         label: str,
         context: SessionContext,
         plugin: JavaPlugin,
         **request: Any,
     ) -> None:
-        """Open it. Raises JvmEndedError, JavaError and what the start of a JVM raises."""
+        """Open it in a leased JVM, and release that with it. Raises JvmEndedError and JavaError."""
+        self._jvm = jvm
         self._settings = settings
         self._label = label
         self._context = context
         self._name = uuid.uuid4().hex
         self._closed = self._mute = False
-        self._jvm = JVMS.lease(connector, settings)
-        try:
-            self._channel = self._jvm.channel()
+        with ExitStack() as undo:
+            undo.callback(JVMS.release, jvm)
+            self._channel = undo.enter_context(closing(jvm.channel()))
             jars = [str(jar) for jar in plugin.jars]
             self.call("open", session=self._name, jars=jars, **request)
             self.call("attach", session=self._name)
-            events = self._jvm.channel(_EventsEnded)
+            events = undo.enter_context(closing(jvm.channel(_EventsEnded)))
             events.call("events", f"the events of {label}", session=self._name)
-        except BaseException:
-            JVMS.release(self._jvm)
-            raise
+            undo.pop_all()
         serve = in_context(self._serve)
         threading.Thread(target=serve, args=[events], name=f"java-events-{label}", daemon=True).start()
 

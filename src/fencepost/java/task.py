@@ -20,11 +20,10 @@ from fencepost.api.source import Config, SourceTask
 from fencepost.config.connector_config import TransactionBoundary
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.java_plugins import JavaPlugin
-from fencepost.config.java_settings import JavaSettings
 from fencepost.java.columns import record_columns
 from fencepost.java.errors import java_error
 from fencepost.java.log_levels import java_levels
-from fencepost.java.session import JavaSession
+from fencepost.java.session import JavaObject, JavaSession
 
 _WAIT_MS: Final = 1_000
 """How long to wait for a Java poll, which may take longer: the worker looks for a pause meanwhile, and asks again."""
@@ -54,11 +53,10 @@ _LEVELS_EVERY_S: Final = 1.0
 """How often a task checks the levels of Java's loggers for changes, in seconds."""
 
 
-class JavaTask(SourceTask):
+class JavaTask(JavaObject, SourceTask):
     """A Java task. Subclasses have its plugin and the settings of JVMs."""
 
     plugin: ClassVar[JavaPlugin]
-    settings: ClassVar[JavaSettings]
     _places: list[pa.RecordBatch]
 
     def __init__(self, setting: JavaTaskSetting | None = None) -> None:
@@ -77,13 +75,14 @@ class JavaTask(SourceTask):
         if self._setting is None:
             raise IllegalStateError("Tasks of Java connectors run in workers only: run the connector in a worker")
         task = self._setting.task
-        self._session = JavaSession(
-            task.connector, self.settings, f"task {task}", self.context, self.plugin,
-            kind="task", name=str(task), owner=task.connector, task=str(task.task), config=dict(config), pipeline=dict(self._setting.pipeline),
-            boundary=str(self._setting.boundary), **{"class": config["task.class"]},
-        )  # fmt: skip
-        self.context.plugin_metrics.add_collector(self._session.metrics)
-        self._wants_commits = self._session.call("start")["commits"]
+        with self.starting(task.connector) as jvm:
+            self._session = JavaSession(
+                jvm, self.settings, f"task {task}", self.context, self.plugin,
+                kind="task", name=str(task), owner=task.connector, task=str(task.task), config=dict(config),
+                pipeline=dict(self._setting.pipeline), boundary=str(self._setting.boundary), **{"class": config["task.class"]},
+            )  # fmt: skip
+            self.context.plugin_metrics.add_collector(self._session.metrics)
+            self._wants_commits = self._session.call("start")["commits"]
 
     def poll(self) -> SourceBatch | None:
         """Return the next records, or None after a short wait."""

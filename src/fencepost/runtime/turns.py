@@ -6,7 +6,8 @@
 Starts and stops compete for one interpreter, and the group's heartbeat with them. Slow ones keep their turns: a worker
 that is short of CPU must not begin more of them for that. But connectors' code may never return. So as long as turns
 end, however slowly, at most `at_once` are in progress. Once none has ended for `patience_s` seconds, all that are held
-count as hanging, and as many are given out again.
+count as hanging, and as many are given out again. They hold up the others for a while, but not for ever. The more hang, the
+longer that takes, so that turns that are only slow, all of them, lead to few more.
 """
 
 from __future__ import annotations
@@ -48,10 +49,16 @@ class Turns:
         self._patience_s = patience_s
         self._changed = threading.Condition()
         self._waiting: dict[Turn, None] = {}
-        # Without those that count as hanging.
         self._held: set[Turn] = set()
+        # Turns that were held, and may only be slow.
+        self._hanging: set[Turn] = set()
         self._moved_at = 0.0
         self._watching = False
+
+    @property
+    def patience_s(self) -> float:
+        """After how many seconds without an end of a turn those that are held count as hanging."""
+        return self._patience_s * (1 + len(self._hanging) / self._at_once)
 
     def ask(self, on_given: Callable[[], None]) -> Turn:
         """Request a turn, which may begin at once. `on_given` is called on any thread, and must not block."""
@@ -70,8 +77,9 @@ class Turns:
         """End a turn."""
         with self._changed:
             self._waiting.pop(turn, None)
-            if turn in self._held:
-                self._held.remove(turn)
+            if turn in self._held or turn in self._hanging:
+                self._held.discard(turn)
+                self._hanging.discard(turn)
                 self._moved_at = time.monotonic()
         self._give()
 
@@ -83,11 +91,12 @@ class Turns:
                     self._watching = False
                     return
                 if self._left_s() <= 0:
+                    self._hanging |= self._held
                     self._held.clear()
             self._give()
 
     def _left_s(self) -> float:
-        return max(0.0, self._moved_at + self._patience_s - time.monotonic())
+        return max(0.0, self._moved_at + self.patience_s - time.monotonic())
 
     def _give(self) -> None:
         given: list[Turn] = []

@@ -88,6 +88,11 @@ class RecordTransformation(_Configured, Transformation):
         """Whether records keep their topics."""
         return False
 
+    @property
+    def multiplies(self) -> bool:
+        """Whether a record may become several."""
+        return False
+
 
 class DroppingTransformation(RecordTransformation):
     """A transform that drops records; with a predicate, only records that it selects.
@@ -128,6 +133,7 @@ class PartTransformation(_Configured, Transformation):
     """
 
     part: ClassVar[str] = "value"
+    multiplies: ClassVar[bool] = False
 
     def apply(self, records: DataFrame) -> DataFrame:
         """Return the records with their part changed."""
@@ -198,3 +204,11 @@ def text(column: Column, kind: DataType) -> Column:
     if isinstance(kind, StructType | ArrayType | MapType):
         return F.to_json(column, {"ignoreNullFields": "false"})
     return column.cast(StringType())
+
+
+def is_json(texts: Column) -> Column:
+    """Return whether texts are a JSON object or array that a VARIANT can hold, and nothing after it. Never null."""
+    # Spark ignores what trails a value. Only one whole value fits into both an array and a field of an object.
+    framed = (F.concat(F.lit(start), texts, F.lit(end)) for start, end in (("[", "]"), ('{"a":', "}")))
+    in_array, in_object = (F.try_parse_json(text).isNotNull() for text in framed)
+    return texts.rlike(r"\A\s*[{\[]") & in_array & in_object

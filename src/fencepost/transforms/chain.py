@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 from pyspark.sql.types import NullType
 
-from fencepost.api.errors import ConfigError
+from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.plugin import Predicate, Transformation
 from fencepost.api.plugin_calls import call_plugin, kind_of, refuse_answer
 from fencepost.api.schema_name import SCHEMA_METADATA
@@ -26,12 +27,13 @@ _BEFORE: Final = "__fencepost_before_"
 class Step:
     """A transform and the predicate that selects its records; without one it applies to all.
 
-    With `negate` it applies to those for which the predicate is false.
+    With `negate` it applies to those for which the predicate is false. Errors name the `alias`, if it has one.
     """
 
     transform: Transformation
     predicate: Predicate | None = None
     negate: bool = False
+    alias: str = ""
 
 
 def all_planned_by_schema(chain: Sequence[Step]) -> bool:
@@ -47,8 +49,37 @@ def apply_chain(records: DataFrame, chain: Sequence[Step]) -> DataFrame:
     could not hold the records to which the transform does not apply. Raises the errors of the transforms.
     """
     for step in chain:
-        records = _applied(step, records) if step.predicate is None else _apply_where(records, step.predicate, step)
+        with _named(step.alias):
+            records = _applied(step, records) if step.predicate is None else _apply_where(records, step.predicate, step)
     return records
+
+
+@contextmanager
+def _named(alias: str) -> Iterator[None]:
+    """Give errors of a step the full name of the property that they name, or what its properties begin with."""
+    prefix = f"transforms.{alias}."
+    try:
+        yield
+    except (ConfigError, DataError) as error:
+        if not alias:
+            raise
+        if type(error) is ConfigError:
+            name = prefix + error.name if error.name else None
+            raise ConfigError(f"{name or f'{prefix}*'}: {error}", name=name) from error
+        if type(error) is DataError:
+            raise DataError(f"{prefix}*: {error}") from error
+        raise
+
+
+def property_with(chain: Sequence[Step], fragment: str) -> str:
+    """Return the full name of the one property of a chain that contains a part of an expression; nothing for several or none."""
+    found = {
+        f"transforms.{step.alias}.{name}"
+        for step in chain
+        for name, text in getattr(step.transform, "properties", {}).items()
+        if step.alias and isinstance(text, str) and fragment in text
+    }
+    return found.pop() if len(found) == 1 else ""
 
 
 def _applied(step: Step, records: DataFrame) -> DataFrame:

@@ -8,7 +8,7 @@ from typing import Final
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
-from pyspark.sql.types import DataType, NullType, StructType
+from pyspark.sql.types import DataType, NullType, StructField, StructType
 
 from fencepost.transforms.event_fields import OPERATION
 
@@ -45,6 +45,18 @@ class ChangeEvent:
     def required(self) -> set[str]:
         """The names of the row's columns that may not be null."""
         return {field.name for side in self.sides.values() for field in side.fields if not field.nullable}
+
+    def never_null(self, *, deletes: bool) -> list[StructField]:
+        """Return the row's columns that are never null after an event, and with `deletes` not before a delete either."""
+        sides = [
+            self.sides.get("after", StructType()),
+            *([self.sides["before"]] if deletes and "before" in self.sides else []),
+        ]
+        return [
+            field
+            for field in sides[0].fields
+            if not any(side[field.name].nullable for side in sides if field.name in side.names)
+        ]
 
     @property
     def deleted(self) -> Column:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Final
+from decimal import Decimal
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
@@ -55,10 +56,19 @@ class EventSideTransformation(RecordTransformation):
 
 def same_nulls(field: t.StructField, new: Column) -> Column:
     """Return the new content of a field, with a type that excludes null if the field's type does."""
-    if field.nullable:
-        return new
-    if isinstance(field.dataType, t.StringType | t.BinaryType):
-        never = F.lit("")
-    else:
-        never = F.lit(0) if isinstance(field.dataType, t.LongType) else F.lit(_EPOCH)
-    return F.coalesce(new, never.cast(field.dataType))
+    return new if field.nullable else F.coalesce(new, _never(field.dataType))
+
+
+def _never(kind: t.DataType) -> Column:
+    """Return some content of a type, which Spark knows not to be null."""
+    if isinstance(kind, t.StructType):
+        return F.struct(*(_never(field.dataType).alias(field.name) for field in kind.fields))
+    if isinstance(kind, t.ArrayType | t.MapType):
+        return (F.array() if isinstance(kind, t.ArrayType) else F.create_map()).cast(kind)
+    never: Any = ""
+    if isinstance(kind, t.DateType | t.TimestampType | t.TimestampNTZType):
+        never = _EPOCH
+    elif isinstance(kind, t.BooleanType | t.NumericType):
+        # Spark takes the cast of an INT to a DECIMAL for one that may overflow to null.
+        never = Decimal(0) if isinstance(kind, t.DecimalType) else 0
+    return F.lit(never).cast(kind)

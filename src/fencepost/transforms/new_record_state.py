@@ -18,9 +18,10 @@ from fencepost.api.errors import DataError
 from fencepost.api.schema_name import NULLS_METADATA
 from fencepost.api.spark_names import backticked
 from fencepost.config.validators import one_of
-from fencepost.transforms.base import DroppingTransformation, define_null_default, planned_by_schema, text
+from fencepost.transforms.base import DroppingTransformation, define_null_default, is_json, planned_by_schema, text
 from fencepost.transforms.change_event import ChangeEvent
 from fencepost.transforms.event_fields import OPERATION, event_fields
+from fencepost.transforms.event_sides import same_nulls
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 _MODES: Final = ("drop", "tombstone", "rewrite", "rewrite-with-tombstone", "delete-to-tombstone")
@@ -135,6 +136,7 @@ class ExtractNewRecordState(DroppingTransformation):
                 "Correct add.fields, or set add.fields.prefix"
             )
         fields = {name: column for name, (column, _) in named.items()}
+        fields |= {field.name: same_nulls(field, fields[field.name]) for field in event.never_null(deletes=rewritten)}
         if dropped is not None:
             kept = event.required if dropped.compatible else ()
             fields |= {name: dropped.without(name, column) for name, column in fields.items() if name not in kept}
@@ -174,7 +176,9 @@ def _with_names(records: DataFrame, event: ChangeEvent, row: Column) -> Column:
     kind = records.select(row.alias("row")).schema["row"].dataType if named else None
     if not isinstance(kind, StructType):
         return row
-    return row.cast(StructType([StructField(one.name, one.dataType, True, named.get(one.name)) for one in kind]))
+    return row.cast(
+        StructType([StructField(one.name, one.dataType, one.nullable, named.get(one.name)) for one in kind])
+    )
 
 
 def _header(name: str, value: Column) -> Column:
@@ -205,10 +209,11 @@ class _DropList:
         if isinstance(kind, ArrayType) and isinstance(kind.elementType, StringType):
             listed = value
         elif isinstance(kind, StringType | BinaryType):
-            parsed = F.from_json(value.cast(StringType()), ArrayType(StringType()))
+            json = value.cast(StringType())
+            parsed = F.when(is_json(json), F.from_json(json, ArrayType(StringType())))
             why = F.concat(
                 F.lit(f"The header {header} must be a list of fields to drop, as a list in JSON, but is: "),
-                value.cast(StringType()),
+                json,
             )
             malformed = F.raise_error(why).cast(ArrayType(StringType()))
             listed = F.when(value.isNull() | parsed.isNotNull(), parsed).otherwise(malformed)

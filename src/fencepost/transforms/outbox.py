@@ -14,26 +14,32 @@ A PostgresSource keeps all rows of a transaction in one Kafka transaction, even 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 from pyspark.sql import types as t
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError
-from fencepost.api.schema_name import JSON_METADATA, NULLS_METADATA, field_identity
+from fencepost.api.schema_name import JSON_METADATA, NULLS_METADATA, VERSION, field_identity
 from fencepost.config.java_regex import check_replacement, java_pattern, java_regex
 from fencepost.config.validators import not_blank, one_of
-from fencepost.transforms.base import DroppingTransformation, planned_by_schema, text
+from fencepost.transforms.base import DroppingTransformation, is_json, planned_by_schema, text
 from fencepost.transforms.change_event import ChangeEvent
 from fencepost.transforms.event_fields import OPERATION
 
+_log: Final = logging.getLogger(__name__)
+
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 _FIELD: Final = "table.field.event."
+_INVALID: Final = "table.op.invalid.behavior"
 _PLACEMENT: Final = "table.fields.additional.placement"
 _MILLISECONDS: Final = {
     "io.debezium.time.Timestamp": 1,
@@ -78,6 +84,11 @@ class EventRouter(DroppingTransformation):
             "The column for the message's timestamp, a timestamp. Where it is null, and if unset: the time of the event, ts_ms.",
         )
         .define(
+            _FIELD + "schema.version", _Type.STRING, None, _Importance.LOW,
+            "The column for the version of the schema of values that have fields beside payload, a whole number. Values that "
+            "are the payload alone have the schema of its column.",
+        )
+        .define(
             _PLACEMENT, _Type.LIST, "", _Importance.LOW,
             "More columns of the table, as column:place or column:place:alias. Places are header, envelope (a field beside "
             "payload: the value is then a struct) and partition (a whole number).",
@@ -88,9 +99,9 @@ class EventRouter(DroppingTransformation):
             validator=one_of(("error", "ignore")),
         )
         .define(
-            "table.op.invalid.behavior", _Type.STRING, "warn", _Importance.LOW,
-            "What happens to updates of rows, which an outbox must not have. warn, error: they are dropped. fatal: they "
-            "are refused.", validator=one_of(("warn", "error", "fatal")),
+            _INVALID, _Type.STRING, "warn", _Importance.LOW,
+            "What happens to updates of rows, which an outbox must not have. warn, error: they are dropped, and a message of "
+            "that level in the log says how many of a batch. fatal: they are refused.", validator=one_of(("warn", "error", "fatal")),
         )
         .define(
             "table.expand.json.payload", _Type.BOOLEAN, False, _Importance.LOW,
@@ -132,6 +143,11 @@ class EventRouter(DroppingTransformation):
         except ValueError as error:
             name = "route.topic.replacement"
             raise ConfigError(f"The replacement {replacement!r} {error}", name=name) from None
+        if traced := sorted(name for name in configs if name.startswith("tracing.")):
+            _log.info(
+                "EventRouter takes %s without effect: it writes no spans, as Debezium does not without OpenTelemetry",
+                ", ".join(traced),
+            )
         self._additional = [_additional(given) for given in self.properties[_PLACEMENT] if given.strip()]
 
     def kept(self, records: DataFrame) -> Column:
@@ -140,10 +156,24 @@ class EventRouter(DroppingTransformation):
         if event is None:
             return F.col("value").isNotNull()
         operation = F.col("value")[OPERATION]
-        if self.properties["table.op.invalid.behavior"].lower() == "fatal":
+        if self.properties[_INVALID].lower() == "fatal":
             why = "A row of the outbox was updated, which table.op.invalid.behavior=fatal refuses: only insert rows"
             operation = F.when(operation == "u", F.raise_error(F.lit(why)).cast("STRING")).otherwise(operation)
         return F.coalesce(operation.isin("c", "r"), F.lit(False)) & F.col("value")["after"].isNotNull()
+
+    def log_updates(self, values: pa.Array, whose: str) -> None:
+        """Log how many values of a batch are updates, which are dropped. `whose` begins the message."""
+        kind, behavior = values.type, self.properties[_INVALID].lower()
+        if not pa.types.is_struct(kind) or kind.get_field_index(OPERATION) < 0 or behavior == "fatal":
+            return
+        operations = pc.struct_field(values, OPERATION)
+        count = pc.sum(pc.equal(operations, "u")).as_py() if pa.types.is_string(operations.type) else None
+        if count:
+            _log.log(
+                logging.ERROR if behavior == "error" else logging.WARNING,
+                "%s: %d updates of rows of the outbox were dropped: a service must only insert rows, or delete them (%s=%s)",
+                whose, count, _INVALID, behavior,
+            )  # fmt: skip
 
     def changed_records(self, records: DataFrame) -> DataFrame:
         """Return the messages for rows. Raises DataError for a table without the columns that the properties name."""
@@ -160,8 +190,8 @@ class EventRouter(DroppingTransformation):
             "timestamp": messages.timestamp(records.schema["value"].dataType),
             "headers": messages.headers(records.schema["headers"].dataType),
         }
-        partition = messages.partition()
-        return records.withColumns(columns if partition is None else {**columns, "partition": partition})
+        more = {"partition": messages.partition(), VERSION: messages.version()}
+        return records.withColumns(columns | {name: column for name, column in more.items() if column is not None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +276,13 @@ class _Messages:
         placed = [given for given in self._there() if given.place is FieldPlace.PARTITION]
         return self._after(placed[0].column).cast("INT") if placed else None
 
+    def version(self) -> Column | None:
+        """The version of the schema of a value that is a struct."""
+        name = self.properties[_FIELD + "schema.version"]
+        if not name or all(given.place is not FieldPlace.ENVELOPE for given in self._there()):
+            return None
+        return self._content(name, _FIELD + "schema.version").cast("INT")
+
     def _there(self) -> list[Additional]:
         if self.properties["table.field.additional.missing"].lower() == "ignore":
             return [given for given in self.additional if given.column in self.row.names]
@@ -271,9 +308,8 @@ class _Messages:
 
 def _expanded(payload: Column, beside: Column | None) -> Column:
     """A payload as JSON: objects and arrays unchanged, other texts in quotes; with more fields beside it, if any."""
-    is_json = payload.rlike(r"\A\s*[{\[]") & F.try_parse_json(payload).isNotNull()
     in_struct = F.to_json(F.struct(payload.alias("a")), {"ignoreNullFields": "false"})
-    json = F.when(is_json, payload).otherwise(_inner(in_struct))
+    json = F.when(is_json(payload), payload).otherwise(_inner(in_struct))
     if beside is None:
         return F.when(payload.isNotNull(), json)
     more = F.to_json(beside, {"ignoreNullFields": "false"})

@@ -132,6 +132,11 @@ class SqlTransformation(DroppingTransformation):
         """
 
     @property
+    def multiplies(self) -> bool:
+        """Whether a record may become several."""
+        return bool(self.properties.get(_EXPLODE))
+
+    @property
     def planned_anew(self) -> bool:
         """Whether the transform must be planned for each batch."""
         return self.expressions.nondeterministic

@@ -29,7 +29,7 @@ GUARDS = (
     Guard(
         "the worker's own files that are not read, by any name",
         "api/allowed_paths.py",
-        "            self.own.check(path, os.fstat(descriptor), before)\n",
+        "            self.own.check(path, os.fstat(descriptor), before, target)\n",
         "            pass\n",
         "tests/unit/api/test_allowed_paths.py::test_the_workers_own_file_is_refused_by_any_name",
     ),
@@ -81,6 +81,14 @@ GUARDS = (
         "                admin.delete_topics(*self._all(admin.topic_names()))",
         "                admin.topic_names()",
         "tests/chaos/test_topics_of_checks.py::test_a_fixed_topic_is_written_to_under_another_name[by-brokers]",
+    ),
+    Guard(
+        "the end in good order of a worker of a check",
+        "testing/conformance/kills.py",
+        "            process.terminate()",
+        "            process.kill()",
+        "tests/chaos/test_topics_of_checks.py::"
+        "test_a_topic_whose_creation_is_in_flight_at_an_interruption_is_deleted[0]",
     ),
     Guard(
         "the worker's credentials that stay with its own brokers",

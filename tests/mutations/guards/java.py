@@ -9,8 +9,23 @@ _JSON = "tests/unit/java/test_streaming_json.py"
 _REFUSED = "tests/cluster/test_java_refused_records.py"
 _WAITING = "tests/unit/java/test_waiting_records.py"
 _TRANSACTIONS = "tests/cluster/test_debezium_transactions.py"
+_HANGS = "tests/cluster/test_java_hangs.py::test_a_jvm_that_hangs_is_killed_when_its_connector_is_deleted"
 
 GUARDS = (
+    Guard(
+        "the end of a Java task whose start does not return",
+        "runtime/task/run.py",
+        "            self._instance.abandon()",
+        "            pass",
+        f"{_HANGS}[task.start]",
+    ),
+    Guard(
+        "the end of a Java connector whose start does not return",
+        "herder/work/connector_work.py",
+        "                    await self._parts.run(connector.abandon)",
+        "                    pass",
+        f"{_HANGS}[connector.start]",
+    ),
     Guard(
         "a record that a connector's own pipeline refused, where none may be skipped",
         "engine/error_handler.py",

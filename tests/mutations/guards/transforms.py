@@ -196,10 +196,10 @@ GUARDS = (
     ),
     Guard(
         "the several records of one that Sql makes, of which all are refused or none",
-        "engine/engine.py",
-        "if multiplied and errors.refused:",
-        "if not multiplied and errors.refused:",
-        "tests/broker/engine/spark/test_engine_sql.py::test_all_rows_of_a_record_are_skipped_if_a_converter_refuses_one",
+        "engine/write_stage.py",
+        "start = int(others[-1]) + 1 if len(others) else 0",
+        "start = batch.num_rows",
+        "tests/broker/engine/spark/test_multiplied_rows.py::test_all_records_of_a_row_are_skipped_if_a_converter_refuses_one",
     ),
     Guard(
         "the words of an expression that tell of a function that is not allowed, without a JVM",

@@ -93,11 +93,10 @@ def timestamps(values: pa.Array, kind: str) -> list[int | None]:
     return list(found.records.timestamp.to_pylist())
 
 
-def test_a_timestamp_of_minus_one_is_none_as_in_connect():
-    assert timestamps(pa.array([5, -1, None, 0], pa.int64()), "BIGINT") == [5, None, None, 0]
-
-
 def test_the_last_millisecond_of_1969_is_not_taken_for_no_timestamp():
+    assert timestamps(pa.array([5, None, 0], pa.int64()), "BIGINT") == [5, None, 0]
+    with pytest.raises(DataError, match="topic t has the timestamp -1, which is before 1970"):
+        timestamps(pa.array([5, -1, None, 0], pa.int64()), "BIGINT")
     for text in ("1969-12-31T23:59:59.999", "1969-12-31T23:59:59.999999"):
         at = pa.array([text]).cast(pa.timestamp("us"))
         with pytest.raises(DataError, match="topic t has the timestamp -1, which is before 1970"):
@@ -111,7 +110,7 @@ def test_a_timestamp_before_1970_is_refused():
     with pytest.raises(DataError, match="topic t has the timestamp -5000, which is before 1970"):
         timestamps(pa.array([None, before], pa.timestamp("us", "UTC")), "TIMESTAMP")
     with pytest.raises(DataError, match="topic t has the timestamp -2, which"):
-        timestamps(pa.array([-1, -2, 7], pa.int64()), "BIGINT")
+        timestamps(pa.array([1, -2, 7], pa.int64()), "BIGINT")
 
 
 def test_a_row_with_a_date_that_python_does_not_have_is_a_dead_letter_with_its_text():

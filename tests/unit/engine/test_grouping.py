@@ -51,6 +51,11 @@ def grouped(
     return group_records(records, pipeline(), errors, structured=structured)
 
 
+def test_a_record_may_say_minus_one_for_no_timestamp_as_in_connect():
+    (group,) = grouped([record(1, timestamp=at) for at in (-1, 5, None, -2)])
+    assert group.columns["timestamp"].to_pylist() == [None, 5, None, -2]
+
+
 def test_records_of_one_kind_are_one_group():
     (group,) = grouped([record({"a": n}, key="k") for n in range(3)])
     assert group.columns["value"].type == pa.json_()

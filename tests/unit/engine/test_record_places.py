@@ -46,7 +46,12 @@ def test_a_topic_that_is_not_utf_8_is_shown_as_bytes():
 
 @pytest.mark.parametrize(
     ("name", "kind", "wrong"),
-    [("timestamp", pa.int64(), -2), ("partition", pa.int64(), -1), ("partition", pa.int64(), 2**31)],
+    [
+        ("timestamp", pa.int64(), -1),
+        ("timestamp", pa.int64(), -2),
+        ("partition", pa.int64(), -1),
+        ("partition", pa.int64(), 2**31),
+    ],
 )
 def test_a_row_with_an_impossible_number_is_skipped_if_that_is_tolerated(name: str, kind: pa.DataType, wrong: int):
     columns = {"value": ["1", "2", "3"], name: pa.array([0, wrong, None], kind)}

@@ -40,6 +40,18 @@ def test_turns_that_hang_let_others_continue():
     assert last.wait(60)
 
 
+def test_the_more_turns_hang_the_longer_it_takes_until_more_are_given():
+    turns, last = Turns(2, 0.01), threading.Event()
+    hanging = ask(turns, 6)
+    assert turns.patience_s == 0.01
+    turns.ask(last.set)
+    assert last.wait(60)
+    assert turns.patience_s == 0.04
+    for turn in hanging:
+        turn.end()
+    assert turns.patience_s == 0.01
+
+
 def test_hanging_turns_are_only_searched_while_others_wait():
     turns, last = Turns(1, 0.01), threading.Event()
     before = set(threading.enumerate())

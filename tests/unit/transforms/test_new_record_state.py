@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import datetime as dt
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from fencepost import ConfigError, DataError
 from fencepost.api.schema_name import field_identity, named_field
@@ -140,8 +143,9 @@ def test_listed_fields_leave_the_key_if_that_is_wanted(spark: SparkSession, prop
     assert applied(spark, given, extracting(drop_fields_header_name="drop", **properties), column="key") == [key]
 
 
-def test_a_header_that_is_not_a_list_of_fields_is_refused(spark: SparkSession) -> None:
-    given = EVENTS.with_rows({**READ, "headers": [("drop", b"name")]})
+@pytest.mark.parametrize("header", [b"name", b'["name"] x'])
+def test_a_header_that_is_not_a_list_of_fields_is_refused(spark: SparkSession, header: bytes) -> None:
+    given = EVENTS.with_rows({**READ, "headers": [("drop", header)]})
     with pytest.raises(PySparkException, match="The header drop must be a list of fields"):
         applied(spark, given, extracting(drop_fields_header_name="drop"))
 
@@ -197,3 +201,38 @@ def test_columns_keep_the_names_of_their_schemas(spark: SparkSession) -> None:
 
 def test_the_null_of_a_delete_stands_at_the_place_of_its_event(spark: SparkSession) -> None:
     assert applied(spark, EVENTS, extracting(), column="__fencepost_row") == [0, 1, 2]
+
+
+EVERY = {
+    "i": "INT", "l": "BIGINT", "d": "DOUBLE", "p": "DECIMAL(10, 2)", "t": "STRING", "b": "BINARY", "o": "BOOLEAN",
+    "day": "DATE", "at": "TIMESTAMP", "local": "TIMESTAMP_NTZ", "s": "STRUCT<n: INT NOT NULL, t: STRING>",
+    "a": "ARRAY<STRUCT<n: INT NOT NULL>>", "m": "MAP<STRING, INT>",
+}  # fmt: skip
+_EPOCH = dt.datetime(1970, 1, 2, tzinfo=dt.UTC)
+EVERY_ROW = (
+    1, 2, 3.5, Decimal("4.25"), "five", b"6", True, _EPOCH.date(), _EPOCH, _EPOCH.replace(tzinfo=None), (7, None), [(8,)],
+    {"n": 9}, 10,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["tombstone", "rewrite"])
+def test_columns_that_may_not_be_null_stay_so(spark: SparkSession, mode: str) -> None:
+    row = ", ".join(f"{name}: {kind} NOT NULL" for name, kind in EVERY.items())
+    before, after = f"STRUCT<{row}, once: INT>", f"STRUCT<{row}, once: INT NOT NULL>"
+    envelope = f"STRUCT<before: {before}, after: {after}, source: STRUCT<table: STRING NOT NULL>, op: STRING>"
+    deleted = (*EVERY_ROW[:-1], None)
+    records = Records(envelope, [{"value": (None, EVERY_ROW, ("t",), "c")}, {"value": (deleted, None, ("t",), "d")}])
+    frame = apply_chain(records.frame(spark), [extracting(**{MODE: mode}, add_fields="table")])
+    kind = frame.schema["value"].dataType
+    assert isinstance(kind, StructType)
+    required = {field.name for field in kind.fields if not field.nullable}
+    assert required - {"__deleted"} == {*EVERY} | ({"once"} if mode == "tombstone" else set())
+    (given,) = spark.createDataFrame([], f"row STRUCT<{row}>").schema.fields
+    assert isinstance(given.dataType, StructType)
+    assert [field.dataType for field in kind.fields[: len(EVERY)]] == [
+        field.dataType for field in given.dataType.fields
+    ]
+    first, second = [found["value"] for found in frame.collect()]
+    assert plain(first)["s"] == {"n": 7, "t": None}
+    assert tuple(first)[:8] == EVERY_ROW[:8]
+    assert (second is None) == (mode == "tombstone")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from fencepost import ConfigError, DataError
-from fencepost.api.schema_name import JSON_METADATA, NULLS_METADATA
+from fencepost.api.schema_name import JSON_METADATA, NULLS_METADATA, VERSION
 from fencepost.transforms.chain import Step, apply_chain
 from fencepost.transforms.outbox import EventRouter
 from tests.unit.transforms.support import Records, plain, step
@@ -18,6 +20,12 @@ ROW = "STRUCT<id: STRING, aggregatetype: STRING, aggregateid: STRING, type: STRI
 ENVELOPE = f"STRUCT<before: {ROW}, after: {ROW}, source: STRUCT<table: STRING>, op: STRING, ts_ms: BIGINT>"
 FIRST = ("e1", "order", "42", "OrderCreated", '{"id": 42, "items": []}', 1, 1_000_007)
 SECOND = ("e2", "customer", None, "Moved", "plain text", None, None)
+
+
+ALMOST_JSON = (
+    '{"a":1} x', "[1]x", "[1]]", "[1],", '[1],"b":0', '{"a":1}}', '{"a":1},"b":0}', '{"a":1}{"b":2}', '{"a":1}//c', "[1]\0",
+)  # fmt: skip
+"""Texts that begin with a JSON object or array."""
 
 
 def event(op: str, before: Any = None, after: Any = None, **more: Any) -> dict[str, Any]:
@@ -118,24 +126,25 @@ def test_an_empty_payload_may_be_a_tombstone(spark: SparkSession, payload: str |
 
 
 @pytest.mark.parametrize(
-    ("payload", "json"),
+    ("payload", "written"),
     [
         ('{"id": 42, "big": 12345678901234567890.10, "none": null}',) * 2,
         (" [1, 2]",) * 2,
         ("{not json", '"{not json"'),
+        *((text, json.dumps(text)) for text in ALMOST_JSON),
         ('say "hi"', '"say \\"hi\\""'),
         ("12", '"12"'),
         (None, None),
     ],
 )
-def test_json_payloads_are_expanded_unchanged(spark: SparkSession, payload: str | None, json: str | None) -> None:
+def test_json_payloads_are_expanded_unchanged(spark: SparkSession, payload: str | None, written: str | None) -> None:
     records = EVENTS.with_rows(event("c", after=(*FIRST[:4], payload, 7, None)))
     frame = apply_chain(records.frame(spark), [router(table_expand_json_payload="true")])
     assert frame.schema["value"].metadata == {JSON_METADATA: True}
-    assert [row["value"] for row in frame.collect()] == [json]
+    assert [row["value"] for row in frame.collect()] == [written]
     both = {"table_expand_json_payload": "true", "table_fields_additional_placement": "shard:envelope"}
     (found,) = messages(spark, records, **both)
-    assert found["value"] == f'{{"payload":{json or "null"},"shard":7}}'
+    assert found["value"] == f'{{"payload":{written or "null"},"shard":7}}'
 
 
 def test_a_row_without_a_route_is_refused(spark: SparkSession) -> None:
@@ -181,3 +190,31 @@ def test_events_of_others_in_json_become_messages(spark: SparkSession) -> None:
         assert (found["topic"], found["key"], found["value"], found["timestamp"]) == (
             "outbox.event.order", 42, value, 9,
         )  # fmt: skip
+
+
+def test_properties_of_tracing_are_accepted_and_one_line_says_that_they_do_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO):
+        router(route_by_field="type")
+        assert caplog.messages == []
+        router(tracing_operation_name="read", tracing_span_context_field="context")
+    (told,) = caplog.messages
+    assert told == (
+        "EventRouter takes tracing.operation.name, tracing.span.context.field without effect: it writes no spans, as "
+        "Debezium does not without OpenTelemetry"
+    )
+
+
+def test_a_version_is_of_values_with_fields_beside_the_payload_alone(spark: SparkSession) -> None:
+    records, version = EVENTS.with_rows(CREATED), {"table_field_event_schema_version": "shard"}
+    assert VERSION not in messages(spark, records, **version)[0]
+    (found,) = messages(spark, records, **version, table_fields_additional_placement="type:envelope")
+    assert found[VERSION] == 1
+    with pytest.raises(DataError, match="needs the column 'nothing'"):
+        messages(
+            spark,
+            records,
+            table_field_event_schema_version="nothing",
+            table_fields_additional_placement="type:envelope",
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Mapping
 from functools import partial
-from io import FileIO
+from io import BytesIO, FileIO
 from typing import Any
 
 from fencepost.api.allowed_paths import AllowedPaths
@@ -87,8 +87,10 @@ class Opening:
             tracked.become(FileState.FOLLOWED)
             return
         of_store, file = is_object(tracked.path), tracked.file
-        if not of_store and isinstance(file, GrowingFile) and file.is_missing(whole=whole):
-            return
+        if not of_store and isinstance(file, GrowingFile):
+            known = tracked.track.identity if tracked.track is not None and not self._takes_away else None
+            if file.is_unchanged(known) or file.is_missing(whole=whole):
+                return
         with open_file(tracked.path, self._allowed) as opened:
             certain, codec = codec_in(opened, tracked.path, self._encoding)
             if not of_store and isinstance(file, GrowingFile):
@@ -108,5 +110,5 @@ class Opening:
         tracked.become(FileState.FOLLOWED)
 
 
-def _plan_csv(quoting: Quoting, file: FileIO, part: FileRange, size: int) -> list[FileRange]:
+def _plan_csv(quoting: Quoting, file: FileIO | BytesIO, part: FileRange, size: int) -> list[FileRange]:
     return scan_records(file, part, size, quoting=quoting, split_bytes=SPLIT_BYTES)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 
 from fencepost.api.record import SourceBatch
-from fencepost.engine.column_types import ColumnTypes, column_types
+from fencepost.api.schema_name import VERSION
+from fencepost.engine.column_types import ColumnTypes, by_version, column_types
 from fencepost.engine.conversion import require_topic
 from fencepost.engine.errors import AllRowsRefusedError, RetriableJobError, SparkDataError
 from fencepost.engine.pipeline import Pipeline
@@ -45,8 +47,21 @@ def prepare_frame(frame: DataFrame, pipeline: Pipeline, running: Running) -> Non
                 frame, types = transform_frame(frame, pipeline)
             else:
                 types = column_types(frame.schema, where=pipeline.given)
-            topics = _topics(frame, types, pipeline)
-        prepare_topics(pipeline, topics, types)
+            versioned = list(_versioned(frame, types))
+        for rows, kinds in versioned:
+            with running():
+                topics = _topics(rows, kinds, pipeline)
+            prepare_topics(pipeline, topics, kinds)
+
+
+def _versioned(frame: DataFrame, types: ColumnTypes) -> Iterator[tuple[DataFrame, ColumnTypes]]:
+    """Yield the rows whose values' schemas have one version, with their types."""
+    if VERSION not in frame.columns:
+        yield frame, types
+        return
+    for batch in frame.select(VERSION).distinct().toArrow().to_batches():
+        for row, kinds in by_version(batch, types):
+            yield frame.where(F.col(VERSION).eqNullSafe(F.lit(row[VERSION][0].as_py()))), kinds
 
 
 def _topics(frame: DataFrame, types: ColumnTypes, pipeline: Pipeline) -> list[str]:

@@ -17,7 +17,7 @@ from fencepost.engine.attempts import with_attempt
 from fencepost.engine.column_types import ColumnTypes, column_types
 from fencepost.engine.conversion import require_topic
 from fencepost.engine.error_handler import ErrorHandler, StageRows
-from fencepost.engine.errors import AllRowsRefusedError, RetriableJobError, SparkDataError
+from fencepost.engine.errors import AllRowsRefusedError, RetriableJobError, SparkDataError, UnexplainedJobError
 from fencepost.engine.function_steps import ChangedRows, FunctionChain, only_functions
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.refused_records import Stage
@@ -167,7 +167,9 @@ def written_rows(rows: SplitRows, changed: Changed | None, pipeline: Pipeline) -
     """Return the rows of splits as they are written."""
     if changed is None:
         return rows
-    return ChangedRows(rows, changed.change, pipeline.transform_names, pipeline.default_topic)
+    return ChangedRows(
+        rows, changed.change, pipeline.transform_names, pipeline.default_topic, multiplies=pipeline.may_multiply
+    )
 
 
 def coalesces_in_order(frame: DataFrame, count: int) -> bool:
@@ -248,8 +250,9 @@ def _origin(batch: SourceBatch, partition: int, row: int) -> str:
 def _write_transformed(write: SparkWrite, frame: DataFrame, origin: Origin) -> list[Ack]:
     if write.errors.stops_at_first:
         rows = StageRows(
-            Stage.TRANSFORMATION, write.spec.pipeline.transform_names, write.spec.pipeline.default_topic, 1
-        )
+            Stage.TRANSFORMATION, write.spec.pipeline.transform_names, write.spec.pipeline.default_topic, 1,
+            place=write.spec.pipeline.place_of,
+        )  # fmt: skip
         try:
             with write.running():
                 return write.frame(*transform_frame(frame, write.spec.pipeline))
@@ -258,6 +261,9 @@ def _write_transformed(write: SparkWrite, frame: DataFrame, origin: Origin) -> l
         except SparkDataError as error:
             refuse_row(frame, write.spec.pipeline, write.errors, write.running, origin)
             raise write.errors.refuse_batch(rows, error) from error
+        except UnexplainedJobError:
+            refuse_row(frame, write.spec.pipeline, write.errors, write.running, origin)
+            raise
         except RetriableJobError as error:
             raise write.errors.refuse_batch(rows, error) from error
     with passing_rows(frame, write.spec.pipeline, write.errors, write.running, origin) as passing:

@@ -4,6 +4,9 @@ A job that fails while it writes leaves records in the transaction, and it is un
 transformed rows are computed before the first of them is written, and cached by Spark for the writers. Only if that fails,
 the batch's input rows are cached as well, numbered, and transformed by bisection until the refused rows are known. Where
 the driver can evaluate the transforms row by row, bisection ends at parts of a thousand rows.
+
+Transforms that may make several rows of one get the numbers, too, so that converters can skip all rows of one. The dead
+letters of executors have the number alone: the rows themselves, copied to each of theirs, may be much more than the batch.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 
 from fencepost.engine.column_types import ColumnTypes
+from fencepost.engine.conversion import ROW
 from fencepost.engine.dead_letters import contents_of
 from fencepost.engine.error_handler import ErrorHandler, Sorted, StageRows
 from fencepost.engine.errors import (
@@ -32,17 +36,17 @@ from fencepost.engine.errors import (
     RetriableJobError,
     SparkDataError,
     SparkJobError,
+    UnexplainedJobError,
 )
 from fencepost.engine.job_failure import WITHOUT_JVM
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.refused_records import Stage
+from fencepost.engine.spark.jobs import of_rows
 from fencepost.engine.spark.row_check import RowCheck
 from fencepost.engine.spark.transform import transform_frame
 from fencepost.transforms.chain import all_planned_by_schema
 
 _log: Final = logging.getLogger(__name__)
-
-_NUMBER: Final = "__fencepost_number"
 
 _TOGETHER: Final = 1_000
 """The number of rows that are brought to the driver to find the refused ones among them."""
@@ -66,13 +70,24 @@ def passing_rows(
     Raises RecordRefusedError for a refused row unless that is tolerated, and other failures, including the errors of
     the batch's own DataFrame, as `running` converts them.
     """
+    multiplies = errors.tolerates and pipeline.may_multiply
     with kept_frames() as keep:
+        with running():
+            numbered = _numbered(frame)
+            if multiplies and pipeline.dead_letter_topic is not None:
+                keep(numbered)
         try:
             with running():
-                passing: Transformed | None = _computed(transform_frame(frame, pipeline), keep)
-        except (AllRowsRefusedError, SparkDataError, RetriableJobError):
-            passing = _isolated(frame, pipeline, errors, running, keep, origin=origin)
+                given = numbered if multiplies else frame
+                passing: Transformed | None = _computed(transform_frame(given, pipeline), keep)
+        except (AllRowsRefusedError, SparkDataError, RetriableJobError, UnexplainedJobError):
+            passing = _isolated(numbered, pipeline, errors, running, keep, origin=origin)
         yield passing
+        if numbers := [letter.row for letter in errors.letters if letter.row is not None]:
+            with running():
+                found = _nullable(_joined(numbered, numbers, "left_semi")).toArrow()
+            rows = contents_of(found.drop_columns([ROW]))
+            errors.complete_letters(dict(zip(found[ROW].to_pylist(), rows, strict=True)))
 
 
 def refuse_row(frame: DataFrame, pipeline: Pipeline, errors: ErrorHandler, running: Running, origin: Origin) -> None:
@@ -82,7 +97,9 @@ def refuse_row(frame: DataFrame, pipeline: Pipeline, errors: ErrorHandler, runni
     """
     try:
         with kept_frames() as keep:
-            _isolated(frame, pipeline, errors, running, keep, origin=origin)
+            with running():
+                numbered = _numbered(frame)
+            _isolated(numbered, pipeline, errors, running, keep, origin=origin)
     except BatchCancelledError:
         raise
     except (AllRowsRefusedError, SparkDataError, SparkJobError, RetriableJobError):
@@ -114,28 +131,33 @@ def _computed(transformed: Transformed, keep: Keep) -> Transformed:
     return kept, types
 
 
+def _numbered(frame: DataFrame) -> DataFrame:
+    """Return the rows with the column ROW."""
+    return frame.withColumn(ROW, F.monotonically_increasing_id())
+
+
 def _isolated(
-    frame: DataFrame, pipeline: Pipeline, errors: ErrorHandler, running: Running, keep: Keep, *, origin: Origin
+    numbered: DataFrame, pipeline: Pipeline, errors: ErrorHandler, running: Running, keep: Keep, *, origin: Origin
 ) -> Transformed | None:
     with running():
-        source = keep(frame.withColumn(_NUMBER, F.monotonically_increasing_id()))
+        source = numbered if numbered.is_cached else keep(numbered)
         numbers = _Numbers.of(source)
-        check = _row_check(frame, pipeline) if errors.tolerates else None
+        check = _row_check(source.drop(ROW), pipeline) if errors.tolerates else None
 
     def rows_between(start: int, stop: int) -> DataFrame:
-        return source.where(F.col(_NUMBER).between(numbers.at(start), numbers.at(stop - 1)))
+        return source.where(F.col(ROW).between(numbers.at(start), numbers.at(stop - 1)))
 
     def table_of(start: int, stop: int) -> pa.Table:
         # Not `collect`: Spark pickles its rows.
-        return _nullable(rows_between(start, stop).sort(_NUMBER).drop(_NUMBER)).toArrow()
+        return _nullable(rows_between(start, stop).sort(ROW).drop(ROW)).toArrow()
 
     def transform(start: int, stop: int) -> Sorted[None] | None:
-        with running():
+        with of_rows(), running():
             if check is not None and 1 < stop - start <= _TOGETHER:
                 (together,) = table_of(start, stop).combine_chunks().to_batches()
                 if refused := check.refused(together):
                     return Sorted(None, refused)
-            part = rows_between(start, stop).drop(_NUMBER)
+            part = rows_between(start, stop).drop(ROW)
             transform_frame(part, pipeline)[0].write.format("noop").mode("overwrite").save()
         return None
 
@@ -150,6 +172,7 @@ def _isolated(
         topic,
         numbers.count,
         contents=contents,
+        place=pipeline.place_of,
         origin=lambda position: origin(*divmod(numbers.at(position), 1 << _PARTITION_BITS)),
     )
     passed, kept = errors.apply(rows, transform)
@@ -158,9 +181,10 @@ def _isolated(
     left = source
     if kept is not None:
         refused = np.setdiff1d(np.arange(numbers.count), kept)
-        left = _without(source, [numbers.at(position) for position in refused.tolist()])
+        left = _joined(source, [numbers.at(position) for position in refused.tolist()], "left_anti")
     with running():
-        return _computed(transform_frame(left.drop(_NUMBER), pipeline), keep)
+        given = left if errors.tolerates and pipeline.may_multiply else left.drop(ROW)
+        return _computed(transform_frame(given, pipeline), keep)
 
 
 def _row_check(frame: DataFrame, pipeline: Pipeline) -> RowCheck | None:
@@ -175,10 +199,10 @@ def _row_check(frame: DataFrame, pipeline: Pipeline) -> RowCheck | None:
         return None
 
 
-def _without(source: DataFrame, numbers: Sequence[int]) -> DataFrame:
-    """Return the rows without some of them, in their order: the numbers are sent to the rows, not the other way."""
-    refused = source.sparkSession.createDataFrame(pa.table({_NUMBER: pa.array(numbers, pa.int64())}))
-    return source.join(F.broadcast(refused), _NUMBER, "left_anti")
+def _joined(source: DataFrame, numbers: Sequence[int], how: str) -> DataFrame:
+    """Return the rows with some numbers, or without, in their order: the numbers are sent to the rows, not the other way."""
+    given = source.sparkSession.createDataFrame(pa.table({ROW: pa.array(numbers, pa.int64())}))
+    return source.join(F.broadcast(given), ROW, how)
 
 
 def _nullable(frame: DataFrame) -> DataFrame:
@@ -199,7 +223,7 @@ class _Numbers:
 
     @classmethod
     def of(cls, source: DataFrame) -> _Numbers:
-        partition = F.shiftright(_NUMBER, _PARTITION_BITS).cast("INT").alias("partition")
+        partition = F.shiftright(ROW, _PARTITION_BITS).cast("INT").alias("partition")
         rows = source.groupBy(partition).count().toArrow().to_pylist()
         counted = sorted((row["partition"], row["count"]) for row in rows)
         return cls([index for index, _ in counted], list(accumulate(count for _, count in counted)))

@@ -13,13 +13,13 @@ from typing import Any, Final
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from fencepost.api.errors import ConfigError, DataError, FencepostError, PluginError, RetriableError
-from fencepost.api.schema_name import NamedStruct
+from fencepost.api.schema_name import VERSION, NamedStruct
 from fencepost.config.error_handling import ErrorHandling
 from fencepost.engine.column_types import COLUMNS, ColumnTypes, column_types
 from fencepost.engine.conversion import ROW, RawHeaders, needs_raw_headers
@@ -168,7 +168,7 @@ def _selection(frame: DataFrame, group: RecordGroup, steps: Sequence[Step], *, f
         where = f"the transformed records of topic {group.topic}"
         found = column_types(transformed.schema, where=where, batch=False)
         schemaless = _schemaless(group, found)
-    selected = ["topic", "partition", "timestamp", "headers", ROW]
+    selected = ["topic", "partition", "timestamp", "headers", ROW, *({VERSION} & {*transformed.columns})]
     structured = []
     for name in ("value", "key"):
         kind = transformed.schema[name].dataType
@@ -305,6 +305,8 @@ def _user_types(kind: Any) -> Iterator[str]:
 def transform_frame(frame: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, ColumnTypes]:
     """Apply the transforms to a batch. Columns that are missing in the result, or the same in all rows, are left out.
 
+    Numbers of rows in the column ROW stay.
+
     Raises AllRowsRefusedError if they refuse the columns regardless of the rows.
     """
     given = column_types(frame.schema, where=pipeline.given)
@@ -343,18 +345,9 @@ def _with_all_columns(frame: DataFrame, pipeline: Pipeline, types: ColumnTypes) 
     if types.has_timestamp:
         given = frame.schema["timestamp"].dataType
         if isinstance(given, t.TimestampType | t.TimestampNTZType):
-            columns["timestamp"] = _not_before_1970(utc_millis(F.col("timestamp"), given)).alias("timestamp")
-    return frame.select(*(columns[name] for name in COLUMNS))
-
-
-def _not_before_1970(milliseconds: Column) -> Column:
-    """Refuse rows with earlier times: as a number, the last millisecond of 1969 would stand for no timestamp."""
-    reason = F.concat(
-        F.lit("The column 'timestamp' has "),
-        F.timestamp_millis(milliseconds).cast("STRING"),
-        F.lit(": it is before 1970"),
-    )
-    return F.when(milliseconds < 0, F.raise_error(reason).cast("BIGINT")).otherwise(milliseconds)
+            columns["timestamp"] = utc_millis(F.col("timestamp"), given).alias("timestamp")
+    numbers = [ROW] if ROW in frame.columns else []
+    return frame.select(*(columns[name] for name in COLUMNS), *numbers)
 
 
 def constant_columns(frame: DataFrame, names: list[str]) -> dict[str, Any]:

@@ -256,7 +256,10 @@ class ConnectorWork(Converging[ConnectorPlan]):
         return self._parts.config.task_shutdown_graceful_timeout_ms / 1000
 
     async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call the connector's code. Raises _GivenUpError if it does not return, and there is a new plan."""
+        """Call the connector's code. Raises _GivenUpError if it does not return, and there is a new plan.
+
+        It is abandoned then, before another one may start.
+        """
         call = asyncio.ensure_future(self._parts.run(function, *args, **kwargs))
         while not call.done():
             changed = asyncio.ensure_future(self._changed.wait())
@@ -267,7 +270,10 @@ class ConnectorWork(Converging[ConnectorPlan]):
                 # The next call must still notice a new plan.
                 break
             if self.wanted != self._doing:
-                call.add_done_callback(partial(self._stop_late, self._leave()))
+                connector = self._leave()
+                call.add_done_callback(partial(self._stop_late, connector))
+                if connector is not None:
+                    await self._parts.run(connector.abandon)
                 raise _GivenUpError
             self._changed.clear()
         return call.result()

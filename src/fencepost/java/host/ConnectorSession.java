@@ -23,11 +23,12 @@ final class ConnectorSession implements Session, SourceConnectorContext {
 
     ConnectorSession(JsonNode request) throws Exception {
         name = request.get("name").asText();
-        metrics = new OwnMetrics(name, null);
         MDC.put("task", name + "|");
         loader = PluginLoader.of(request);
         Thread.currentThread().setContextClassLoader(loader);
         connector = loader.create(request.get("class").asText(), SourceConnector.class);
+        // Last: they have to be closed.
+        metrics = new OwnMetrics(name, null);
     }
 
     @Override

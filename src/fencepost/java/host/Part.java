@@ -1,11 +1,12 @@
 package fencepost.host;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.util.Deque;
 import java.util.Map;
 import java.util.concurrent.Callable;
 
 /** An object of a plugin that records pass through. While it is called, the thread has the class loader of its jars. */
-final class Part<T> {
+final class Part<T extends AutoCloseable> {
     final T object;
     private final ClassLoader loader;
 
@@ -14,12 +15,14 @@ final class Part<T> {
         this.loader = loader;
     }
 
-    /** A new object of the class that a request names. */
+    /** A new object of the class that a request names. It is put before the others of a pipeline, which has to close it. */
     @SuppressWarnings({"unchecked", "rawtypes"})
-    static <T> Part<T> of(JsonNode request, Class kind) throws Exception {
+    static <T extends AutoCloseable> Part<T> of(JsonNode request, Class kind, Deque<Part<?>> made) throws Exception {
         PluginLoader loader = PluginLoader.of(request);
         Part<T> empty = new Part<>(null, loader);
-        return new Part<>((T) empty.call(() -> loader.create(request.get("class").asText(), kind)), loader);
+        Part<T> part = new Part<>((T) empty.call(() -> loader.create(request.get("class").asText(), kind)), loader);
+        made.push(part);
+        return part;
     }
 
     static Map<String, String> properties(JsonNode request) {
@@ -36,6 +39,10 @@ final class Part<T> {
         } finally {
             thread.setContextClassLoader(before);
         }
+    }
+
+    void close() throws Exception {
+        run(object::close);
     }
 
     /** Work without a result. */

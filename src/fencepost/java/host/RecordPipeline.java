@@ -2,7 +2,9 @@ package fencepost.host;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Deque;
 import java.util.List;
 import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.connect.data.Schema;
@@ -19,6 +21,8 @@ import org.slf4j.LoggerFactory;
 final class RecordPipeline {
     private static final Logger LOG = LoggerFactory.getLogger(RecordPipeline.class);
 
+    /** All plugins, the last one first. */
+    private final Deque<Part<?>> made = new ArrayDeque<>();
     private final List<Step> steps = new ArrayList<>();
     private final Part<Converter> key;
     private final Part<Converter> value;
@@ -34,21 +38,30 @@ final class RecordPipeline {
     }
 
     RecordPipeline(JsonNode request, OwnMetrics metrics) throws Exception {
-        JsonNode converters = request.get("converters");
-        key = converter(converters.get("key.converter"), true, metrics);
-        value = converter(converters.get("value.converter"), false, metrics);
-        keys = conversion(key.object, converters.get("key.converter"));
-        values = conversion(value.object, converters.get("value.converter"));
-        JsonNode ofHeaders = converters.get("header.converter");
-        header = Part.of(ofHeaders, HeaderConverter.class);
-        header.run(() -> header.object.configure(Part.properties(ofHeaders)));
-        header.run(() -> metrics.offer(header.object, "converter", "header"));
-        for (JsonNode step : request.get("transforms")) steps.add(new Step(step, metrics));
-        errors = new StageErrors(request.get("errors"));
+        try {
+            JsonNode converters = request.get("converters");
+            key = converter(converters.get("key.converter"), true, metrics);
+            value = converter(converters.get("value.converter"), false, metrics);
+            keys = conversion(key.object, converters.get("key.converter"));
+            values = conversion(value.object, converters.get("value.converter"));
+            header = headerConverter(converters.get("header.converter"), metrics);
+            for (JsonNode step : request.get("transforms")) steps.add(new Step(step, metrics, made));
+            errors = new StageErrors(request.get("errors"));
+        } catch (Throwable error) {
+            close();
+            throw error;
+        }
     }
 
-    private static Part<Converter> converter(JsonNode request, boolean isKey, OwnMetrics metrics) throws Exception {
-        Part<Converter> converter = Part.of(request, Converter.class);
+    private Part<HeaderConverter> headerConverter(JsonNode request, OwnMetrics metrics) throws Exception {
+        Part<HeaderConverter> converter = Part.of(request, HeaderConverter.class, made);
+        converter.run(() -> converter.object.configure(Part.properties(request)));
+        converter.run(() -> metrics.offer(converter.object, "converter", "header"));
+        return converter;
+    }
+
+    private Part<Converter> converter(JsonNode request, boolean isKey, OwnMetrics metrics) throws Exception {
+        Part<Converter> converter = Part.of(request, Converter.class, made);
         converter.run(() -> converter.object.configure(Part.properties(request), isKey));
         converter.run(() -> metrics.offer(converter.object, "converter", isKey ? "key" : "value"));
         return converter;
@@ -140,17 +153,12 @@ final class RecordPipeline {
 
     /** Close all plugins. What one of them throws is logged. */
     void close() {
-        for (Step step : steps) closed(step::close);
-        closed(() -> key.run(key.object::close));
-        closed(() -> value.run(value.object::close));
-        closed(() -> header.run(header.object::close));
-    }
-
-    private static void closed(Part.Work close) {
-        try {
-            close.run();
-        } catch (Exception error) {
-            LOG.warn("A plugin of the pipeline could not be closed", error);
+        for (Part<?> part : made) {
+            try {
+                part.close();
+            } catch (Exception error) {
+                LOG.warn("A plugin of the pipeline could not be closed", error);
+            }
         }
     }
 }

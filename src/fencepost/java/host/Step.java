@@ -1,6 +1,7 @@
 package fencepost.host;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.util.Deque;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.transforms.Transformation;
 import org.apache.kafka.connect.transforms.predicates.Predicate;
@@ -12,12 +13,12 @@ final class Step {
     private final boolean negate;
 
     @SuppressWarnings("unchecked")
-    Step(JsonNode request, OwnMetrics metrics) throws Exception {
-        transform = Part.of(request, Transformation.class);
+    Step(JsonNode request, OwnMetrics metrics, Deque<Part<?>> made) throws Exception {
+        transform = Part.of(request, Transformation.class, made);
         transform.run(() -> transform.object.configure(Part.properties(request)));
         transform.run(() -> metrics.offer(transform.object, "transformation", request.get("alias").asText()));
         JsonNode given = request.get("predicate");
-        predicate = given == null ? null : Part.of(given, Predicate.class);
+        predicate = given == null ? null : Part.of(given, Predicate.class, made);
         if (predicate != null) {
             predicate.run(() -> predicate.object.configure(Part.properties(given)));
             predicate.run(() -> metrics.offer(predicate.object, "predicate", given.get("alias").asText()));
@@ -33,10 +34,5 @@ final class Step {
     SourceRecord apply(SourceRecord record) throws Exception {
         if (predicate != null && predicate.call(() -> predicate.object.test(record)) == negate) return record;
         return transform.call(() -> transform.object.apply(record));
-    }
-
-    void close() throws Exception {
-        transform.run(transform.object::close);
-        if (predicate != null) predicate.run(predicate.object::close);
     }
 }

@@ -66,7 +66,6 @@ final class TaskSession implements Session, SourceTaskContext {
         loader = PluginLoader.of(request);
         Thread.currentThread().setContextClassLoader(loader);
         name = request.get("name").asText();
-        metrics = new OwnMetrics(request.get("owner").asText(), request.get("task").asText());
         thread = Executors.newSingleThreadExecutor(work -> {
             Thread one = new Thread(() -> {
                 MDC.put("task", name);
@@ -78,7 +77,6 @@ final class TaskSession implements Session, SourceTaskContext {
         });
         task = loader.create(request.get("class").asText(), SourceTask.class);
         config = Wire.properties(request.get("config"));
-        pipeline = new RecordPipeline(request.get("pipeline"), metrics);
         boundaries = switch (request.get("boundary").asText()) {
             case "connector" -> new Transactions();
             case "source" -> new SourceTransactions();
@@ -90,6 +88,14 @@ final class TaskSession implements Session, SourceTaskContext {
         uncommitted = new Uncommitted(keepsLatest);
         looksAtCommits = keeps || Questions.overridesCommit(task.getClass());
         pollsAhead = !looksAtCommits || knowsWhatIsCommitted(task.getClass());
+        // Last: they have to be closed.
+        metrics = new OwnMetrics(request.get("owner").asText(), request.get("task").asText());
+        try {
+            pipeline = new RecordPipeline(request.get("pipeline"), metrics);
+        } catch (Throwable error) {
+            metrics.close();
+            throw error;
+        }
     }
 
     /** Whether `commit` of a task means the records that `commitRecord` was called for, and not all that it returned. */

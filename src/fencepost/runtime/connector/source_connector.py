@@ -114,6 +114,11 @@ class WorkerConnector:
             if not ended:
                 self._set_state(State.STOPPED)
 
+    def abandon(self) -> None:
+        """Give up a connector whose start does not return: its code is ended, as far as it can be. Thread-safe."""
+        with log_context(self.config.name):
+            self._connector.abandon()
+
     def plugin_samples(self) -> list[PluginSample]:
         """Return the values of the connector's own metrics."""
         return self._plugin_metrics.samples()

@@ -11,6 +11,7 @@ from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 
+from fencepost.api.abandonable import Abandonable
 from fencepost.api.context import SourceTaskContext
 from fencepost.api.plugin_calls import call_plugin, kind_of, refuse_answer
 from fencepost.api.record import RecordMetadata, SourceBatch, SourceRecord
@@ -149,6 +150,11 @@ class TaskInstance:
             except Exception as error:  # noqa: BLE001 - a connector may raise anything
                 _log.exception("stop() of task %s failed", self.id)
                 self.stop_error = error
+
+    def abandon(self) -> None:
+        """End the task's code if its start() does not return, as far as it can be ended. Thread-safe."""
+        if isinstance(self._task, Abandonable):
+            self._task.abandon()
 
     def close(self) -> None:
         """Let the task release what it has, at the end of its run. Its error is logged."""

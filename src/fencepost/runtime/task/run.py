@@ -102,7 +102,8 @@ class TaskRun:
         self._on_state = on_state
         self._on_commit = on_commit
         self._stop_at_end = stop_at_end
-        self._started: TaskInstance | None = None
+        self._instance: TaskInstance | None = None
+        self._started = False
         self._delivery: Delivery | None = None
 
     @property
@@ -112,13 +113,18 @@ class TaskRun:
 
     def stop_task(self) -> None:
         """Call the task's stop(), so that a blocked poll returns. Does nothing before its start() returned."""
-        if self._started is not None:
-            self._started.stop()
+        if self._instance is not None and self._started:
+            self._instance.stop()
 
     def abandon(self) -> None:
-        """Abort the task's open transaction and make brokers refuse its later writes, as far as its delivery can."""
+        """Abort the task's open transaction and make brokers refuse its later writes, as far as its delivery can.
+
+        A start() that does not return is ended, as far as it can be.
+        """
         if self._delivery is not None:
             self._delivery.abandon()
+        if self._instance is not None:
+            self._instance.abandon()
 
     def run(self) -> bool:
         """Start the task and poll it until it should stop. Return True if it must run again. Raises any failure."""
@@ -176,10 +182,10 @@ class TaskRun:
             self._parts.allowed_paths,
             plugin_metrics=self._new_plugin_metrics({}),
         )
-        instance = TaskInstance(self._id, self._parts.new_task)
+        self._instance = instance = TaskInstance(self._id, self._parts.new_task)
         try:
             instance.start(self._parts.config, context)
-            self._started = instance
+            self._started = True
             self._metrics.lag(instance.first_lag())
             started()
             self._on_state(State.RUNNING)

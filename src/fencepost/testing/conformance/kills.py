@@ -20,7 +20,7 @@ import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Collection, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Final, Self
 from fencepost.api.source import describe
 from fencepost.failpoint import FailPoint, of_task
 from fencepost.testing.conformance.fields import without
+from fencepost.testing.conformance.interruptions import interruptions_held
 from fencepost.testing.conformance.own_topics import OwnTopics
 from fencepost.testing.conformance.subject import Subject
 from fencepost.testing.conformance.violation import NotApplicableError, Violation, defined_at
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 
 RUN_S: Final = 120.0
 """The maximum time for a worker to reach the end of the source."""
+
+_END_S: Final = 60.0
+"""The maximum time for a worker to stop: it waits 30 s for an answer of the brokers."""
 
 _SHOWN: Final = 120
 _WORKER: Final = "fencepost.testing.conformance.tested_worker"
@@ -126,14 +130,21 @@ class KilledWorkers:
         own = {"name": name, "connector.class": describe(self._subject.connector)}
         connector.write_text(json.dumps({**self._config, **own}))
         command = [sys.executable, "-m", _WORKER, self._topics.prefix]
+        process: subprocess.Popen[str] | None = None
         try:
-            ran = subprocess.run(
-                [*command, str(worker), str(connector)],
-                env=os.environ | environment, capture_output=True, text=True, timeout=RUN_S, check=False,
-            )  # fmt: skip
+            with interruptions_held():
+                process = subprocess.Popen(
+                    [*command, str(worker), str(connector)],
+                    env=os.environ | environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                    start_new_session=True,
+                )  # fmt: skip
+            told = "".join(process.communicate(timeout=RUN_S))
         except subprocess.TimeoutExpired:
             raise NotApplicableError(f"the source did not end within {RUN_S:g} s") from None
-        return ran.returncode, ran.stdout + ran.stderr
+        finally:
+            if process is not None:
+                _end(process)
+        return process.returncode, told
 
     def _worker(self) -> dict[str, str]:
         return {
@@ -163,6 +174,16 @@ class KilledWorkers:
             self._readers[topic] = topic_reader(self._topics.bootstrap_servers, topic)
             self._closing.callback(self._readers[topic].close)
         return read_new(self._readers[topic])
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Stop a worker that still runs. Brokers would carry out requests of a killed one after the topics are deleted."""
+    with process, suppress(subprocess.TimeoutExpired):
+        try:
+            process.terminate()
+            process.communicate(timeout=_END_S)
+        finally:
+            process.kill()
 
 
 def _compared(value: bytes | None, ignored: Collection[str]) -> bytes | None:

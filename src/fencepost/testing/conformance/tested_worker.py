@@ -2,14 +2,15 @@
 
     python -m fencepost.testing.conformance.tested_worker PREFIX WORKER.properties CONNECTOR.json
 
-It is the worker of `fencepost standalone --once` without a REST API, and with another name for each topic.
+It is the worker of `fencepost standalone --once` without a REST API, and with another name for each topic. SIGTERM stops
+it, and no creation of a topic is in flight when it has ended (see `creations`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,12 +25,13 @@ from fencepost.config.worker_config import WorkerConfig
 from fencepost.engine.plugin_builder import NewPluginMetrics
 from fencepost.engine.topic_gate import TopicGate
 from fencepost.herder.standalone.herder import StandaloneHerder
-from fencepost.kafka.admin.admin import Admin, TopicDescription
+from fencepost.kafka.admin.admin import TopicDescription
 from fencepost.kafka.admin.topic_creation import BROKER_DEFAULT, NewTopic
 from fencepost.kafka.admin.topic_creator import TopicCreator
 from fencepost.runtime.connector.client_properties import admin_config
 from fencepost.runtime.task.writes import WritePath
 from fencepost.runtime.worker import Worker
+from fencepost.testing.conformance.creations import AwaitedAdmin, AwaitedClients, end_process
 
 # Records must be kept until they are compared, however old their timestamps are.
 _KEPT: Final = {"retention.ms": "-1", "retention.bytes": "-1", "min.compaction.lag.ms": str(2**63 - 1)}
@@ -50,7 +52,7 @@ class OwnTopicCreator(TopicCreator):
         """Create topics of the check. Raises as TopicCreator, and ConfigError for topics that brokers reserve."""
         originals = {topic: topic.removeprefix(self.prefix) for topic in sorted(topics)}
         TopicGate(None).admit(originals.values())
-        with Admin(self.admin) as admin:
+        with AwaitedAdmin(self.admin) as admin:
             found = {own: admin.describe_topic(original) for own, original in originals.items()}
             admin.create_topics(*(self._like(own, originals[own], model) for own, model in found.items()))
 
@@ -68,7 +70,7 @@ class TestedWorker(Worker):
     __test__ = False
 
     def __init__(self, config: WorkerConfig, prefix: str) -> None:
-        super().__init__(config)
+        super().__init__(config, AwaitedClients())
         self._prefix = prefix
 
     def write_path(
@@ -87,11 +89,19 @@ class TestedWorker(Worker):
 async def _run(worker: Worker, connector: Mapping[str, str]) -> Sequence[str]:
     """Return the failures."""
     herder = StandaloneHerder(worker, [connector], "http://127.0.0.1", once=True)
+    running = asyncio.ensure_future(_to_the_end(herder))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
     try:
-        await herder.start()
-        return await herder.ended
+        return await running
+    except asyncio.CancelledError:
+        return ["SIGTERM stopped the worker"]
     finally:
         await herder.stop()
+
+
+async def _to_the_end(herder: StandaloneHerder) -> Sequence[str]:
+    await herder.start()
+    return await herder.ended
 
 
 def main(prefix: str, worker: str, connector: str) -> int:
@@ -110,4 +120,4 @@ if __name__ == "__main__":
     code = main(*sys.argv[1:])
     sys.stderr.flush()
     # A normal exit would wait for threads that the connector left behind.
-    os._exit(code)
+    end_process(code)

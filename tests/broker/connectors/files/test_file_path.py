@@ -5,8 +5,11 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from fencepost.api.record import SourceBatch
 from fencepost.config.error_handling import ErrorHandling
+from fencepost.connectors.files.content import growing
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.routing import Ownership
 from fencepost.engine.topic_gate import TopicGate
@@ -21,7 +24,11 @@ from tests.unit.connectors.files.test_file_source import config, tasks
 _ROWS = 100
 
 
-def test_the_rows_of_a_file_pass_the_listed_modules_in_order(bootstrap_servers: str, topics: Topics, tmp_path: Path):
+def test_the_rows_of_a_file_pass_the_listed_modules_in_order(
+    bootstrap_servers: str, topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # The content of a small file is in its split.
+    monkeypatch.setattr(growing, "SMALL_BYTES", 0)
     needle, file, topic = unique("needle"), tmp_path / "rows.csv", topics.create(partitions=3)
     file.write_text("".join(f"{number},{needle}\n" for number in range(_ROWS)))
     (task,) = tasks(config(file, format="csv", schema="id INT, name STRING", topic=topic))

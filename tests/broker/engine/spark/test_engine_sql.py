@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -116,6 +117,21 @@ def test_an_error_names_the_record_and_the_expression(engine: SparkEngine, boots
     assert "The value 'five' of the type \"STRING\"" in told
     assert "in CAST(value.items[0] AS INT)" in told
     assert "the source partition {'source': 's'} and the source offset {'position': 5}" in told
+
+
+@pytest.mark.parametrize("polled", [True, False], ids=["polled", "frame"])
+def test_an_error_names_the_property_with_the_expression(
+    engine: SparkEngine, bootstrap_servers: str, topic: str, *, polled: bool
+):
+    first, second = sql(key="upper(key)").transform, sql(value="CAST(value.items[0] AS INT)").transform
+    steps = pipeline(topic, transforms=[Step(first, alias="k"), Step(second, alias="v")])
+    frame = engine.session().createDataFrame(
+        [((1, ["x"]), "k")], "value STRUCT<id: INT, items: ARRAY<STRING>>, key STRING"
+    )
+    batch: Any = [record(topic, 1, "x")] if polled else SourceBatch(dataframe=frame)
+    named = r"in CAST\(value.items\[0\] AS INT\) \(transforms\.v\.value\)\."
+    with producer(bootstrap_servers) as owner, pytest.raises(RecordRefusedError, match=named):
+        write(engine, owner, batch, steps)
 
 
 def test_a_record_that_an_expression_refuses_is_skipped_alone(engine: SparkEngine, bootstrap_servers: str, topic: str):

@@ -5,6 +5,7 @@ import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.kafka.common.config.Config;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.metrics.Gauge;
 import org.apache.kafka.common.metrics.PluginMetrics;
@@ -19,6 +20,7 @@ public class HostileConnector extends SourceConnector {
     private Map<String, String> config;
 
     static void hang() {
+        System.out.println("hangs");
         while (true) {
             try {
                 Thread.sleep(Long.MAX_VALUE);
@@ -41,13 +43,25 @@ public class HostileConnector extends SourceConnector {
         }
     }
 
+    /** Hang if the system property `hostile.hangs` of the JVM names this question. */
+    private static void asked(String question) {
+        if (question.equals(System.getProperty("hostile.hangs"))) hang();
+    }
+
     @Override
     public String version() {
+        asked("version");
         return "6.6.6";
     }
 
     @Override
+    public Config validate(Map<String, String> given) {
+        return answered(given, "validate", super.validate(given));
+    }
+
+    @Override
     public ConfigDef config() {
+        asked("config");
         return new ConfigDef()
             .define("topic", ConfigDef.Type.STRING, ConfigDef.Importance.HIGH, "The topic.")
             .define("behaviour", ConfigDef.Type.STRING, "", ConfigDef.Importance.LOW, "What goes wrong.")
@@ -66,11 +80,23 @@ public class HostileConnector extends SourceConnector {
     }
 
     private boolean is(String where) {
-        return config.getOrDefault("behaviour", "").endsWith("in connector." + where);
+        return is(config, where);
+    }
+
+    private static boolean is(Map<String, String> given, String where) {
+        return given.getOrDefault("behaviour", "").endsWith("in connector." + where);
     }
 
     private String how() {
-        return config.get("behaviour").split(" ")[0];
+        return config.getOrDefault("behaviour", "").split(" ")[0];
+    }
+
+    /** The usual answer to a question about a configuration, unless that says that something goes wrong there. */
+    private static <T> T answered(Map<String, String> given, String where, T usual) {
+        if (!is(given, where)) return usual;
+        String how = given.get("behaviour").split(" ")[0];
+        die(how);
+        return how.equals("null") ? null : usual;
     }
 
     @Override
@@ -80,8 +106,7 @@ public class HostileConnector extends SourceConnector {
 
     @Override
     public List<Map<String, String>> taskConfigs(int most) {
-        if (is("taskConfigs")) return how().equals("null") ? null : Collections.singletonList(null);
-        return Collections.singletonList(config);
+        return answered(config, "taskConfigs", Collections.singletonList(how().equals("empty") ? null : config));
     }
 
     @Override
@@ -91,11 +116,16 @@ public class HostileConnector extends SourceConnector {
 
     @Override
     public ExactlyOnceSupport exactlyOnceSupport(Map<String, String> given) {
-        return ExactlyOnceSupport.SUPPORTED;
+        return answered(given, "exactlyOnceSupport", ExactlyOnceSupport.SUPPORTED);
     }
 
     @Override
     public ConnectorTransactionBoundaries canDefineTransactionBoundaries(Map<String, String> given) {
-        return ConnectorTransactionBoundaries.SUPPORTED;
+        return answered(given, "canDefineTransactionBoundaries", ConnectorTransactionBoundaries.SUPPORTED);
+    }
+
+    @Override
+    public boolean alterOffsets(Map<String, String> given, Map<Map<String, ?>, Map<String, ?>> offsets) {
+        return answered(given, "alterOffsets", super.alterOffsets(given, offsets));
     }
 }

@@ -22,6 +22,7 @@ public class NotedTask extends HostileTask {
     @Override
     public void commit() {
         halt("commit");
+        if (is("commit")) HostileConnector.die(how());
     }
 
     private String sizes(RecordMetadata place) {
@@ -39,6 +40,6 @@ public class NotedTask extends HostileTask {
         halt("commitRecord");
         if (!is("commitRecord")) return;
         if (how().equals("error")) throw new StackOverflowError("too deep");
-        throw new IllegalStateException("not noted");
+        HostileConnector.die(how());
     }
 }

@@ -1,6 +1,7 @@
 package hostile;
 
 import java.lang.ref.WeakReference;
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CopyOnWriteArrayList;
@@ -12,6 +13,8 @@ import org.apache.kafka.connect.connector.Task;
 public class WildConnector extends HostileConnector {
     private static final List<WeakReference<WildConnector>> MADE = new CopyOnWriteArrayList<>();
 
+    private int asked;
+
     public WildConnector() {
         MADE.add(new WeakReference<>(this));
     }
@@ -22,6 +25,15 @@ public class WildConnector extends HostileConnector {
         System.gc();
         long left = MADE.stream().filter(one -> !one.refersTo(null)).count();
         return new Config(List.of(new ConfigValue("wild", "count", List.of(), List.of(left + " of " + MADE.size()))));
+    }
+
+    /** One task more each time, if it is to grow, up to `most`. */
+    @Override
+    public List<Map<String, String>> taskConfigs(int most) {
+        List<Map<String, String>> one = super.taskConfigs(most);
+        if (!one.get(0).getOrDefault("wild", "").equals("grow")) return one;
+        if (++asked < most) new Thread(() -> context().requestTaskReconfiguration()).start();
+        return Collections.nCopies(asked, one.get(0));
     }
 
     @Override

@@ -10,12 +10,18 @@ import java.util.List;
 import java.util.Map;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.source.SourceRecord;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /** A HostileTask that counts up to `limit`, one number in each poll, and does at number 3 what its property `wild` says. */
 public class WildTask extends HostileTask {
+    private static final Logger LOG = LoggerFactory.getLogger(WildTask.class);
+
     @Override
     public List<SourceRecord> poll() {
-        if (number >= Long.parseLong(config.getOrDefault("limit", "5"))) {
+        // Several tasks would read one source partition.
+        boolean isIdle = config.getOrDefault("wild", "").equals("grow");
+        if (isIdle || number >= Long.parseLong(config.getOrDefault("limit", "5"))) {
             pause();
             return null;
         }
@@ -55,6 +61,7 @@ public class WildTask extends HostileTask {
                 for (int i = 0; i < 3; i++) System.out.print(noise);
                 System.out.println();
             }
+            case "tell" -> tell(config.get("told"));
             case "long error" -> throw new IllegalStateException("no ".repeat(2 << 20));
             case "jackson" -> {
                 return List.of(record(number, null, new ObjectMapper().version().toString()));
@@ -76,6 +83,14 @@ public class WildTask extends HostileTask {
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }
+    }
+
+    private void tell(String told) {
+        System.out.println("it was printed: " + told);
+        LOG.info("it was logged: {}", told);
+        System.out.println("it has " + told.length() + " characters");
+        if (config.containsKey("exits")) System.exit(3);
+        throw new IllegalStateException("it was thrown: " + told);
     }
 
     private SourceRecord record(Object position, Integer partition, String value) {

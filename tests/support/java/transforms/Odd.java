@@ -42,6 +42,7 @@ public class Odd implements Transformation<SourceRecord>, Versioned, Monitorable
         how = (String) values.get("how");
         every = (Long) values.get("every");
         halts = (String) values.get("halts");
+        if (how.equals("hang")) hang();
     }
 
     @Override
@@ -75,8 +76,19 @@ public class Odd implements Transformation<SourceRecord>, Versioned, Monitorable
         };
     }
 
+    private static void hang() {
+        System.out.println("hangs");
+        while (true) {
+            try {
+                Thread.sleep(Long.MAX_VALUE);
+            } catch (InterruptedException ignored) {
+                // It hangs on.
+            }
+        }
+    }
+
     @Override
     public void close() {
-        if (how == null) System.out.println("An Odd that was not configured is closed");
+        System.out.println("An Odd is closed: " + how);
     }
 }

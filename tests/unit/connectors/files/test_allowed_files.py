@@ -11,6 +11,7 @@ from fencepost import ConfigError, DataError, SourceBatch
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.source import SourceConnector, SourceTask
 from fencepost.connectors.files.connector import FileSourceConnector
+from fencepost.connectors.files.content import growing
 from fencepost.connectors.files.stream_source import FileStreamSourceConnector
 from tests.unit.connectors.support import errors_in, read, start, start_connector
 
@@ -118,7 +119,10 @@ def test_a_file_that_becomes_a_link_to_elsewhere_is_not_read(folder: Path, allow
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_an_executor_does_not_follow_a_link_to_elsewhere(folder: Path, allowed: AllowedPaths, kind: str) -> None:
+def test_an_executor_does_not_follow_a_link_to_elsewhere(
+    folder: Path, allowed: AllowedPaths, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(growing, "SMALL_BYTES", 0)
     path = folder / "open" / "file"
     batch = started(kind, path, allowed).poll()
     assert isinstance(batch, SourceBatch)

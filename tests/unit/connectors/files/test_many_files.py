@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fencepost import DataError, SourceBatch
-from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.errors import IllegalStateError
 from fencepost.connectors.files import task as file_task
 from fencepost.connectors.files.connector import FileSourceConnector
@@ -120,32 +118,6 @@ def test_a_poll_looks_at_some_of_many_idle_files_and_finds_each_that_grows(
             file.write("more\n")
         found = [row for _ in range(6) for batch in task._look() for row in read(_batch(batch))]
         assert found == ["more"]
-
-
-@pytest.mark.parametrize("restricted", [False, True])
-def test_a_small_file_is_opened_three_times_and_once_after_a_restart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, restricted: bool
-) -> None:
-    """For its first bytes, for its records with its identity, and by the reader. An open costs more than the records."""
-    rows, offsets = write(tmp_path, 20), Committed()
-    allowed = AllowedPaths.of([str(tmp_path)]) if restricted else ANYWHERE
-    connector = FileSourceConnector()
-    start_connector(connector, config(tmp_path / "*", format="text"), allowed)
-    [given] = connector.task_configs(1)
-    opened: list[str] = []
-    open_ = AllowedPaths.open
-    monkeypatch.setattr(AllowedPaths, "open", lambda self, path: opened.append(path) or open_(self, path))
-    task = start(FileSourceTask(), given, offsets, allowed)  # type: ignore[arg-type]
-
-    batch = task.poll()
-    assert isinstance(batch, SourceBatch)
-    assert read(batch) == rows
-    assert Counter(opened) == {str(path): 3 for path in tmp_path.iterdir()}
-
-    offsets.commit(task, batch)
-    opened.clear()
-    assert start(FileSourceTask(), given, offsets, allowed).poll() is None  # type: ignore[arg-type]
-    assert Counter(opened) == {str(path): 1 for path in tmp_path.iterdir()}
 
 
 def _batch(found: Any) -> SourceBatch:

@@ -7,13 +7,14 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from io import FileIO
+from io import BytesIO, FileIO
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.connectors.files.content.csv_quotes import Quoting
+from fencepost.connectors.files.content.held import held_range
 from fencepost.connectors.files.content.identity import FileIdentity, Stamp, stamp_of
 from fencepost.connectors.files.content.line_numbers import line_number
 from fencepost.connectors.files.content.open_ends import no_end_of_record, warn_of_open_end
@@ -33,6 +34,9 @@ transaction.timeout.ms of a minute.
 SPLIT_BYTES: Final = 8 << 20
 """The amount that one Spark task reads at a time."""
 
+SMALL_BYTES: Final = 4_096
+"""The size up to which a new file is read as a whole when it is opened first: each further open costs more than its bytes."""
+
 WAIT_SECONDS: Final = 1.0
 """The time that a poll waits for new data before it returns None."""
 
@@ -46,11 +50,11 @@ _Split = TypeVar("_Split")
 class Planner(Protocol):
     """Finds the complete records at the start of a part of a file."""
 
-    def __call__(self, file: FileIO, part: FileRange, size: int) -> list[FileRange]:
+    def __call__(self, file: FileIO | BytesIO, part: FileRange, size: int) -> list[FileRange]:
         """Return them as parts in order, each ending at the end of a record; none if no record is complete."""
 
 
-def plan_lines(file: FileIO, part: FileRange, size: int) -> list[FileRange]:
+def plan_lines(file: FileIO | BytesIO, part: FileRange, size: int) -> list[FileRange]:
     """Find the complete lines of a part, reading only around the cuts."""
     end = last_line_end(file, part, size)
     return split_lines(file, FileRange(part.path, part.start, end), SPLIT_BYTES)
@@ -59,7 +63,7 @@ def plan_lines(file: FileIO, part: FileRange, size: int) -> list[FileRange]:
 class _Followed:
     """A file with one byte more than its `size`: a carriage return at its end then ends a record."""
 
-    def __init__(self, file: FileIO, size: int) -> None:
+    def __init__(self, file: FileIO | BytesIO, size: int) -> None:
         self._file = file
         self._size = size
         self._position = 0
@@ -75,7 +79,7 @@ class _Followed:
         return self._file.readinto(view[: self._size - self._position])
 
 
-def plan_with_last_return(plan: Planner, file: FileIO, part: FileRange, size: int) -> list[FileRange]:
+def plan_with_last_return(plan: Planner, file: FileIO | BytesIO, part: FileRange, size: int) -> list[FileRange]:
     """Find the complete records of a part as `plan` does, and at the file's end also one that ends with only a return.
 
     If a line feed follows later, it belongs to the return: see `GrowingFile.advance`.
@@ -142,6 +146,8 @@ class GrowingFile(Awaited):
         self.read: FileIdentity | None = None
         """The file up to the position, as it was when the records before that were found; None before the first ones."""
         self._known_size: int | None = None
+        # The content of a small file when it was opened, until the next check.
+        self._held: tuple[os.stat_result, bytes] | None = None
         self.exhausted = False
         """Whether no complete record was left after the position at the last check of the file."""
 
@@ -191,9 +197,23 @@ class GrowingFile(Awaited):
         return status.st_size
 
     def was_opened(self, file: FileIO) -> None:
-        """Take it that the file that is now open passed the check of allowed paths."""
+        """Take it that the file that is now open passed the check of allowed paths, and keep the content of a small file."""
         status = os.fstat(file.fileno())
         self._found_allowed = (status.st_dev, status.st_ino)
+        if not self.position and status.st_size <= SMALL_BYTES:
+            data = read_at(file, status.st_size, 0)
+            self._held = (status, data) if len(data) == status.st_size else None
+
+    def is_unchanged(self, identity: FileIdentity | None) -> bool:
+        """Return whether all of the file was read, and it was not written since: then nothing of it needs to be opened."""
+        try:
+            status = os.stat(self.path)  # noqa: PTH116 - as below
+        except OSError:
+            return False
+        if identity is None or self.position != identity.end or not identity.is_whole(status):
+            return False
+        self.looked_at_size = self._known_size = status.st_size
+        return True
 
     def _status(self) -> os.stat_result:
         status = os.stat(self.path)  # noqa: PTH116 - called often: spares making a Path each time
@@ -219,19 +239,23 @@ class GrowingFile(Awaited):
         splits = [] if size == self.position or (unchanged and not whole) else self._next(size, whole=whole)
         if splits:
             self.position = splits[-1].end
+        self._held = None
         self.looked_at_size = self._known_size = size
         self.exhausted = not splits or self.position == size
         return splits
 
     def _next(self, size: int, *, whole: bool) -> list[FileRange]:
-        with open_file(self.path, self._allowed) as file:
+        held = self._held if self._held is not None and stamp_of(self._held[0]) == self.seen else None
+        with open_file(self.path, self._allowed) if held is None else BytesIO(held[1]) as file:
             if self.position and read_at(file, 2, self.position - 1) == b"\r\n":
                 # The previous record ended with the return, which was the last byte then.
                 self.position += 1
             part = FileRange(self.path, self.position, min(size, self.position + self._batch_bytes))
             splits = self._plan(file, part, size) if part.size else []
             if splits:
-                self.read = self._identity(file, splits[-1].end)
+                self.read = self._identity(file, splits[-1].end, None if held is None else held[0])
+        if splits and held is not None:
+            return [held_range(part, held[1]) for part in splits]
         if splits or not part.size or (part.end == size and not whole):
             return splits
         line, data = 1, b""
@@ -243,9 +267,9 @@ class GrowingFile(Awaited):
             return [part]
         raise no_end_of_record(part, data, self._quoting, line)
 
-    def _identity(self, file: FileIO, end: int) -> FileIdentity:
+    def _identity(self, file: FileIO | BytesIO, end: int, status: os.stat_result | None) -> FileIdentity:
         try:
-            return FileIdentity.of(file, end)
+            return FileIdentity.at(status or os.fstat(file.fileno()), file, end, plain=True)
         except OSError as error:
             raise unreadable(self.path, error) from error
 

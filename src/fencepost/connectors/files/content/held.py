@@ -32,6 +32,12 @@ class HeldRange(FileRange):
         return self.line + count_lines(self.data[: position - self.start])
 
 
+def held_range(part: FileRange, content: bytes) -> HeldRange:
+    """Return a range of a file whose whole content is in memory."""
+    line = 1 + count_lines(content[: part.start])
+    return HeldRange(part.path, part.start, part.end, content[part.start : part.end], line)
+
+
 def line_at(part: FileRange, position: int, allowed: AllowedPaths) -> int:
     """Return the number, from 1, of the line that begins at a position in a range of a file. Raises as `line_number`."""
     return part.line_at(position) if isinstance(part, HeldRange) else line_number(part.path, position, allowed)

@@ -10,7 +10,8 @@ known when the offset was made. A file may only grow, so both stay the same.
     another head or tail                    it was replaced
 
 A new file may get the inode of a deleted one. If the bytes are also the same, it is the same file only if it is longer
-or has the same time of the last change.
+or has the same time of the last change. So the identity takes over the inode and the time that a file gets while it
+keeps its name and its bytes.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
-from io import FileIO
+from io import BytesIO, FileIO
 from typing import Any, Final, Self
 
 from fencepost.api.allowed_paths import AllowedPaths
@@ -47,19 +48,29 @@ def stamp_of(status: os.stat_result) -> Stamp:
 
 @dataclass(frozen=True, slots=True)
 class FileIdentity:
-    """A file up to byte `end`. `modified` is in nanoseconds since 1970."""
+    """A file up to byte `end`. `modified` is in nanoseconds since 1970.
+
+    `changed` is when the file's status changed last, likewise: each write sets it, and programs cannot. It is 0 if the position
+    in the offset is not one of the file's bytes, because its content is decoded.
+    """
 
     inode: int
     modified: int
     end: int
     head: str
     tail: str
+    changed: int = 0
 
     @classmethod
-    def of(cls, file: FileIO, end: int) -> Self:
-        """Return the identity of an open file up to byte `end`. Raises OSError."""
-        status = os.fstat(file.fileno())
-        return cls(status.st_ino, status.st_mtime_ns, end, *_hashes(file, end))
+    def of(cls, file: FileIO, end: int, *, plain: bool) -> Self:
+        """Return the identity of an open file up to byte `end`. `plain`: its content is not decoded. Raises OSError."""
+        return cls.at(os.fstat(file.fileno()), file, end, plain=plain)
+
+    @classmethod
+    def at(cls, status: os.stat_result, file: FileIO | BytesIO, end: int, *, plain: bool) -> Self:
+        """Return the same of a file with a status."""
+        changed = status.st_ctime_ns if plain else 0
+        return cls(status.st_ino, status.st_mtime_ns, end, *_hashes(file, end), changed)
 
     @classmethod
     def in_offset(cls, path: str, offset: Mapping[str, Any] | None) -> Self | None:
@@ -89,11 +100,12 @@ class FileIdentity:
 
     def _is_valid(self) -> bool:
         # A task checks the identities of all of its files when it starts.
-        return type(self.inode) is type(self.modified) is type(self.end) is int and self.end >= 0
+        integers = type(self.inode) is type(self.modified) is type(self.end) is type(self.changed) is int
+        return integers and self.end >= 0
 
     def in_json(self) -> str:
         """Return this as JSON text, because offsets cannot contain nested values."""
-        return json.dumps(asdict(self))
+        return json.dumps({name: getattr(self, name) for name in self.__slots__})
 
     def begins(self, file: FileIO) -> bool:
         """Return whether an open file begins with the bytes of this one up to `end`, judged by samples.
@@ -101,6 +113,15 @@ class FileIdentity:
         Raises OSError.
         """
         return _hashes(file, self.end) == (self.head, self.tail)
+
+    def is_whole(self, status: os.stat_result) -> bool:
+        """Return whether a status is of this file, of which all was read, and that nobody has written since."""
+        return (self.inode, self.modified, self.end) == stamp_of(status) and self.changed == status.st_ctime_ns
+
+    def is_stale(self, stamp: Stamp) -> bool:
+        """Return whether a file with the bytes of this one, and with a stamp, is another one under another name."""
+        inode, modified, size = stamp
+        return inode != self.inode or (size == self.end and modified != self.modified)
 
     def is_in(self, file: FileIO) -> bool:
         """Return whether an open file is this one, whose inode may differ on another machine. Raises OSError."""
@@ -110,9 +131,8 @@ class FileIdentity:
         """Return whether the file at a path is this one. Raises DataError if it cannot be read."""
         try:
             with open_file(path, allowed) as file:
-                inode, modified, size = stamp_of(os.fstat(file.fileno()))
-                same = inode == self.inode and (size > self.end or (size == self.end and modified == self.modified))
-                return same and self.begins(file)
+                stamp = stamp_of(os.fstat(file.fileno()))
+                return stamp[2] >= self.end and not self.is_stale(stamp) and self.begins(file)
         except DataError:
             if inode_at(path) is None:
                 # Renamed or deleted since.
@@ -122,11 +142,14 @@ class FileIdentity:
             raise unreadable(path, error) from error
 
 
-def _hashes(file: FileIO, end: int) -> tuple[str, str]:
+def _hashes(file: FileIO | BytesIO, end: int) -> tuple[str, str]:
     size = min(SAMPLE_BYTES, end)
-    samples = (read_at(file, size, 0), read_at(file, size, end - size))
-    head, tail = (blake2b(sample, digest_size=8).hexdigest() for sample in samples)
-    return head, tail
+    head = _hash(read_at(file, size, 0))
+    return head, head if size == end else _hash(read_at(file, size, end - size))
+
+
+def _hash(sample: bytes) -> str:
+    return blake2b(sample, digest_size=8).hexdigest()
 
 
 def inode_at(path: str) -> int | None:
@@ -147,8 +170,8 @@ class FileTrack:
         self.path = path
         self.identity = identity
         self._allowed = allowed
-        self.seen: Stamp | None = None if identity is None else (identity.inode, identity.modified, identity.end)
-        """The stamp at the last check that found the same file: a task restarts with thousands that did not change."""
+        self.seen: Stamp | None = None
+        """The stamp at the last check that found the same file."""
 
     @property
     def offset(self) -> dict[str, Any]:
@@ -160,26 +183,34 @@ class FileTrack:
         """Whether the path now has another file than `identity`, or none."""
         return self.identity is not None and inode_at(self.path) != self.identity.inode
 
-    def follow(self, seen: Stamp | None, end: int | None, read: FileIdentity | None = None) -> None:
+    def follow(self, seen: Stamp | None, end: int | None, read: FileIdentity | None, *, plain: bool) -> bool:
         """Check the file that was just seen, and if there is an `end`, take its identity up to there.
 
-        `read` is its identity up to there if that is known. Raises DataError if it is another one.
+        Return whether `identity` changed: without an `end` it does if the file got another inode or time. `read` is its
+        identity up to `end` if that is known. Raises DataError if it is another file.
         """
+        known = self.identity
         if seen is None or (seen == self.seen and end is None):
-            return
-        if self.identity is None and read is not None and read.end == end:
+            return False
+        if known is None and read is not None and read.end == end:
             self._take(read, seen)
             self.seen = seen
-            return
+            return True
         try:
             with open_file(self.path, self._allowed) as file:
-                if self.identity is not None and not self.identity.begins(file):
+                # Before the bytes are compared: a write after that then leaves another time.
+                status = os.fstat(file.fileno())
+                if known is not None and not known.begins(file):
                     raise self._replaced()
                 if end is not None:
-                    self._take(FileIdentity.of(file, end), seen)
+                    self._take(FileIdentity.of(file, end, plain=plain), seen)
+                elif known is not None and known.is_stale(seen) and stamp_of(status) == seen:
+                    changed = status.st_ctime_ns if known.changed else 0
+                    self.identity = replace(known, inode=seen[0], modified=seen[1], changed=changed)
         except OSError as error:
             raise unreadable(self.path, error) from error
         self.seen = seen
+        return self.identity is not known
 
     def _take(self, found: FileIdentity, seen: Stamp) -> None:
         if found.inode != seen[0]:

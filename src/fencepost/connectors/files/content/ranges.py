@@ -234,7 +234,7 @@ def _whole_records(data: bytearray, filled: int, begin: int, *, quoting: Quoting
     return Block(begin, data, starts, ends, length)
 
 
-def last_line_end(file: FileIO, part: FileRange, size: int) -> int:
+def last_line_end(file: FileIO | BytesIO, part: FileRange, size: int) -> int:
     """Return the last position in a part of a file of `size` bytes at which a line has just ended.
 
     It is `part.start` if no line ends in the part. Reads backwards, and the byte after the part if there is one.
@@ -245,6 +245,12 @@ def last_line_end(file: FileIO, part: FileRange, size: int) -> int:
         length = min(high + 1, size) - low
         data = bytearray(length)
         _fill(file, memoryview(data), low, part)
+        if b"\r" not in data:
+            end = data.rfind(b"\n", 0, high - low) + 1
+            if end:
+                return low + end
+            high = low
+            continue
         nexts = record_ends(data, length)[1]
         nexts = nexts[nexts <= high - low]
         if len(nexts):
@@ -253,7 +259,7 @@ def last_line_end(file: FileIO, part: FileRange, size: int) -> int:
     return part.start
 
 
-def split_lines(file: FileIO, part: FileRange, split_bytes: int) -> list[FileRange]:
+def split_lines(file: FileIO | BytesIO, part: FileRange, split_bytes: int) -> list[FileRange]:
     """Cut a part that ends at a line end into parts of about `split_bytes` that also end at line ends, in order."""
     splits, start = [], part.start
     for target in range(part.start + split_bytes, part.end, split_bytes):
@@ -267,7 +273,13 @@ def split_lines(file: FileIO, part: FileRange, split_bytes: int) -> list[FileRan
 
 
 def scan_records(
-    file: FileIO, part: FileRange, size: int, *, quoting: Quoting | None, split_bytes: int, most: int | None = None
+    file: FileIO | BytesIO,
+    part: FileRange,
+    size: int,
+    *,
+    quoting: Quoting | None,
+    split_bytes: int,
+    most: int | None = None,
 ) -> list[FileRange]:
     """Return the complete records of a part of a file of `size` bytes, at most `most`, cut as in `split_lines`.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.errors import DataError
-from fencepost.connectors.files.content.held import line_at, open_range
+from fencepost.connectors.files.content.held import HeldRange, line_at, open_range
 from fencepost.connectors.files.content.ranges import Block, FileRange, read_blocks
 
 _INLINE: Final = 12  # a string view holds shorter strings itself: length, 12 bytes
@@ -19,6 +19,10 @@ _INLINE_WORDS: Final = np.arange(0, _INLINE, 4)
 _INLINE_MASKS: Final = np.frombuffer(
     b"".join(b"\xff" * length + b"\0" * (_INLINE - length) for length in range(_INLINE + 1)), "<i4"
 ).reshape(_INLINE + 1, 3)
+
+
+FEW_BYTES: Final = 4_096
+"""The size up to which a part in memory is taken line by line: less than what the arrays cost otherwise."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,9 @@ class LineReader:
 
     def read(self, split: FileRange) -> Iterator[pa.RecordBatch]:
         """Yield the lines of a part of a file, without their terminators."""
+        if isinstance(split, HeldRange) and split.size <= FEW_BYTES:
+            yield pa.record_batch([_texts(split.data.splitlines())], names=["value"])
+            return
         with open_range(split, self.allowed) as file:
             for block in read_blocks(file, split, finished=True):
                 yield pa.record_batch([lines(block)], names=["value"])
@@ -70,4 +77,8 @@ def lines(block: Block) -> pa.Array:
     try:
         return binary.cast(pa.string())
     except pa.ArrowInvalid:
-        return pa.array([line.decode("utf-8", "replace") for line in binary.to_pylist()], pa.string())
+        return _texts(binary.to_pylist())
+
+
+def _texts(lines: Iterable[bytes]) -> pa.Array:
+    return pa.array([line.decode("utf-8", "replace") for line in lines], pa.string())

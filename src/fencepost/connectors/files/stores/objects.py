@@ -235,4 +235,6 @@ def size_of(file: Any) -> int:
 
 def read_at(file: Any, count: int, position: int) -> bytes:
     """Return the bytes at a position of an open file, without moving its position."""
+    if isinstance(file, io.BytesIO):
+        return file.getvalue()[position : position + count]
     return file.read_at(count, position) if isinstance(file, ObjectFile) else os.pread(file.fileno(), count, position)

@@ -13,6 +13,7 @@ import pytest
 from fencepost import DataError, SourceBatch
 from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.connectors.files import task as file_task
+from fencepost.connectors.files.content import growing
 from fencepost.connectors.files.content.identity import inode_at
 from fencepost.connectors.files.discovery import seen_inodes, sketch
 from fencepost.connectors.files.discovery.find import Discovery
@@ -227,7 +228,10 @@ def test_a_watch_reports_that_known_names_have_other_known_files(tmp_path: Path)
     watch.stop()
 
 
-def test_a_batch_of_a_name_that_gets_another_file_before_it_is_read_fails(tmp_path: Path) -> None:
+def test_a_batch_of_a_name_that_gets_another_file_before_it_is_read_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(growing, "SMALL_BYTES", 0)
     path = tmp_path / "log"
     path.write_text(text(1, 2))
     reader = Reader(tmp_path / "log*")

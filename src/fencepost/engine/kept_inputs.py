@@ -1,0 +1,32 @@
+"""Keeps rows as they are before their transforms, until the records that are made of them are converted. For dead letters."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pyarrow as pa
+
+from fencepost.engine.dead_letters import contents_of
+
+
+class KeptInputs:
+    """Rows by number. For one thread."""
+
+    def __init__(self) -> None:
+        self._parts: deque[tuple[int, pa.RecordBatch]] = deque()
+
+    def add(self, first: int, rows: pa.RecordBatch) -> None:
+        """Keep rows that are numbered from `first`, which follow the ones before."""
+        self._parts.append((first, rows))
+
+    def forget(self, before: int) -> None:
+        """Forget the batches of rows whose numbers are all before another one."""
+        while self._parts and self._parts[0][0] + self._parts[0][1].num_rows <= before:
+            self._parts.popleft()
+
+    def content(self, number: int | None) -> object:
+        """Return a row as a dict of its columns; None if it is not kept."""
+        for first, rows in self._parts:
+            if number is not None and first <= number < first + rows.num_rows:
+                return contents_of(rows.slice(number - first, 1))[0]
+        return None

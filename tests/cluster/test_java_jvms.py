@@ -1,0 +1,82 @@
+"""The JVMs of a process, and what they hold."""
+
+from __future__ import annotations
+
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost.config.java_settings import JavaSettings
+from fencepost.java.errors import JavaError
+from fencepost.java.jvm import Jvm, JvmPool
+from tests.support.java_plugins import HOSTILE, ODD, plugin_path
+from tests.support.processes import wait_for
+
+
+def paused_at_start(file: Path) -> JavaSettings:
+    """Settings of a JVM that makes this file when it starts, and goes on when it is removed."""
+    pause = f"-XX:PauseAtStartupFile={file}"
+    return JavaSettings(options=("-XX:+UnlockDiagnosticVMOptions", "-XX:+PauseAtStartup", pause))
+
+
+def test_a_jvm_that_starts_slowly_keeps_no_other_from_starting(tmp_path: Path):
+    pool, pause = JvmPool(), tmp_path / "paused"
+    with contextlib.ExitStack() as stack:
+        stack.callback(pool.close)
+        threads = stack.enter_context(ThreadPoolExecutor())
+        stack.callback(pause.unlink, missing_ok=True)
+        slow = [threads.submit(pool.lease, "slow", paused_at_start(pause)) for _ in range(2)]
+        wait_for(pause.exists, what="the start of the slow one")
+        assert pool.lease("other", JavaSettings()).is_alive
+        assert not any(lease.done() for lease in slow)
+        pause.unlink()
+        assert slow[0].result() is slow[1].result()
+
+
+def part(java_class: str, jars: Path | None = None, **properties: str) -> dict[str, Any]:
+    return {
+        "class": java_class,
+        "jars": [] if jars is None else [str(jar) for jar in jars.iterdir()],
+        "properties": properties,
+        "alias": "a",
+    }
+
+
+def test_the_parts_of_a_task_that_cannot_be_opened_are_closed(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    """The connector goes on in the same JVM, where each restart of its task would leave some."""
+    caplog.set_level("INFO", "java")
+    plugins = plugin_path(tmp_path)
+    transforms = [
+        part(ODD, plugins / "transforms", how=how, every=every) for how, every in (("drop", "2"), ("throw", "0"))
+    ]
+    string, simple = (
+        f"org.apache.kafka.connect.storage.{name}" for name in ("StringConverter", "SimpleHeaderConverter")
+    )
+    pipeline = {
+        "converters": {
+            "key.converter": part(string),
+            "value.converter": part(string),
+            "header.converter": part(simple),
+        },
+        "transforms": transforms,
+    }
+    task = {
+        **part(HOSTILE.replace("Connector", "Task"), plugins / "hostile"),
+        "kind": "task",
+        "name": "c-0",
+        "owner": "c",
+    }
+    jvm = Jvm("c", JavaSettings())
+    with contextlib.closing(jvm.channel()) as channel:
+        try:
+            with pytest.raises(JavaError, match="Invalid value 0 for configuration every"):
+                channel.call(
+                    "open", "open", session="s", task="0", config={}, boundary="poll", pipeline=pipeline, **task
+                )
+            wait_for(lambda: caplog.text.count("An Odd is closed") == 2, what="both transforms are closed")
+        finally:
+            jvm.kill("the test ends")
+    assert "An Odd is closed: drop" in caplog.text

@@ -1,0 +1,177 @@
+"""Small files are opened once, and not again while nobody has written them since they were read."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from fencepost import DataError, SourceBatch
+from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
+from fencepost.connectors.files.connector import FileSourceConnector
+from fencepost.connectors.files.content.growing import GrowingFile, plan_lines
+from fencepost.connectors.files.content.held import HeldRange
+from fencepost.connectors.files.content.ranges import FileRange
+from fencepost.connectors.files.formats import line_reader
+from fencepost.connectors.files.formats.line_reader import LineReader
+from fencepost.connectors.files.task import FileSourceTask
+from tests.unit.connectors.files.discovery.test_ended import Committed
+from tests.unit.connectors.files.renaming import Reader
+from tests.unit.connectors.files.test_file_source import config
+from tests.unit.connectors.support import read, start, start_connector
+
+pytestmark = pytest.mark.usefixtures("short_waits")
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each file was opened."""
+    found: Counter[str] = Counter()
+    open_ = AllowedPaths.open
+
+    def counted(self: AllowedPaths, path: str) -> object:
+        found[path] += 1
+        return open_(self, path)
+
+    monkeypatch.setattr(AllowedPaths, "open", counted)
+    return found
+
+
+@pytest.mark.parametrize("restricted", [False, True])
+def test_a_small_file_is_opened_once_and_not_after_a_restart(
+    tmp_path: Path, opened: Counter[str], *, restricted: bool
+) -> None:
+    """An open costs more than the records."""
+    for number in range(20):
+        (tmp_path / str(number)).write_text(f"{number}\n")
+    allowed, offsets = AllowedPaths.of([str(tmp_path)]) if restricted else ANYWHERE, Committed()
+    connector = FileSourceConnector()
+    start_connector(connector, config(tmp_path / "*", format="text"), allowed)
+    [given] = connector.task_configs(1)
+    task = start(FileSourceTask(), given, offsets, allowed)  # type: ignore[arg-type]
+
+    batch = task.poll()
+    assert isinstance(batch, SourceBatch)
+    assert sorted(map(int, read(batch))) == list(range(20))
+    assert opened == {str(path): 1 for path in tmp_path.iterdir()}
+
+    offsets.commit(task, batch)
+    opened.clear()
+    task = start(FileSourceTask(), given, offsets, allowed)  # type: ignore[arg-type]
+    assert task.poll() is None
+    assert not opened
+    assert task.lag() == 0
+    with (tmp_path / "7").open("a") as file:
+        file.write("more\n")
+    grown = task.poll()
+    assert isinstance(grown, SourceBatch)
+    assert read(grown) == ["more"]
+    assert task.at_end()
+
+
+@pytest.mark.parametrize("content", ["two\n", "two\nthree\n"])
+def test_a_file_that_is_overwritten_before_a_restart_is_an_error(tmp_path: Path, content: str) -> None:
+    """Even in place, with the same size and the time of the last change that it had."""
+    path = tmp_path / "a"
+    path.write_text("one\n")
+    reader = Reader(tmp_path / "*")
+    reader.read_all()
+    status = path.stat()
+    path.write_text(content)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    reader.restart()
+    with pytest.raises(DataError, match="was replaced by another one after it was read up to byte 4"):
+        reader.read_all()
+
+
+def test_a_file_that_was_only_touched_is_read_on_after_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("one\n")
+    reader = Reader(tmp_path / "*")
+    reader.read_all()
+    path.chmod(0o600)
+    path.touch()
+    reader.restart()
+    reader.read_all()
+    with path.open("a") as file:
+        file.write("two\n")
+    assert reader.read_all() == ["one", "two"]
+
+
+def test_an_offset_that_was_set_back_is_read_from_there(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("one\ntwo\n")
+    reader = Reader(tmp_path / "*")
+    reader.read_all()
+    [offset] = reader.offsets.of_files.values()
+    offset["position"] = 4
+    reader.restart()
+    assert reader.read_all() == ["one", "two", "two"]
+
+
+def _compressed(first: int) -> bytes:
+    return gzip.compress(f"{'x' * (first - 1)}\nleft\n".encode(), mtime=0)
+
+
+def test_a_compressed_file_is_read_on_from_a_position_that_is_its_size(tmp_path: Path) -> None:
+    """By chance: the position is one of its content, of which something is left."""
+    [size] = [first for first in range(20, 60) if len(_compressed(first)) == first]
+    (tmp_path / "a").write_bytes(_compressed(size))
+    reader = Reader(tmp_path / "*", batch_bytes=str(size))
+    reader.poll()
+    assert reader.rows == ["x" * (size - 1)]
+    assert [offset["position"] for offset in reader.offsets.of_files.values()] == [(tmp_path / "a").stat().st_size]
+    reader.restart()
+    assert reader.read_all()[1:] == ["left"]
+
+
+def test_an_incomplete_record_is_left_until_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("one\ntw")
+    reader = Reader(tmp_path / "*")
+    reader.read_all()
+    reader.restart()
+    assert reader.read_all() == ["one"]
+    with path.open("a") as file:
+        file.write("o\n")
+    assert reader.read_all() == ["one", "two"]
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_a_file_that_changes_after_it_was_opened_first_is_opened_again(tmp_path: Path, *, grows: bool) -> None:
+    path = tmp_path / "a"
+    path.write_text("one\n")
+    file = GrowingFile(str(path), 0, plan_lines, 1_000, ANYWHERE)
+    with ANYWHERE.open(str(path)) as opened:
+        file.was_opened(opened)
+    other = tmp_path / "b"
+    other.write_text("one\ntwo\n" if grows else "two\n")
+    other.rename(path)
+    rows = [row for split in file.advance() for part in LineReader().read(split) for row in part["value"].to_pylist()]
+    assert rows == (["one", "two"] if grows else ["two"])
+
+
+CONTENTS = (
+    b"\n",
+    b"a",
+    b"a\n",
+    b"a\r\nb\rc\n\n",
+    b"\r\r\n\n\r",
+    b"\xc3\xa9\n\xff\xfe\n",
+    "a\u2028b\x0bc\x85d\n".encode(),
+    b"\0\n",
+)
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+def test_few_lines_in_memory_are_those_of_a_file(content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = HeldRange("a", 0, len(content), content)
+
+    def rows(split: FileRange) -> list[str]:
+        return [row for part in LineReader().read(split) for row in part["value"].to_pylist()]
+
+    few = rows(held)
+    monkeypatch.setattr(line_reader, "FEW_BYTES", 0)
+    assert few == rows(held)
