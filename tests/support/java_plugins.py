@@ -24,6 +24,7 @@ WILD: Final = "hostile.WildConnector"
 MIRROR: Final = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
 DEBEZIUM_POSTGRES: Final = "io.debezium.connector.postgresql.PostgresConnector"
 DEBEZIUM_MONGODB: Final = "io.debezium.connector.mongodb.MongoDbConnector"
+DEBEZIUM_MARIADB: Final = "io.debezium.connector.mariadb.MariaDbConnector"
 DEBEZIUM_MYSQL: Final = "io.debezium.connector.mysql.MySqlConnector"
 ODD: Final = "transforms.Odd"
 VERSIONED: Final = "versioned.VersionedConnector"
@@ -39,8 +40,14 @@ _AVRO: Final = JarSet(
     "Apicurio's converter for Avro",
     (("io.apicurio", "apicurio-registry-utils-converter", REGISTRY_VERSION),),
 )
+_DEBEZIUM_MARIADB: Final = JarSet(
+    # Maven Central has no later one.
+    "debezium-mariadb-3.5.0",
+    "Debezium's connector for MariaDB",
+    (("io.debezium", "debezium-connector-mariadb", "3.5.0.Final"),),
+)
 _DEBEZIUM_MYSQL: Final = JarSet(
-    # Maven Central has no later one, and no connector of Debezium for MariaDB.
+    # Maven Central has no later one.
     "debezium-mysql-3.6.1",
     "Debezium's connector for MySQL",
     (("io.debezium", "debezium-connector-mysql", "3.6.1.Final"),),
@@ -59,6 +66,7 @@ _FETCHED: Final = {
     "file": _FILE,
     "mirror": _MIRROR,
     "debezium-postgres": DEBEZIUM_POSTGRES_JARS,
+    "debezium-mariadb": _DEBEZIUM_MARIADB,
     "debezium-mysql": _DEBEZIUM_MYSQL,
     "debezium-mongodb": _DEBEZIUM_MONGODB,
 }

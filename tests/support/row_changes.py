@@ -11,12 +11,13 @@ Change = tuple[str, int, str | None]
 
 
 class RowChanges:
-    """Rows come, change, and go, each in a transaction of its own. `execute` runs a statement, on one thread at a time."""
+    """Rows come, change, and go. `execute` runs a statement, on one thread at a time."""
 
-    def __init__(self, execute: Callable[[str], object], rows: int) -> None:
-        """Create the table `items`, with some rows."""
+    def __init__(self, execute: Callable[[str], object], rows: int, *, together: bool = True) -> None:
+        """Create the table `items`, with some rows. `together` makes transactions of several rows as well."""
         self._execute = execute
         self._rows = rows
+        self._together = together
         self._next = rows
         execute("create table items (id bigint primary key, name varchar(40), price numeric(10,2))")
         execute("insert into items values " + ", ".join(f"({n}, 'item {n}', 1.5)" for n in range(rows)))  # noqa: S608 - numbers
@@ -47,7 +48,21 @@ class RowChanges:
             self._make(f"update items set name = 'new {number}' where id = {number}", ("u", number, f"new {number}"))  # noqa: S608 - numbers
             if number % 3 == 0:
                 self._make(f"delete from items where id = {number}", ("d", number, None))  # noqa: S608 - numbers
+            if self._together:
+                self._change_together()
 
-    def _make(self, statement: str, change: Change) -> None:
-        self._execute(statement)
-        self.made.append(change)
+    def _change_together(self) -> None:
+        one, two, self._next = self._next, self._next + 1, self._next + 2
+        statements = (
+            "begin",
+            f"insert into items values ({one}, 'item {one}', 1.5), ({two}, 'item {two}', 1.5)",  # noqa: S608 - numbers
+            f"update items set name = 'new' where id in ({one}, {two})",  # noqa: S608 - numbers
+            f"delete from items where id = {one}",  # noqa: S608 - numbers
+            "commit",
+        )
+        created = [("c", one, f"item {one}"), ("c", two, f"item {two}")]
+        self._make("; ".join(statements), *created, ("u", one, "new"), ("u", two, "new"), ("d", one, None))
+
+    def _make(self, statements: str, *changes: Change) -> None:
+        self._execute(statements)
+        self.made += changes
