@@ -20,7 +20,7 @@ from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.refused_records import Stage
 from fencepost.engine.spark.arrow_plans import ArrowPlans
 from fencepost.engine.spark.job_write import Changed
-from fencepost.engine.spark.jobs import Cancelled, Jobs, check_cancelled
+from fencepost.engine.spark.jobs import Cancelled, Jobs, check_cancelled, of_rows
 from fencepost.engine.spark.transform import GroupPlans, refused_rows, transform_group
 from fencepost.kafka.producer.record_producer import RecordProducer
 from fencepost.transforms.base import DroppingTransformation
@@ -100,7 +100,7 @@ class BatchWrite:
         return [part.result for part in passed]
 
     def _transformed(self, session: SparkSession | None, group: RecordGroup) -> Transformed:
-        with nullcontext() if session is None else self.running(session):
+        with of_rows(), nullcontext() if session is None else self.running(session):
             return transform_group(session, group, self.pipeline, self.plans)
 
     def _sorted(self, session: SparkSession, group: RecordGroup) -> Sorted[Transformed] | None:

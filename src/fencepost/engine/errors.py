@@ -3,6 +3,7 @@
     SparkJobError           a batch's Spark job failed
     ├── SparkStartError     the session cannot be started
     ├── WriteRetriedError   Spark ran a part of a write a second time, which is refused
+    ├── UnexplainedJobError it may be an error of a row: only trying rows apart can say so
     └── BatchCancelledError the batch was cancelled while it was written
     SparkDataError          a DataError: what is done with the rows does not fit them, and never will
     RecordRefusedError      a DataError: a transform or converter refused a record, which is not tolerated
@@ -30,6 +31,17 @@ class SparkStartError(SparkJobError):
 
 class WriteRetriedError(SparkJobError):
     """Spark ran a part of a write again. The first attempt may have written records, so the batch is aborted."""
+
+
+class UnexplainedJobError(SparkJobError):
+    """A batch's Spark job failed, and neither Spark nor the machine is known to be at fault.
+
+    It is an error of a row if only a transform can have raised it. `reason` is Spark's message alone.
+    """
+
+    def __init__(self, message: str, *, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class BatchCancelledError(SparkJobError):

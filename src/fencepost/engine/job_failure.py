@@ -20,7 +20,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 
 from fencepost.api.errors import FencepostError, RetriableError
 from fencepost.api.secrets import SECRETS
-from fencepost.engine.errors import RetriableJobError, SparkDataError, SparkJobError
+from fencepost.engine.errors import RetriableJobError, SparkDataError, SparkJobError, UnexplainedJobError
 
 PYTHON_EXCEPTION: Final = "org.apache.spark.api.python.PythonException"
 
@@ -28,9 +28,15 @@ WITHOUT_JVM: Final = (AttributeError, AssertionError)
 """The errors of pyspark without its JVM, after another thread has stopped Spark."""
 
 _SPARK_THROWABLE: Final = "org.apache.spark.SparkThrowable"
-# 22 is a data exception, 42 a syntax error or an unknown name, P0 an error that SQL itself raises with raise_error or
-# assert_true.
-_STATES_OF_DATA: Final = ("22", "42", "P0")
+# All other states tell that the same rows would fail again. These are states of the engine, its machine and what it reads:
+# 08 a connection, 40 a rollback, 53 and 82 resources, 55 and 56 a state of the system, 57 an operator, 58 and F0 the
+# system, HV and HY what it asks, KD a source of data, XX an internal error.
+_STATES_OF_ENGINE: Final = ("08", "40", "53", "55", "56", "57", "58", "82", "F0", "HV", "HY", "KD", "XX")
+_KINDS_OF_ENGINE: Final = re.compile(
+    r"org\.apache\.spark\.(?!Spark\w+Exception$|sql\.).*"
+    r"|java\.(io|nio|net|util\.concurrent)\..*"
+    r"|java\.lang\.(IllegalStateException|InterruptedException|(?!StackOverflow)\w*Error)"
+)
 _RETRIABLE: Final = f"{RetriableError.__module__}.{RetriableError.__qualname__}"
 _TRACE: Final = "Traceback (most recent call last):\n"
 _PYTHON_HEAD: Final = "An exception was thrown from the Python worker:"
@@ -62,7 +68,14 @@ class Throwable:
         """Whether SQL or Python code refused rows."""
         if self.kind == PYTHON_EXCEPTION:
             return not self.is_of_python
-        return (self.sql_state or "").startswith(_STATES_OF_DATA)
+        return bool(self.sql_state) and not self.is_of_engine
+
+    @property
+    def is_of_engine(self) -> bool:
+        """Whether Spark or its machine raised it, not an expression or function."""
+        if self.sql_state:
+            return self.sql_state.startswith(_STATES_OF_ENGINE)
+        return _KINDS_OF_ENGINE.fullmatch(self.kind) is not None
 
     @property
     def is_of_python(self) -> bool:
@@ -91,7 +104,17 @@ class JobFailure:
     @property
     def is_of_data(self) -> bool:
         """Whether the same rows would fail again: SQL or Python code refused them."""
-        return any(cause.is_of_data for cause in self.causes)
+        return any(cause.is_of_data for cause in self.causes) and not self.is_of_full_memory
+
+    @property
+    def may_be_of_rows(self) -> bool:
+        """Whether SQL or Python code may have refused rows: nothing says that Spark or its machine is at fault.
+
+        Many of Spark's expressions raise errors of Java, without an SQLSTATE.
+        """
+        if self.is_of_full_memory or self.is_of_python or self.is_of_full_disk:
+            return False
+        return self.is_of_data or (bool(self.causes) and not self.causes[-1].is_of_engine)
 
     @property
     def is_of_python(self) -> bool:
@@ -112,7 +135,7 @@ class JobFailure:
     def is_of_full_disk(self) -> bool:
         """Whether Spark could not write its temporary files because the disk is full."""
         full = os.strerror(errno.ENOSPC)
-        return not self.is_of_data and any(full in cause.message for cause in self.causes)
+        return not self.is_of_data and any(cause.is_of_engine and full in cause.message for cause in self.causes)
 
     @property
     def is_of_full_memory(self) -> bool:
@@ -123,7 +146,7 @@ class JobFailure:
         """Return the error to raise for a failed job; `what` is its task or batch.
 
         This is a RetriableJobError if Python code raised a RetriableError, a SparkDataError for errors that the same
-        rows would cause again, else a SparkJobError. `code` names what could be corrected besides the data, and
+        rows would cause again, an UnexplainedJobError for errors of unknown kind, else a SparkJobError. `code` names what could be corrected besides the data, and
         `afterwards` is a sentence about the fate of the batch.
         """
         failed = f"The Spark job of {what} failed"
@@ -146,6 +169,8 @@ class JobFailure:
                 "spark.executor.memory on a cluster, or let the source read less at once, as by the property batch.bytes of "
                 f"FileSource. {afterwards}"
             )
+        if self.may_be_of_rows:
+            return UnexplainedJobError(f"{failed}: {self.one_line}. {afterwards}", reason=self.one_line)
         advice = f" {PYTHON_ADVICE}." if self.is_of_python else ""
         return SparkJobError(f"{failed}: {self.one_line}.{advice} {afterwards}")
 

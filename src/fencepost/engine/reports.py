@@ -69,6 +69,7 @@ ATTRIBUTES: Final[Mapping[type[FencepostError], tuple[str, ...]]] = {
     spark.SparkJobError: (),
     spark.SparkStartError: (),
     spark.WriteRetriedError: (),
+    spark.UnexplainedJobError: (),
     spark.BatchCancelledError: (),
     spark.SparkDataError: (),
     spark.RecordRefusedError: ("tally", "record"),

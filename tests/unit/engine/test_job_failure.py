@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fencepost.engine.errors import UnexplainedJobError
 from fencepost.engine.job_failure import PYTHON_EXCEPTION, JobFailure, Throwable
 
 SPARK = "org.apache.spark.SparkException"
@@ -89,6 +90,11 @@ def test_disk_full_is_distinguished_from_data_quoting_it():
         (sql("[CAST_INVALID_INPUT] The value 'TaskKilled'"), True),
         (sql("[CAST_INVALID_INPUT] The value 'ExecutorLostFailure (executor 1)'"), True),
         (python("ValueError: Python worker exited unexpectedly (crashed)"), True),
+        (sql("[DUPLICATED_MAP_KEY] Duplicate map key x", "23505"), True),
+        (sql("[COLLECTION_SIZE_LIMIT_EXCEEDED] Can't create array", "54000"), True),
+        (sql("[FAILED_EXECUTE_UDF] User defined function failed", "39000"), True),
+        (sql("[UNABLE_TO_ACQUIRE_MEMORY] Unable to acquire 9 bytes", "53200"), False),
+        (sql("[FAILED_READ_FILE] a.parquet", "KD001"), False),
         (sql("[INTERNAL_ERROR] the executor is gone", "XX000"), False),
         (sql("[INTERNAL_ERROR] about the value 'SQLSTATE: 22018'", "XX000"), False),
         (failure(Throwable(SPARK, f"{ABORTED}the row 'Traceback (most recent call last)' SQLSTATE: 22018")), False),
@@ -99,6 +105,41 @@ def test_disk_full_is_distinguished_from_data_quoting_it():
 )
 def test_a_data_failure_is_distinguished_from_a_machine_failure(failed: JobFailure, of_data: bool):
     assert failed.is_of_data is of_data
+
+
+@pytest.mark.parametrize(
+    ("kind", "may_be"),
+    [
+        ("java.lang.IllegalArgumentException", True),
+        ("java.lang.ArithmeticException", True),
+        ("java.lang.StackOverflowError", True),
+        ("java.time.DateTimeException", True),
+        ("scala.MatchError", True),
+        ("com.fasterxml.jackson.core.JsonParseException", True),
+        ("org.apache.spark.SparkUnsupportedOperationException", True),
+        ("org.apache.spark.sql.catalyst.util.BadRecordException", True),
+        ("org.apache.spark.SparkException", False),
+        ("org.apache.spark.TaskKilledException", False),
+        ("org.apache.spark.storage.BlockNotFoundException", False),
+        ("java.io.EOFException", False),
+        ("java.util.concurrent.RejectedExecutionException", False),
+        ("java.lang.IllegalStateException", False),
+        ("java.lang.InterruptedException", False),
+        ("java.lang.NoClassDefFoundError", False),
+        ("java.lang.OutOfMemoryError", False),
+    ],
+)
+def test_an_error_without_a_state_may_be_of_a_row_unless_it_is_of_the_engine(kind: str, may_be: bool):
+    failed = failure(Throwable(SPARK, f"{ABORTED}x"), Throwable(kind, "x"))
+    assert failed.may_be_of_rows is may_be
+    assert not failed.is_of_data
+    raised = failed.as_error("a-0", code="the transforms", afterwards="The transaction is aborted")
+    assert isinstance(raised, UnexplainedJobError) is may_be
+
+
+@pytest.mark.parametrize("failed", [EXITED, LOST, NOT_STARTED, JobFailure((), "Answer from Java side is empty")])
+def test_an_error_of_the_machine_is_not_of_rows(failed: JobFailure):
+    assert not failed.may_be_of_rows
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from fencepost.engine.attempts import with_attempt
 from fencepost.engine.column_types import ColumnTypes, column_types
 from fencepost.engine.conversion import require_topic
 from fencepost.engine.error_handler import ErrorHandler, StageRows
-from fencepost.engine.errors import AllRowsRefusedError, RetriableJobError, SparkDataError
+from fencepost.engine.errors import AllRowsRefusedError, RetriableJobError, SparkDataError, UnexplainedJobError
 from fencepost.engine.function_steps import ChangedRows, FunctionChain, only_functions
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.refused_records import Stage
@@ -261,6 +261,9 @@ def _write_transformed(write: SparkWrite, frame: DataFrame, origin: Origin) -> l
         except SparkDataError as error:
             refuse_row(frame, write.spec.pipeline, write.errors, write.running, origin)
             raise write.errors.refuse_batch(rows, error) from error
+        except UnexplainedJobError:
+            refuse_row(frame, write.spec.pipeline, write.errors, write.running, origin)
+            raise
         except RetriableJobError as error:
             raise write.errors.refuse_batch(rows, error) from error
     with passing_rows(frame, write.spec.pipeline, write.errors, write.running, origin) as passing:

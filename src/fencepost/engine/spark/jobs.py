@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from fencepost.api.errors import FencepostError
-from fencepost.engine.errors import BatchCancelledError, SparkJobError
+from fencepost.engine.errors import BatchCancelledError, SparkDataError, SparkJobError, UnexplainedJobError
 from fencepost.engine.job_failure import WITHOUT_JVM, JobFailure
 from fencepost.engine.reports import carried_failure
 
@@ -60,7 +60,8 @@ class Jobs:
         """Run Spark jobs for a task. Spark's failures become fencepost's.
 
         It is the error that an executor sent behind `mark`, else a RetriableJobError if Python code raised a
-        RetriableError, else a SparkDataError for errors that the same rows would cause again, else a SparkJobError.
+        RetriableError, else a SparkDataError for errors that the same rows would cause again, else a SparkJobError:
+        an UnexplainedJobError if it may be an error of a row (see `of_rows`).
         Each call has its own job group, so that cancelling it also stops later jobs of the call.
         """
         context = session.sparkContext
@@ -74,15 +75,16 @@ class Jobs:
             yield
         except (Py4JError, PySparkException, OSError) as error:
             check_cancelled(task, cancelled)
-            raise _translated(error, task, mark) from error
+            found = _translated(error, task, mark)
+            # Spark that ends raises whatever finds it ended.
+            raise (
+                _stopped(task) if isinstance(found, UnexplainedJobError) and not _is_running(context) else found
+            ) from error
         except WITHOUT_JVM as error:
             check_cancelled(task, cancelled)
             if _is_running(context):
                 raise
-            raise SparkJobError(
-                f"Spark was stopped while it ran a job of {task}. The transaction is aborted; the batch is read again "
-                "when the task is restarted"
-            ) from error
+            raise _stopped(task) from error
         finally:
             with self._lock:
                 self._running.pop(task, None)
@@ -96,9 +98,28 @@ class Jobs:
             session.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(group)  # noqa: SLF001 - not in pyspark's API
 
 
+@contextmanager
+def of_rows() -> Iterator[None]:
+    """Take unexplained failures for refusals of rows: for jobs whose rows are known, so that only transforms may fail."""
+    try:
+        yield
+    except UnexplainedJobError as error:
+        raise SparkDataError(str(error), reason=error.reason) from error
+
+
 def _is_running(context: SparkContext) -> bool:
-    """Whether a context was not stopped by this process."""
-    return context._jsc is not None  # noqa: SLF001 - pyspark has no public way to ask
+    """Whether a context was stopped neither by this process nor by itself."""
+    try:
+        return not context._jsc.sc().isStopped()  # noqa: SLF001 - pyspark has no public way to ask
+    except (Py4JError, OSError, *WITHOUT_JVM):
+        return False
+
+
+def _stopped(task: str) -> SparkJobError:
+    return SparkJobError(
+        f"Spark was stopped while it ran a job of {task}. The transaction is aborted; the batch is read again when the task is "
+        "restarted"
+    )
 
 
 def _translated(error: Exception, task: str, mark: str | None) -> FencepostError:

@@ -6,10 +6,10 @@ expressions that Spark's optimizer made are evaluated row by row, and after an e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Final
 
 import numpy as np
@@ -27,10 +27,15 @@ _NUMBER: Final = "__fencepost_number"
 
 @dataclass(frozen=True, slots=True)
 class RowCheck:
-    """Expressions as functions of Scala from row to row, one after the other. `given` are the columns, as Java's StructType."""
+    """Expressions as functions of Scala from row to row, one after the other. `given` are the columns, as Java's StructType.
+
+    `projections` makes these functions. After an error those that are `stateful` may refuse any row: a map's expression
+    keeps the keys of the row that it refused.
+    """
 
     session: SparkSession
-    projections: Sequence[Any]
+    projections: Callable[[], Sequence[Any]]
+    stateful: bool
     given: Any
 
     @classmethod
@@ -48,33 +53,34 @@ class RowCheck:
         if plan.nodeName() != "LogicalRDD" or not may_use_files(session):
             return None
         given = table._jdf.schema().add(_NUMBER, "long")  # noqa: SLF001 - types are the JVM's
-        return cls(session, _projections(session, plan.output(), steps), given)
+        projections = partial(_projections, session, plan.output(), steps)
+        return cls(session, projections, _are_stateful(session, steps), given)
 
     def refused(self, batch: pa.RecordBatch) -> list[tuple[int, Exception]]:
         """Return the positions of the rows that are refused, in order, each with a SparkDataError.
 
-        Raises Spark's error if it is not one of a row.
+        Raises Spark's error if it may not be one of a row: bisection tells.
         """
         numbered = batch.append_column(_NUMBER, pa.array(np.arange(batch.num_rows)))
         rows = rows_from_arrow(self.session, numbered, self.given)
-        checked = reduce(lambda found, projection: found.map(projection), self.projections, rows)
         try:
-            return self._refused(rows, checked, batch)
+            return self._refused(rows, batch)
         except Exception:
             # Counting consumes the remaining rows, and so frees their memory.
             with suppress(Py4JError, PySparkException):
                 rows.size()
             raise
 
-    def _refused(self, rows: Any, checked: Any, batch: pa.RecordBatch) -> list[tuple[int, Exception]]:
+    def _refused(self, rows: Any, batch: pa.RecordBatch) -> list[tuple[int, Exception]]:
         refused: list[tuple[int, Exception]] = []
         alone: Any = None
+        projections, checked = self._checked(rows)
         while True:
             try:
                 if alone is None:
                     checked.size()
                     return refused
-                reduce(lambda row, projection: projection.apply(row), self.projections, alone)
+                reduce(lambda row, projection: projection.apply(row), projections, alone)
                 alone = None
             except (Py4JJavaError, PySparkException) as error:
                 # The row is gone. The next one says which it was.
@@ -83,6 +89,24 @@ class RowCheck:
                 refused.append((following - 1, _of_row(error)))
                 if alone is None:
                     return refused
+                if self.stateful:
+                    projections, checked = self._checked(rows)
+
+    def _checked(self, rows: Any) -> tuple[Sequence[Any], Any]:
+        projections = self.projections()
+        return projections, reduce(lambda found, projection: found.map(projection), projections, rows)
+
+
+def _are_stateful(session: SparkSession, steps: Sequence[Any]) -> bool:
+    """Whether an expression keeps something from row to row."""
+    identity = session._jvm.java.lang.System.identityHashCode  # type: ignore[union-attr]  # noqa: SLF001 - objects are the JVM's
+    made = (one for step in steps for one in _expressions(step))
+    return any(identity(one) != identity(one.freshCopyIfContainsStatefulExpression()) for one in made)
+
+
+def _expressions(step: Any) -> list[Any]:
+    found = step.expressions()
+    return [found.apply(number) for number in range(found.size())]
 
 
 def _of_row(error: Exception) -> SparkDataError:
@@ -106,8 +130,7 @@ def _projections(session: SparkSession, columns: Any, steps: Sequence[Any]) -> l
     found = []
     for step in steps:
         filters = step.nodeName() == "Filter"
-        expressions = step.condition() if filters else step.projectList()
-        made = [expressions] if filters else [expressions.apply(number) for number in range(expressions.size())]
+        made = [one.freshCopyIfContainsStatefulExpression() for one in _expressions(step)]
         if passes is not None:
             made = [catalyst.If(passes, _content(one), catalyst.Literal(None, one.dataType())) for one in made]
         if filters:
@@ -115,6 +138,7 @@ def _projections(session: SparkSession, columns: Any, steps: Sequence[Any]) -> l
         elif passes is not None:
             made.append(passes)
         found.append(catalyst.InterpretedProjection(_sequence(jvm, made), columns))
+        found[-1].initialize(0)
         columns = step.output()
         if filters or passes is not None:
             passes = catalyst.BoundReference(columns.size(), boolean, True)

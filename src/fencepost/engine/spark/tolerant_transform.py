@@ -36,10 +36,12 @@ from fencepost.engine.errors import (
     RetriableJobError,
     SparkDataError,
     SparkJobError,
+    UnexplainedJobError,
 )
 from fencepost.engine.job_failure import WITHOUT_JVM
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.refused_records import Stage
+from fencepost.engine.spark.jobs import of_rows
 from fencepost.engine.spark.row_check import RowCheck
 from fencepost.engine.spark.transform import transform_frame
 from fencepost.transforms.chain import all_planned_by_schema
@@ -78,7 +80,7 @@ def passing_rows(
             with running():
                 given = numbered if multiplies else frame
                 passing: Transformed | None = _computed(transform_frame(given, pipeline), keep)
-        except (AllRowsRefusedError, SparkDataError, RetriableJobError):
+        except (AllRowsRefusedError, SparkDataError, RetriableJobError, UnexplainedJobError):
             passing = _isolated(numbered, pipeline, errors, running, keep, origin=origin)
         yield passing
         if numbers := [letter.row for letter in errors.letters if letter.row is not None]:
@@ -150,7 +152,7 @@ def _isolated(
         return _nullable(rows_between(start, stop).sort(ROW).drop(ROW)).toArrow()
 
     def transform(start: int, stop: int) -> Sorted[None] | None:
-        with running():
+        with of_rows(), running():
             if check is not None and 1 < stop - start <= _TOGETHER:
                 (together,) = table_of(start, stop).combine_chunks().to_batches()
                 if refused := check.refused(together):

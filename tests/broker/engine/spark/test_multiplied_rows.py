@@ -14,9 +14,11 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's 
 
 from fencepost import transform
 from fencepost.api.config_def import ConfigDef
+from fencepost.api.errors import DataError
 from fencepost.api.plugin import Transformation
-from fencepost.api.record import SourceBatch
+from fencepost.api.record import SourceBatch, SourceRecord
 from fencepost.config.error_handling import ErrorHandling, Tolerance
+from fencepost.converters.simple_header_converter import SimpleHeaderConverter
 from fencepost.engine.engine import SparkEngine
 from fencepost.transforms.chain import Step
 from fencepost.transforms.declared_function import ROW_INDEX
@@ -116,3 +118,55 @@ def test_rows_of_a_dataframe_are_held_without_dead_letters(engine: SparkEngine, 
     assert values(read_topic(bootstrap_servers, topic)) == LEFT[:-1]
     assert values(read_topic(bootstrap_servers, other)) == LEFT[-1:]
     assert result.errors.skipped == 3
+
+
+BAD: Mapping[str, tuple[Mapping[str, str], str]] = {
+    "topic": ({"topic": "if(item = 'refuse', 'no topic', '{topic}')"}, "KAFKA_PRODUCE"),
+    "partition": ({"partition": "if(item = 'refuse', -1, 0)"}, "KAFKA_PRODUCE"),
+    "timestamp": ({"timestamp": "if(item = 'refuse', -2, 5)"}, "KAFKA_PRODUCE"),
+    "header": ({"headers": "map('h', item)"}, "HEADER_CONVERTER"),
+    "later transform": ({}, "TRANSFORMATION"),
+}
+
+
+class PickyHeaders(SimpleHeaderConverter):
+    """Refuses the text "refuse"."""
+
+    def from_connect_header(self, topic: str, schema: Any, values: pa.Array) -> pa.Array:
+        if "refuse" in values.to_pylist():
+            raise DataError("refused")
+        return super().from_connect_header(topic, schema, values)
+
+
+def batch_of(topic: str, route: str) -> list[SourceRecord] | SourceBatch:
+    if route != "polled":
+        return SourceBatch(reader=Orders(), splits=[[1, 2, 3], [4], [5, 6, 7]], bytes=100 if route == "small" else None)
+    schema = "id INT, items ARRAY<STRING>"
+    return [
+        SourceRecord({}, {"id": n}, topic, {"id": n, "items": ROWS[n]}, value_schema=schema, key=f"k{n}") for n in ROWS
+    ]
+
+
+@pytest.mark.parametrize("route", ["polled", "small", "job"])
+@pytest.mark.parametrize("bad", BAD)
+def test_all_records_of_a_row_are_skipped_if_one_is_refused_later(
+    engine: SparkEngine, bootstrap_servers: str, topics: Topics, bad: str, route: str
+):
+    topic, dead = topics.create(partitions=1), topics.create(partitions=1)
+    properties, stage = BAD[bad]
+    made = {name: text.format(topic=topic) for name, text in properties.items()}
+    steps = [sql(explode="value.items", value="concat(value.id, item)", **made)]
+    if bad == "later transform":
+        steps.append(sql(value="if(value LIKE '%refuse', raise_error('no'), value)"))
+    errors = ErrorHandling(Tolerance.ALL, dead_letter_topic=dead)
+    headers = PickyHeaders()
+    headers.configure({})
+    with producer(bootstrap_servers) as owner:
+        result = write(
+            engine, owner, batch_of(topic, route), pipeline(topic, header=headers, transforms=steps, errors=errors)
+        )
+    assert values(read_topic(bootstrap_servers, topic)) == LEFT
+    assert (result.errors.skipped, result.errors.failures) == (3, 3)
+    letters: list[Any] = read_topic(bootstrap_servers, dead)
+    assert sorted(json.loads(one.value)["id"] for one in letters) == list(REFUSED), "the dead letter is the row"
+    assert {dict(one.headers)["__connect.errors.stage"] for one in letters} == {stage.encode()}

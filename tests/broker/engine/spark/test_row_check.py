@@ -54,6 +54,23 @@ def test_each_refused_row_has_its_own_error(engine: SparkEngine):
     assert refusals(engine.session(), rows, "a STRING", lambda frame: frame.select(F.length("a"))) == []
 
 
+def test_a_row_after_a_refused_one_is_not_taken_for_another(engine: SparkEngine):
+    rows = pa.RecordBatch.from_pydict({"a": ["x", "y", "x", "x", "z"]})
+    pairs = F.create_map(F.col("a"), F.lit(1), F.lit("x"), F.lit(2))
+    found = refusals(engine.session(), rows, "a STRING", lambda frame: frame.select(pairs))
+    assert found is not None
+    assert [position for position, _ in found] == [0, 2, 3], "a map's expression keeps the keys of a refused row"
+
+
+def test_values_by_chance_refuse_no_row(engine: SparkEngine):
+    rows = pa.RecordBatch.from_pydict({"a": ["1", "x", "2"]})
+    found = refusals(
+        engine.session(), rows, "a STRING", lambda frame: frame.select(F.rand(), F.uuid(), F.col("a").cast("INT"))
+    )
+    assert found is not None
+    assert [position for position, _ in found] == [1]
+
+
 def test_what_a_filter_drops_is_not_evaluated_after_it(engine: SparkEngine):
     rows = pa.RecordBatch.from_pydict({"a": ["1", "x", None, "y", "2", "12"]})
     number = F.col("a").cast("INT")
