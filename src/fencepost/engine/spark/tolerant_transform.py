@@ -194,7 +194,7 @@ def _row_check(frame: DataFrame, pipeline: Pipeline) -> RowCheck | None:
     session = frame.sparkSession
     table = session.createDataFrame(session.sparkContext.emptyRDD(), frame.schema)
     try:
-        return RowCheck.of(table, transform_frame(table, pipeline)[0])
+        return RowCheck.of(transform_frame(table, pipeline)[0])
     except AllRowsRefusedError:
         return None
 
