@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -28,6 +29,9 @@ from fencepost.engine.spark.arrow_rows import may_use_files, rows_from_arrow, ro
 from fencepost.engine.spark.known_plans import ARRAY, PASSES, arrow_schema, exploded, is_explode, struct_of
 
 _NUMBER: Final = "__fencepost_number"
+
+_LARGEST: Final = 16 * 1024 * 1024
+"""The bytes of exploded rows up to which they are evaluated at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,8 @@ class RowCheck:
     def refused(self, batch: pa.RecordBatch) -> list[tuple[int, Exception]]:
         """Return the positions of the rows that are refused, in order, each with a SparkDataError.
 
-        Raises Spark's error if it may not be one of a row: bisection tells.
+        None are returned if exploded arrays would need much memory. Raises Spark's error if it may not be one of a row.
+        In both cases bisection tells.
         """
         found: dict[int, Exception] = {}
         origins = np.arange(batch.num_rows)
@@ -73,7 +78,10 @@ class RowCheck:
             if part.exploded is None:
                 break
             left = np.flatnonzero(~np.isin(origins, list(found)))
-            batch, positions = part.rows(batch.take(pa.array(left)))
+            arrays = part.arrays(batch.take(pa.array(left)))
+            if _exploded_bytes(arrays) > _LARGEST:
+                return []
+            batch, positions = _items_of(arrays)
             origins = origins[left][positions]
         return sorted(found.items())
 
@@ -114,20 +122,15 @@ class _Part:
         with self._numbered(batch) as rows:
             return self._refused(rows, batch)
 
-    def rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray]:
-        """Return a row for each item of the arrays of rows that pass, and the positions of the rows that they are of."""
+    def arrays(self, batch: pa.RecordBatch) -> pa.Table:
+        """Return rows up to their explosion, without those that a filter drops: the last columns are position and array."""
         with self._numbered(batch) as rows:
             schema = arrow_schema(StructType.fromJson(json.loads(self.exploded.json())))
             table = rows_to_arrow(self.session, self._checked(rows)[1], self.exploded, schema)
         if PASSES in table.schema.names:
             table = table.filter(table[PASSES]).drop_columns([PASSES])
         others = [name for name in range(table.num_columns) if table.schema.names[name] != ARRAY]
-        table = exploded(table.select([*others, table.schema.names.index(ARRAY)]))
-        number = table.num_columns - 2
-        positions = table.columns[number].to_numpy()
-        items = table.remove_column(number)
-        columns = [column.combine_chunks() for column in items.columns]
-        return pa.RecordBatch.from_arrays(columns, schema=items.schema), positions
+        return table.select([*others, table.schema.names.index(ARRAY)])
 
     @contextmanager
     def _numbered(self, batch: pa.RecordBatch) -> Iterator[Any]:
@@ -175,6 +178,22 @@ class _Step:
     expressions: Sequence[Any]
     output: Any
     filters: bool
+
+
+def _exploded_bytes(table: pa.Table) -> int:
+    """About how many bytes rows will have once the arrays in their last column are exploded: each item gets a whole row."""
+    counts = pc.fill_null(pc.list_value_length(table.columns[-1]), 0).to_pylist()
+    kept = table.select(range(table.num_columns - 1))
+    return int(sum(count * kept.slice(row, 1).nbytes for row, count in enumerate(counts)) + table.nbytes)
+
+
+def _items_of(table: pa.Table) -> tuple[pa.RecordBatch, np.ndarray]:
+    """Return a row for each item of the arrays in the last column, and from the column before it the positions."""
+    table = exploded(table)
+    number = table.num_columns - 2
+    items = table.remove_column(number)
+    columns = [column.combine_chunks() for column in items.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=items.schema), table.columns[number].to_numpy()
 
 
 def _of_row(error: Exception) -> SparkDataError:
