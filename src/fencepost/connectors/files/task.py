@@ -242,7 +242,8 @@ class FileSourceTask(SourceTask):
                     found = self._visit(tracked, None if batch is None else batch.room)
                     if found is None:
                         break
-                    self._ahead = (tracked, found) if found else None
+                    if found:
+                        self._ahead = (tracked, found)
                 batch = self._with_ahead(batch)
                 if self._ahead is not None:
                     break
@@ -321,7 +322,10 @@ class FileSourceTask(SourceTask):
                 self._inodes.check_seen(tracked.path, tracked.file.seen)
                 plain = isinstance(tracked.file, GrowingFile)
                 read = tracked.file.read if isinstance(tracked.file, GrowingFile) else None
-                track.follow(tracked.file.seen, tracked.end if splits else None, read, plain=plain)
+                changed = track.follow(tracked.file.seen, tracked.end if splits else None, read, plain=plain)
+                if changed and not splits:
+                    # A rename is found by the committed identity.
+                    self._ahead = (tracked, splits)
                 splits = [
                     replace(split, known=track.identity) if type(split) is FileRange else split for split in splits
                 ]

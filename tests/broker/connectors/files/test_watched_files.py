@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,38 @@ def test_logs_that_are_rotated_and_grow_are_read_once_each_line(
         assert not failures
         rotate(log)
     assert_exactly_once(values(read_topic(bootstrap_servers, topic)), lines)
+
+
+def test_a_file_that_is_touched_and_then_renamed_is_read_once(
+    bootstrap_servers: str, topics: Topics, tmp_path: Path
+) -> None:
+    topic, config, log = topics.create(), worker_config(bootstrap_servers), tmp_path / "log"
+    connector = {
+        "name": unique("connector"), "connector.class": "FileSource", "files": f"{log}*", "format": "csv", "schema": "n INT",
+        "topic": topic, "files.poll.interval.ms": "50", "value.converter": JSON, "value.converter.schemas.enable": "false",
+        "transforms": "odd", "transforms.odd.type": "Sql", "transforms.odd.where": "value.n > 0",
+    }  # fmt: skip
+    log.write_text("1\n2\n")
+
+    def until(place: str, count: int) -> None:
+        wait_for(
+            lambda: failures or len(read_topic(bootstrap_servers, place)) >= count,
+            what=f"{count} records are in {place}",
+        )
+
+    with running(StandaloneWorker(config, connector)) as failures:
+        until(topic, 2)
+        offsets = len(read_topic(bootstrap_servers, config.offset_storage.name))
+        os.utime(log, ns=(0, 0))
+        until(config.offset_storage.name, offsets + 1)
+        renamed = log.rename(log.with_suffix(".1"))
+        # The offset goes to the new name, and the former name loses it.
+        until(config.offset_storage.name, offsets + 3)
+        with renamed.open("a") as file:
+            file.write("3\n")
+        until(topic, 3)
+    assert not failures
+    assert_exactly_once(values(read_topic(bootstrap_servers, topic)), [b'{"n":1}', b'{"n":2}', b'{"n":3}'])
 
 
 @pytest.fixture

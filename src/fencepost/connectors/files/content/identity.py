@@ -10,7 +10,8 @@ known when the offset was made. A file may only grow, so both stay the same.
     another head or tail                    it was replaced
 
 A new file may get the inode of a deleted one. If the bytes are also the same, it is the same file only if it is longer
-or has the same time of the last change.
+or has the same time of the last change. So the identity takes over the inode and the time that a file gets while it
+keeps its name and its bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from io import BytesIO, FileIO
 from typing import Any, Final, Self
@@ -117,6 +118,11 @@ class FileIdentity:
         """Return whether a status is of this file, of which all was read, and that nobody has written since."""
         return (self.inode, self.modified, self.end) == stamp_of(status) and self.changed == status.st_ctime_ns
 
+    def is_stale(self, stamp: Stamp) -> bool:
+        """Return whether a file with the bytes of this one, and with a stamp, is another one under another name."""
+        inode, modified, size = stamp
+        return inode != self.inode or (size == self.end and modified != self.modified)
+
     def is_in(self, file: FileIO) -> bool:
         """Return whether an open file is this one, whose inode may differ on another machine. Raises OSError."""
         return os.fstat(file.fileno()).st_ino == self.inode or self.begins(file)
@@ -125,9 +131,8 @@ class FileIdentity:
         """Return whether the file at a path is this one. Raises DataError if it cannot be read."""
         try:
             with open_file(path, allowed) as file:
-                inode, modified, size = stamp_of(os.fstat(file.fileno()))
-                same = inode == self.inode and (size > self.end or (size == self.end and modified == self.modified))
-                return same and self.begins(file)
+                stamp = stamp_of(os.fstat(file.fileno()))
+                return stamp[2] >= self.end and not self.is_stale(stamp) and self.begins(file)
         except DataError:
             if inode_at(path) is None:
                 # Renamed or deleted since.
@@ -178,26 +183,34 @@ class FileTrack:
         """Whether the path now has another file than `identity`, or none."""
         return self.identity is not None and inode_at(self.path) != self.identity.inode
 
-    def follow(self, seen: Stamp | None, end: int | None, read: FileIdentity | None, *, plain: bool) -> None:
+    def follow(self, seen: Stamp | None, end: int | None, read: FileIdentity | None, *, plain: bool) -> bool:
         """Check the file that was just seen, and if there is an `end`, take its identity up to there.
 
-        `read` is its identity up to there if that is known. Raises DataError if it is another one.
+        Return whether `identity` changed: without an `end` it does if the file got another inode or time. `read` is its
+        identity up to `end` if that is known. Raises DataError if it is another file.
         """
+        known = self.identity
         if seen is None or (seen == self.seen and end is None):
-            return
-        if self.identity is None and read is not None and read.end == end:
+            return False
+        if known is None and read is not None and read.end == end:
             self._take(read, seen)
             self.seen = seen
-            return
+            return True
         try:
             with open_file(self.path, self._allowed) as file:
-                if self.identity is not None and not self.identity.begins(file):
+                # Before the bytes are compared: a write after that then leaves another time.
+                status = os.fstat(file.fileno())
+                if known is not None and not known.begins(file):
                     raise self._replaced()
                 if end is not None:
                     self._take(FileIdentity.of(file, end, plain=plain), seen)
+                elif known is not None and known.is_stale(seen) and stamp_of(status) == seen:
+                    changed = status.st_ctime_ns if known.changed else 0
+                    self.identity = replace(known, inode=seen[0], modified=seen[1], changed=changed)
         except OSError as error:
             raise unreadable(self.path, error) from error
         self.seen = seen
+        return self.identity is not known
 
     def _take(self, found: FileIdentity, seen: Stamp) -> None:
         if found.inode != seen[0]:
