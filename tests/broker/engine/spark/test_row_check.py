@@ -151,13 +151,15 @@ def test_many_refused_records_cost_no_attempts_of_their_own(
 
 @pytest.mark.parametrize("exploded", [False, True])
 def test_many_refused_rows_of_a_large_batch_cost_no_jobs_of_their_own(
-    engine: SparkEngine, bootstrap_servers: str, topic: str, *, exploded: bool
+    engine: SparkEngine, bootstrap_servers: str, topics: Topics, *, exploded: bool
 ):
+    topic, dead = topics.create(partitions=1), topics.create(partitions=1)
     text = "CASE WHEN value % 10 < 5 THEN concat('no', value) ELSE value END"
     changed = sql(value=f"CAST(CAST({text} AS INT) AS STRING)")
     if exploded:
         changed = sql(explode=f"array({text})", value="CAST(CAST(item AS INT) AS STRING)")
-    steps = pipeline(topic, transforms=[changed], errors=ErrorHandling(Tolerance.ALL))
+    errors = ErrorHandling(Tolerance.ALL, dead_letter_topic=dead)
+    steps = pipeline(topic, transforms=[changed], errors=errors)
     with producer(bootstrap_servers) as owner:
         before = jobs_run(engine.session())
         result = write(engine, owner, SourceBatch(reader=NumberReader(), splits=splits(400, 2)), steps)
@@ -165,4 +167,6 @@ def test_many_refused_rows_of_a_large_batch_cost_no_jobs_of_their_own(
     found = [int(one.value or b"") for one in read_topic(bootstrap_servers, topic)]
     assert sorted(found) == [n for n in range(400) if n % 10 >= 5]
     assert (result.written, result.errors.skipped) == (200, 200)
+    letters = [int(one.value or b"") for one in read_topic(bootstrap_servers, dead)]
+    assert sorted(letters) == [n for n in range(400) if n % 10 < 5]
     assert jobs < 20
