@@ -24,7 +24,6 @@ from fencepost.engine.spark.jobs import Cancelled, Jobs, check_cancelled, of_row
 from fencepost.engine.spark.transform import GroupPlans, refused_rows, transform_group
 from fencepost.kafka.producer.record_producer import RecordProducer
 from fencepost.transforms.base import DroppingTransformation
-from fencepost.transforms.outbox import EventRouter
 
 Transformed = tuple[list[pa.RecordBatch], ColumnTypes]
 """Rows as the transforms left them, and the types of their columns."""
@@ -96,8 +95,8 @@ class BatchWrite:
         # Transforms before it may have dropped a record.
         dropping = (step for step in self.pipeline.transforms if isinstance(step.transform, DroppingTransformation))
         first = next(dropping, None)
-        if first is not None and isinstance(first.transform, EventRouter) and first.predicate is None:
-            first.transform.log_updates(group.columns["value"], f"Task {self.task}")
+        if first is not None and isinstance(first.transform, DroppingTransformation) and first.predicate is None:
+            first.transform.log_dropped(group.columns, f"Task {self.task}")
         return [part.result for part in passed]
 
     def _transformed(self, session: SparkSession | None, group: RecordGroup) -> Transformed:

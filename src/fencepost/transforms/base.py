@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final, TypeVar
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 from pyspark.sql.types import (
@@ -120,6 +121,9 @@ class DroppingTransformation(RecordTransformation):
     @abstractmethod
     def changed_records(self, records: DataFrame) -> DataFrame:
         """Return all of the given records, changed."""
+
+    def log_dropped(self, records: pa.RecordBatch, whose: str) -> None:
+        """Log how many records of a batch are dropped though nobody may expect it. `whose` begins the message."""
 
 
 class RecordPredicate(_Configured, Predicate):

@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 from pyspark.sql.types import DataType, NullType, StructField, StructType
 
-from fencepost.transforms.event_fields import OPERATION
+from fencepost.transforms.event_fields import OLD_KEY, OPERATION
 
 _ENVELOPE: Final = ("before", "after", "source", OPERATION)
 
@@ -77,3 +80,38 @@ class ChangeEvent:
         ]
         kind = next(side[name].dataType for side in self.sides.values() if name in side.names)
         return F.when(self.deleted, either[0]).otherwise(either[1]), kind
+
+
+@dataclass(frozen=True, slots=True)
+class EventColumns:
+    """The change events among records of a batch: their `operation`, and whether they have a row before and after.
+
+    The create that an update of a key becomes has the operation u.
+    """
+
+    operation: pa.Array
+    before: pa.Array
+    after: pa.Array
+
+    @classmethod
+    def of(cls, records: pa.RecordBatch) -> EventColumns | None:
+        """Return the events of the column `value`, None if that has none. Tombstones do not count."""
+        kind = records["value"].type
+        if not pa.types.is_struct(kind) or not {field.name for field in kind}.issuperset(_ENVELOPE):
+            return None
+        given = records["value"]
+        operation = pc.struct_field(given, OPERATION)
+        if not pa.types.is_string(operation.type) and not pa.types.is_null(operation.type):
+            return None
+        operation = pc.if_else(_has_old_key(records), "u", pc.fill_null(operation.cast(pa.string()), ""))
+        sides = (pc.struct_field(given, side).is_valid() for side in ("before", "after"))
+        return cls(*(column.filter(given.is_valid()) for column in (operation, *sides)))
+
+
+def _has_old_key(records: pa.RecordBatch) -> pa.Array:
+    found = np.zeros(records.num_rows, dtype=bool)
+    if "headers" in records.schema.names:
+        headers = records["headers"]
+        named = pc.equal(pc.struct_field(pc.list_flatten(headers), "key"), OLD_KEY)
+        found[pc.list_parent_indices(headers).filter(named).to_numpy()] = True
+    return pa.array(found)

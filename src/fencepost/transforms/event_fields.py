@@ -12,6 +12,8 @@ from pyspark.sql.types import DataType, StructType
 from fencepost.api.errors import ConfigError
 
 OPERATION: Final = "op"
+OLD_KEY: Final = "__debezium.oldkey"
+"""The header of the create that an update of a key becomes."""
 
 _OF_EVENT: Final = (OPERATION, "ts_ms", "ts_us", "ts_ns")
 _OF_TRANSACTION: Final = ("id", "data_collection_order", "total_order")

@@ -5,10 +5,13 @@ https://debezium.io/documentation/reference/stable/transformations/event-flatten
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 from pyspark.sql.types import ArrayType, BinaryType, DataType, NullType, StringType, StructField, StructType
@@ -19,9 +22,11 @@ from fencepost.api.schema_name import NULLS_METADATA
 from fencepost.api.spark_names import backticked
 from fencepost.config.validators import one_of
 from fencepost.transforms.base import DroppingTransformation, define_null_default, is_json, planned_by_schema, text
-from fencepost.transforms.change_event import ChangeEvent
+from fencepost.transforms.change_event import ChangeEvent, EventColumns
 from fencepost.transforms.event_fields import OPERATION, event_fields
 from fencepost.transforms.event_sides import same_nulls
+
+_log: Final = logging.getLogger(__name__)
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 _MODES: Final = ("drop", "tombstone", "rewrite", "rewrite-with-tombstone", "delete-to-tombstone")
@@ -104,6 +109,19 @@ class ExtractNewRecordState(DroppingTransformation):
         if event is not None:
             changes = event.has_row & ~event.deleted if self._mode == "drop" else event.has_row
         return F.when(F.col("value").isNull(), tombstones).otherwise(changes)
+
+    def log_dropped(self, records: pa.RecordBatch, whose: str) -> None:
+        """Log how many events of a batch, other than truncates, have no row."""
+        events = EventColumns.of(records)
+        if events is None:
+            return
+        has_row = pc.or_(pc.or_(events.before, events.after), pc.is_in(events.operation, pa.array(["d", "t"])))
+        if lost := len(has_row) - has_row.true_count:
+            _log.warning(
+                "%s: %d events, other than truncates, were dropped, as they have no row before or after the change",
+                whose,
+                lost,
+            )
 
     def changed_records(self, records: DataFrame) -> DataFrame:
         """Return the rows for events. Raises DataError for columns that do not fit the properties."""

@@ -32,8 +32,8 @@ from fencepost.api.schema_name import JSON_METADATA, NULLS_METADATA, VERSION, fi
 from fencepost.config.java_regex import check_replacement, java_pattern, java_regex
 from fencepost.config.validators import not_blank, one_of
 from fencepost.transforms.base import DroppingTransformation, is_json, planned_by_schema, text
-from fencepost.transforms.change_event import ChangeEvent
-from fencepost.transforms.event_fields import OPERATION
+from fencepost.transforms.change_event import ChangeEvent, EventColumns
+from fencepost.transforms.event_fields import OLD_KEY, OPERATION
 
 _log: Final = logging.getLogger(__name__)
 
@@ -47,6 +47,7 @@ _MILLISECONDS: Final = {
     "io.debezium.time.NanoTimestamp": 1_000_000,
 }
 """The number of a column type's units in a millisecond."""
+_ZONED: Final = "io.debezium.time.ZonedTimestamp"
 
 
 class FieldPlace(Enum):
@@ -81,7 +82,8 @@ class EventRouter(DroppingTransformation):
         .define(_FIELD + "payload", _Type.STRING, "payload", _Importance.LOW, "The column for the message's value.", validator=not_blank)
         .define(
             _FIELD + "timestamp", _Type.STRING, None, _Importance.LOW,
-            "The column for the message's timestamp, a timestamp. Where it is null, and if unset: the time of the event, ts_ms.",
+            "The column for the message's timestamp: a TIMESTAMP, or by the name of its schema Debezium's Timestamp, MicroTimestamp, "
+            "NanoTimestamp or ZonedTimestamp. Where it is null, and if unset: the time of the event, ts_ms.",
         )
         .define(
             _FIELD + "schema.version", _Type.STRING, None, _Importance.LOW,
@@ -155,24 +157,32 @@ class EventRouter(DroppingTransformation):
         event = ChangeEvent.of(records.schema["value"].dataType)
         if event is None:
             return F.col("value").isNotNull()
-        operation = F.col("value")[OPERATION]
+        renamed = F.exists("headers", lambda header: header["key"] == F.lit(OLD_KEY))
+        operation = F.when(renamed, "u").otherwise(F.col("value")[OPERATION])
         if self.properties[_INVALID].lower() == "fatal":
             why = "A row of the outbox was updated, which table.op.invalid.behavior=fatal refuses: only insert rows"
             operation = F.when(operation == "u", F.raise_error(F.lit(why)).cast("STRING")).otherwise(operation)
         return F.coalesce(operation.isin("c", "r"), F.lit(False)) & F.col("value")["after"].isNotNull()
 
-    def log_updates(self, values: pa.Array, whose: str) -> None:
-        """Log how many values of a batch are updates, which are dropped. `whose` begins the message."""
-        kind, behavior = values.type, self.properties[_INVALID].lower()
-        if not pa.types.is_struct(kind) or kind.get_field_index(OPERATION) < 0 or behavior == "fatal":
+    def log_dropped(self, records: pa.RecordBatch, whose: str) -> None:
+        """Log how many events of a batch are updates, and how many are not changes of a row."""
+        events, behavior = EventColumns.of(records), self.properties[_INVALID].lower()
+        if events is None:
             return
-        operations = pc.struct_field(values, OPERATION)
-        count = pc.sum(pc.equal(operations, "u")).as_py() if pa.types.is_string(operations.type) else None
-        if count:
+        updates = pc.equal(events.operation, "u").true_count
+        if updates and behavior != "fatal":
             _log.log(
                 logging.ERROR if behavior == "error" else logging.WARNING,
                 "%s: %d updates of rows of the outbox were dropped: a service must only insert rows, or delete them (%s=%s)",
-                whose, count, _INVALID, behavior,
+                whose, updates, _INVALID, behavior,
+            )  # fmt: skip
+        inserts = pc.and_(pc.is_in(events.operation, pa.array(["c", "r"])), events.after)
+        others = len(inserts) - updates - inserts.true_count - pc.equal(events.operation, "d").true_count
+        if others:
+            _log.warning(
+                "%s: %d events of the outbox were dropped that are not inserts, updates or deletes of a row: truncates, or "
+                "events without a row or a known op",
+                whose, others,
             )  # fmt: skip
 
     def changed_records(self, records: DataFrame) -> DataFrame:
@@ -251,7 +261,10 @@ class _Messages:
         field, column = self.row[name], self._after(name)
         if isinstance(field.dataType, t.TimestampType):
             return F.unix_millis(column)
-        divisor = _MILLISECONDS.get(field_identity(field).get("name", ""))
+        kind = field_identity(field).get("name", "")
+        if kind == _ZONED:
+            return F.unix_millis(column.cast("TIMESTAMP"))
+        divisor = _MILLISECONDS.get(kind)
         if divisor is None:
             raise DataError(
                 f"{self.plugin} needs a timestamp in {_FIELD}timestamp, but the column {name} is of type "

@@ -243,6 +243,8 @@ def _check_name(given: SqlProperty, node: _Node, scope: frozenset[str]) -> None:
         return
     if not node.parts:
         raise given.refused("a star within an expression must name a struct, as in value.*")
+    if len(node.parts) == 1 and node.parts[0].lower() in NONDETERMINISTIC:
+        _check_function(given, node)
     raise given.refused(
         f"there is no column {node.parts[0]!r}; a record has {', '.join(given.columns)}, and its fields are named as in "
         "value.id; texts are put in single quotes, and functions need parentheses"

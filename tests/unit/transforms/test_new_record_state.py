@@ -4,6 +4,7 @@ import datetime as dt
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -141,6 +142,18 @@ def test_listed_fields_leave_the_key_if_that_is_wanted(spark: SparkSession, prop
     row = {**READ, "key": (1, "k"), "headers": [("drop", b'["id","name"]')]}
     given = Records(ENVELOPE, [row], key="STRUCT<id: INT NOT NULL, name: STRING>")
     assert applied(spark, given, extracting(drop_fields_header_name="drop", **properties), column="key") == [key]
+
+
+def test_events_without_a_row_that_are_no_truncates_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    row = pa.struct([("id", pa.int64())])
+    kind = pa.struct([("before", row), ("after", row), ("source", pa.string()), ("op", pa.string())])
+    operations = pa.array([{"op": op} for op in ("c", "t", "d", None)], kind)
+    step = ExtractNewRecordState()
+    step.configure({})
+    step.log_dropped(pa.RecordBatch.from_pydict({"value": operations}), "Task t")
+    assert caplog.messages == [
+        "Task t: 2 events, other than truncates, were dropped, as they have no row before or after the change"
+    ]
 
 
 @pytest.mark.parametrize("header", [b"name", b'["name"] x'])

@@ -6,6 +6,7 @@ import json
 import logging
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -62,6 +63,50 @@ def test_updates_are_refused_if_they_are_fatal(spark: SparkSession) -> None:
     with pytest.raises(PySparkException, match="A row of the outbox was updated"):
         messages(spark, EVENTS, table_op_invalid_behavior="fatal")
     assert len(messages(spark, EVENTS.with_rows(CREATED), table_op_invalid_behavior="fatal")) == 1
+
+
+def test_the_create_that_an_update_of_the_key_becomes_is_an_update(spark: SparkSession) -> None:
+    renamed = EVENTS.with_rows({**CREATED, "headers": [("__debezium.oldkey", bytearray(b"k"))]}, READ)
+    assert [row["topic"] for row in messages(spark, renamed)] == ["outbox.event.customer"]
+    with pytest.raises(PySparkException, match="A row of the outbox was updated"):
+        messages(spark, renamed, table_op_invalid_behavior="fatal")
+
+
+def arrow(values: list[Any], headers: list[Any]) -> pa.RecordBatch:
+    row = pa.struct([("id", pa.string())])
+    kind = pa.struct([("before", row), ("after", row), ("source", pa.string()), ("op", pa.string())])
+    pairs = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    return pa.RecordBatch.from_pydict({"value": pa.array(values, kind), "headers": pa.array(headers, pairs)})
+
+
+def test_dropped_events_that_are_no_inserts_or_deletes_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    one = {"id": "e"}
+    given = [
+        ("c", None, one),
+        ("d", one, None),
+        ("t", None, None),
+        ("x", None, one),
+        (None, None, one),
+        ("c", None, None),
+    ]
+    values = [{"before": before, "after": after, "op": op} for op, before, after in given]
+    headers = [None, [("h", b"")], [], [], [], [], [], [("h", b""), ("__debezium.oldkey", b"")]]
+    transform = EventRouter()
+    transform.configure({})
+    transform.log_dropped(arrow([*values, None, values[0]], headers), "Task t")
+    updates, others = caplog.messages
+    assert updates.startswith("Task t: 1 updates of rows of the outbox were dropped")
+    assert others.startswith("Task t: 4 events of the outbox were dropped that are not inserts, updates or deletes")
+    caplog.clear()
+    transform.log_dropped(arrow(values[:2], headers[:2]), "Task t")
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(("text", "timestamp"), [("2020-01-01T00:00:00.123456Z", 1_577_836_800_123), (None, 5)])
+def test_a_timestamp_may_be_a_text_with_a_zone(spark: SparkSession, text: str | None, timestamp: int) -> None:
+    zoned = ENVELOPE.replace("at: BIGINT", "at: STRING").replace("MicroTimestamp", "ZonedTimestamp")
+    records = Records(zoned, [event("c", after=(*FIRST[:6], text))], key="STRING")
+    assert [row["timestamp"] for row in messages(spark, records, table_field_event_timestamp="at")] == [timestamp]
 
 
 def test_records_that_are_not_change_events_pass(spark: SparkSession) -> None:

@@ -194,6 +194,14 @@ def test_nondeterministic_functions_are_refused_unless_allowed(spark: SparkSessi
     assert frame.count() == 1
 
 
+@pytest.mark.parametrize("text", ["current_timestamp", "date_add(CURRENT_DATE, 1)"])
+def test_the_present_without_parentheses_is_refused_as_such(spark: SparkSession, text: str) -> None:
+    with pytest.raises(ConfigError, match=r"the function current_\w+ gives another result each time"):
+        apply_chain(RECORDS.frame(spark), [sql(value=text)])
+    with pytest.raises(ConfigError, match="functions need parentheses"):
+        apply_chain(RECORDS.frame(spark), [sql(value=text, allow_nondeterministic="true")])
+
+
 def test_a_text_that_reads_like_the_present_is_a_text(spark: SparkSession) -> None:
     frame = apply_chain(RECORDS.frame(spark), [sql(value="concat('now ', key)")])
     assert plain(frame.collect()[0])["value"] == "now k"

@@ -79,3 +79,35 @@ def test_events_of_a_transaction_are_in_one_transaction_of_several_topics(
             )
             transactions.setdefault(order, set()).add(end.transaction)
     assert all(len(found) == 1 for found in transactions.values())
+
+
+def test_an_update_of_a_rows_id_becomes_no_message(source: PostgresSource, database: Database, bootstrap_servers: str):
+    topic = unique("order")
+    database.execute(TABLE)
+    source.change(
+        transforms="outbox", transforms_outbox_type="io.debezium.transforms.outbox.EventRouter",
+        transforms_outbox_route_topic_replacement="${routedByValue}",
+    )  # fmt: skip
+    source.run_to_end()
+    insert = "insert into outbox(aggregatetype, aggregateid, type) values (%s, %s, 'T')"
+    with database.connect() as connection:
+        for number in ("1", "2", "3"):
+            connection.execute(insert, [topic, number])
+        connection.execute("update outbox set id = gen_random_uuid() where aggregateid <> '2'")
+        connection.execute(insert, [topic, "4"])
+    source.run_to_end()
+    records = read_topic(bootstrap_servers, topic)
+    assert sorted(json.loads(record.key or b"") for record in records) == ["1", "2", "3", "4"]
+
+
+def test_both_events_of_an_updated_key_have_the_other_key_in_a_header(source: PostgresSource, database: Database):
+    database.execute("create table t(id int primary key)")
+    source.run_to_end()
+    database.execute("insert into t values (1)")
+    database.execute("update t set id = 2")
+    source.run_to_end()
+    records = source.records("public.t")
+    found = sorted((json.loads(record.key or b"")["id"], list(record.headers)) for record in records if record.value)
+    assert found == [
+        (1, []), (1, [("__debezium.newkey", b'{"id":2}')]), (2, [("__debezium.oldkey", b'{"id":1}')]),
+    ]  # fmt: skip

@@ -64,7 +64,7 @@ class TableBatches:
 def batches_of(drafts: Sequence[Draft], now_ms: int, transactions: Sequence[pa.Array | None]) -> list[SourceBatch]:
     """Return batches of events, without offsets; `transactions` are the `transaction` of each draft's events."""
     return [
-        ready(draft.table.schema, [draft.events(now_ms, transaction)])
+        ready(draft.schema, [draft.events(now_ms, transaction)])
         for draft, transaction in zip(drafts, transactions, strict=True)
     ]
 

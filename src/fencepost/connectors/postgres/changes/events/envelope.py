@@ -2,7 +2,7 @@
 
 A value is `before`, `after`, `source`, `op`, `ts_ms` and `transaction`; `op` is c, u, d, r (read by a snapshot) or t
 (truncate). A delete is followed by a tombstone. An update that changes the key becomes a delete of the old key and a
-create of the new one, so that each key's last record shows its state.
+create of the new one, so that each key's last record shows its state. Each of the two has the other's key in a header.
 
 https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-events
 """
@@ -49,6 +49,8 @@ _OPERATIONS: Final = {INSERT: "c", UPDATE: "u", DELETE: "d", TRUNCATE: "t"}
 # The events that a change becomes: the index in this list is the code of an event.
 _CREATE, _UPDATE, _DELETE, _TOMBSTONE, _TRUNCATE = range(5)
 _LETTERS: Final = pa.array(["c", "u", "d", "d", "t"])
+_OLD_KEY: Final = "__debezium.oldkey"
+_NEW_KEY: Final = "__debezium.newkey"
 
 KEY_REMEDY: Final = (
     "With REPLICA IDENTITY FULL the log does not have former primary keys: name the columns of the key with "
@@ -114,21 +116,20 @@ class TableEvents:
     def schema(self) -> str:
         """The columns `key` (if the table has one) and `value` in DDL."""
         row = ", ".join(column.ddl() for column in self.columns)
-        key = ", ".join(column.key_ddl() for column in self._keys)
         value = (
             f"STRUCT<before: STRUCT<{row}>, after: STRUCT<{row}>, source: {SOURCE_DDL} NOT NULL, op: STRING NOT NULL, "
             f"ts_ms: BIGINT, transaction: {TRANSACTION_DDL}>"
         )
         topic = "topic STRING, "
-        return f"{topic}key STRUCT<{key}>, value {value}" if key else f"{topic}value {value}"
+        return f"{topic}key {self.key_ddl}, value {value}" if self._keys else f"{topic}value {value}"
 
-    def events(self, changes: Changes, now_ms: int) -> pa.RecordBatch | None:
-        """Return the events of changes, None if there are none. Raises DataError for values without representation."""
-        draft = self.draft(changes)
-        return None if draft is None else draft.events(now_ms)
+    @property
+    def key_ddl(self) -> str:
+        """The type of keys in DDL."""
+        return f"STRUCT<{', '.join(column.key_ddl() for column in self._keys)}>"
 
     def draft(self, changes: Changes) -> Draft | None:
-        """Return a draft of the events of changes, None if there are none. Raises DataError like `events`."""
+        """Return a draft of the events, None if there are none. Raises DataError for values without representation."""
         new, old = self._read(changes.new, changes), self._read(changes.old, None)
         rows, codes = self._events(changes)
         return Draft(self, changes, new, old, rows, codes) if len(rows) else None
@@ -142,7 +143,8 @@ class TableEvents:
             self._struct(draft.old, before), self._struct(draft.new, after), self._source(changes, rows),
             _LETTERS.take(pa.array(codes)), now_ms, codes == _TOMBSTONE, transaction,
         )  # fmt: skip
-        return self._batch(value, self._key(changes, draft.new, draft.old, rows, codes))
+        events = self._batch(value, self._key(changes, draft.new, draft.old, rows, codes))
+        return events.append_column("headers", self._headers(draft)) if draft.moved.any() else events
 
     def snapshot(self, texts: Sequence[pa.Array], lsn: int, now_ms: int, kind: str = "true") -> pa.RecordBatch:
         """Return events for rows that a snapshot read, given as columns of texts.
@@ -157,7 +159,7 @@ class TableEvents:
         names = [column.name for column in self.columns]
         after = pa.StructArray.from_arrays(read, names)
         source = self._source_struct(
-            count, pa.repeat(pa.scalar(now_ms * 1000, pa.int64()), count), kind, _no_text(count), _none(count),
+            count, pa.repeat(pa.scalar(now_ms * 1000, pa.int64()), count), kind, pa.nulls(count, pa.string()), _none(count),
             pa.repeat(pa.scalar(lsn, pa.int64()), count),
         )  # fmt: skip
         op = pa.repeat("r", count)
@@ -225,11 +227,8 @@ class TableEvents:
                 now = _completed(changes.new.columns[place], place, changes).values
                 after = now.take(pa.array(changes.new.index[rows]))
                 before = changes.old.columns[place].values.take(pa.array(changes.old.index[rows]))
-                same = pc.fill_null(pc.equal(after, before), False).to_numpy(zero_copy_only=False)
-                both_null = (after.is_null().to_numpy(zero_copy_only=False)) & before.is_null().to_numpy(
-                    zero_copy_only=False
-                )
-                moved[rows] |= ~(same | both_null)
+                same = pc.coalesce(pc.equal(after, before), pc.and_(after.is_null(), before.is_null()))
+                moved[rows] |= ~same.to_numpy(zero_copy_only=False)
         return moved
 
     def _struct(self, columns: list[pa.Array], index: Array) -> pa.Array:
@@ -269,6 +268,16 @@ class TableEvents:
                     f"key was altered after that row was written. {KEY_REMEDY}"
                 )
         return pa.StructArray.from_arrays(parts, [column.name for column in self._keys], mask=mask)
+
+    def _headers(self, draft: Draft) -> pa.Array:
+        """Return the other key of each event of a key's update, as a header."""
+        moved = draft.moved
+        created = draft.codes[moved] == _CREATE
+        others = np.where(created, _DELETE, _CREATE)
+        keys = self._key(draft.changes, draft.new, draft.old, draft.rows[moved], others)
+        names = pa.array(np.where(created, _OLD_KEY, _NEW_KEY), pa.string())
+        ends = np.concatenate(([0], np.cumsum(moved))).astype(np.int32)
+        return pa.ListArray.from_arrays(ends, pa.StructArray.from_arrays([names, keys], ["key", "value"]))
 
     def _key_column(self, column: TableColumn, changes: Changes) -> list[pa.Array]:
         """Return a key column from the new and the old rows, for keys that represent values differently."""
@@ -330,6 +339,18 @@ class Draft:
         counted: Array = self.codes != _TOMBSTONE
         return counted
 
+    @property
+    def moved(self) -> Array:
+        """The events of updates of a key: a delete and a create for each."""
+        moved: Array = (self.changes.operation[self.rows] == UPDATE) & np.isin(self.codes, (_CREATE, _DELETE))
+        return moved
+
+    @property
+    def schema(self) -> str:
+        """The columns of the events in DDL: the table's, and headers if a key was updated."""
+        headers = f", headers ARRAY<STRUCT<key: STRING, value: {self.table.key_ddl}>>" if self.moved.any() else ""
+        return self.table.schema + headers
+
     def events(self, now_ms: int, transaction: pa.Array | None = None) -> pa.RecordBatch:
         """Return the events; `transaction` has the place of each in its transaction."""
         return self.table.drafted(self, now_ms, transaction)
@@ -377,7 +398,3 @@ def _field(name: str, kind: ValueType, *, nullable: bool) -> str:
 
 def _none(count: int) -> pa.Array:
     return pa.nulls(count, pa.int64())
-
-
-def _no_text(count: int) -> pa.Array:
-    return pa.nulls(count, pa.string())

@@ -54,9 +54,10 @@ def events(of: TableEvents, *messages: bytes) -> list[tuple[Any, Any]]:
     decoded = Decoder(Position(1)).decode(data, find_frames(data, len(data) - 64)[0])
     found: list[tuple[Any, Any]] = []
     for changes in decoded.changes:
-        rows = of.events(changes, 4_000)
-        if rows is not None:
-            assert rows.schema.names == parse_columns(of.schema).names
+        draft = of.draft(changes)
+        if draft is not None:
+            rows = draft.events(4_000)
+            assert rows.schema.names == parse_columns(draft.schema).names
             keys = rows["key"].to_pylist() if "key" in rows.schema.names else [None] * len(rows)
             found += zip(keys, rows["value"].to_pylist(), strict=True)
     return found
@@ -102,6 +103,20 @@ def test_tombstones_can_be_left_out():
 def test_an_update_of_the_key_deletes_the_old_one_and_creates_the_new_one():
     found = events(table(), update(ACCOUNTS, ["2", "ann", None], old=["1", None, None]))
     assert short(found) == [(1, "d", row(1), None), (1, None), (2, "c", None, row(2, "ann"))]
+
+
+def test_the_events_of_an_updated_key_have_the_other_key_in_a_header():
+    messages = [insert(ACCOUNTS, ["1", None, None]), update(ACCOUNTS, ["2", "ann", None], old=["1", None, None])]
+    data = buffer(begin(100), relation(ACCOUNTS), *messages, commit(100, 110))
+    (changes,) = Decoder(Position(1)).decode(data, find_frames(data, len(data) - 64)[0]).changes
+    draft = table().draft(changes)
+    assert draft is not None
+    assert draft.events(4_000)["headers"].to_pylist() == [
+        [],
+        [{"key": "__debezium.newkey", "value": {"id": 2}}],
+        [],
+        [{"key": "__debezium.oldkey", "value": {"id": 1}}],
+    ]
 
 
 @pytest.mark.parametrize(
