@@ -36,8 +36,8 @@ P = TypeVar("P")
 
 _CAPACITY: Final = 64
 _LIMIT: Final = "spark.sql.execution.arrow.localRelationThreshold"
-_PASSES: Final = "__fencepost_passes"
-_ARRAY: Final = "__fencepost_array"
+PASSES: Final = "__fencepost_passes"
+ARRAY: Final = "__fencepost_array"
 
 
 class _Use(Enum):
@@ -99,8 +99,8 @@ class _Part:
                 given.size()
             raise
         if self.filters:
-            table = table.filter(table[_PASSES]).drop_columns([_PASSES])
-        return _exploded(table) if self.explodes else table
+            table = table.filter(table[PASSES]).drop_columns([PASSES])
+        return exploded(table) if self.explodes else table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +132,8 @@ class LocalPlan:
             session=session,
             parts=parts,
             limit=int(str(session.conf.get(_LIMIT)).removesuffix("b")),
-            given=_arrow_schema(table.schema),
-            result=_arrow_schema(selection.schema),
+            given=arrow_schema(table.schema),
+            result=arrow_schema(selection.schema),
         )
 
     def takes(self, batch: pa.RecordBatch) -> bool:
@@ -155,7 +155,7 @@ class LocalPlan:
         return pa.Table.from_arrays(table.columns, schema=self.result)
 
 
-def _exploded(table: pa.Table) -> pa.Table:
+def exploded(table: pa.Table) -> pa.Table:
     """Return a row for each item of the arrays in the last column, with the item in its place."""
     arrays = table.columns[-1].combine_chunks()
     rows, items = pc.list_parent_indices(arrays), pc.list_flatten(arrays)
@@ -178,21 +178,24 @@ def _parts(session: SparkSession, selection: DataFrame) -> list[_Part] | None:
         parts.insert(0, _part(session, plan.output(), steps, passes, result, explodes=len(parts) > 0))
         if plan.nodeName() == "LogicalRDD":
             return parts
-        if plan.nodeName() != "Generate" or plan.outer() or not _is_explode(plan.generator()):
+        if not is_explode(plan):
             return None
         kept, array = plan.requiredChildOutput(), plan.generator().child()
         last = [(kept.appended(array), None)]
-        result = _struct(session, kept).add(_ARRAY, array.dataType(), True)
+        result = struct_of(session, kept).add(ARRAY, array.dataType(), True)
         plan = plan.child()
 
 
-def _is_explode(generator: Any) -> bool:
-    """Whether a generator makes a row of each item of an array."""
-    kinds = generator.getClass().getSimpleName(), generator.child().dataType().getClass().getSimpleName()
-    return kinds == ("Explode", "ArrayType")
+def is_explode(plan: Any) -> bool:
+    """Whether a step of a plan makes a row of each item of an array, and nothing of an empty one."""
+    if plan.nodeName() != "Generate" or plan.outer():
+        return False
+    array = plan.generator().child().dataType().getClass().getSimpleName()
+    return (plan.generator().getClass().getSimpleName(), array) == ("Explode", "ArrayType")
 
 
-def _struct(session: SparkSession, attributes: Any) -> Any:
+def struct_of(session: SparkSession, attributes: Any) -> Any:
+    """Return the columns that attributes of a plan are, as Java's StructType."""
     jvm: Any = session._jvm  # noqa: SLF001 - types are the JVM's
     return jvm.org.apache.spark.sql.catalyst.types.DataTypeUtils.fromAttributes(attributes)
 
@@ -203,7 +206,7 @@ def _part(
     """Steps from `columns` to `result`: the expressions of each, and the columns that they are."""
     jvm: Any = session._jvm  # noqa: SLF001 - expressions are the JVM's
     catalyst: Any = jvm.org.apache.spark.sql.catalyst.expressions
-    given, filters = _struct(session, columns), passes is not None
+    given, filters = struct_of(session, columns), passes is not None
     boolean = passes.dataType() if filters else None
     projections = []
     for expressions, made in steps or [(columns, columns)]:
@@ -211,9 +214,9 @@ def _part(
         projections.append(catalyst.InterpretedProjection(every, columns))
         columns = made
         passes = catalyst.BoundReference(expressions.size(), boolean, True) if filters else None
-    schema = _arrow_schema(StructType.fromJson(json.loads(result.json())))
+    schema = arrow_schema(StructType.fromJson(json.loads(result.json())))
     if filters:
-        schema, result = schema.append(pa.field(_PASSES, pa.bool_())), result.add(_PASSES, "boolean")
+        schema, result = schema.append(pa.field(PASSES, pa.bool_())), result.add(PASSES, "boolean")
     return _Part(projections, filters, explodes, given, result, schema)
 
 
@@ -237,5 +240,6 @@ def _set_active(session: SparkSession) -> None:
     _active_setter(session)(session._jsparkSession)  # noqa: SLF001 - see above
 
 
-def _arrow_schema(schema: StructType) -> pa.Schema:
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Return Arrow's types for the columns."""
     return to_arrow_schema(schema, error_on_duplicated_field_names_in_struct=True, timezone=TIME_ZONE)

@@ -147,9 +147,15 @@ def _isolated(
     def rows_between(start: int, stop: int) -> DataFrame:
         return source.where(F.col(ROW).between(numbers.at(start), numbers.at(stop - 1)))
 
+    first, held = 0, pa.table({})
+
     def table_of(start: int, stop: int) -> pa.Table:
-        # Not `collect`: Spark pickles its rows.
-        return _nullable(rows_between(start, stop).sort(ROW).drop(ROW)).toArrow()
+        # The refused rows of a part are asked for one by one once it was tried: a job for each would take hours.
+        nonlocal first, held
+        if not first <= start <= stop <= first + held.num_rows:
+            # Not `collect`: Spark pickles its rows.
+            first, held = start, _nullable(rows_between(start, stop).sort(ROW).drop(ROW)).toArrow()
+        return held.slice(start - first, stop - start)
 
     def transform(start: int, stop: int) -> Sorted[None] | None:
         with of_rows(), running():
@@ -194,7 +200,7 @@ def _row_check(frame: DataFrame, pipeline: Pipeline) -> RowCheck | None:
     session = frame.sparkSession
     table = session.createDataFrame(session.sparkContext.emptyRDD(), frame.schema)
     try:
-        return RowCheck.of(table, transform_frame(table, pipeline)[0])
+        return RowCheck.of(transform_frame(table, pipeline)[0])
     except AllRowsRefusedError:
         return None
 

@@ -38,10 +38,10 @@ def numbers(count: int, topic: str) -> list[SourceRecord]:
 
 def refusals(session: SparkSession, rows: pa.RecordBatch, schema: str, *steps: Any) -> list[tuple[int, str]] | None:
     """The refused rows of a batch with their errors, by steps from frame to frame."""
-    table = frame = session.createDataFrame(session.sparkContext.emptyRDD(), schema)
+    frame = session.createDataFrame(session.sparkContext.emptyRDD(), schema)
     for step in steps:
         frame = step(frame)
-    check = RowCheck.of(table, frame)
+    check = RowCheck.of(frame)
     return None if check is None else [(position, str(error)) for position, error in check.refused(rows)]
 
 
@@ -85,13 +85,30 @@ def test_what_a_filter_drops_is_not_evaluated_after_it(engine: SparkEngine):
     assert "DIVIDE_BY_ZERO" in found[1][1]
 
 
-def test_a_plan_with_more_than_projections_and_filters_has_no_check(engine: SparkEngine):
+def test_rows_with_refused_items_of_arrays_are_found(engine: SparkEngine):
+    arrays = [["1", "2"], ["3", "x", "y"], [], None, ["4"], ["z"], ["12", "13"], ["5"]]
+    rows = pa.RecordBatch.from_pydict({"a": arrays, "b": ["0", "0", "0", "0", "0", "0", "0", "x"]})
+    number = F.col("item").cast("INT")
+    steps = [
+        lambda frame: frame.select("b", F.explode("a").alias("item")),
+        lambda frame: frame.where(F.col("b").cast("INT") == 0).select(
+            F.explode(F.array(number, 13 - number)).alias("n")
+        ),
+        lambda frame: frame.where(F.col("n") < 9).select(1 / F.col("n")),
+    ]
+    found = refusals(engine.session(), rows, "a ARRAY<STRING>, b STRING", *steps)
+    assert found is not None
+    assert [position for position, _ in found] == [1, 5, 6, 7]
+    assert ["'x'" in found[0][1], "'z'" in found[1][1], "DIVIDE_BY_ZERO" in found[2][1]] == [True] * 3
+
+
+def test_a_plan_with_more_than_rows_and_arrays_has_no_check(engine: SparkEngine):
     rows = pa.RecordBatch.from_pydict({"a": [["1"], ["x"]]})
-    exploded = [lambda frame: frame.select(F.explode("a"))]
-    assert refusals(engine.session(), rows, "a ARRAY<STRING>", *exploded) is None
+    sizes = [lambda frame: frame.groupBy("a").count()]
+    assert refusals(engine.session(), rows, "a ARRAY<STRING>", *sizes) is None
 
 
-@pytest.mark.parametrize("chain", ["one", "several"])
+@pytest.mark.parametrize("chain", ["one", "several", "exploded"])
 def test_many_refused_records_cost_no_attempts_of_their_own(
     engine: SparkEngine, bootstrap_servers: str, topics: Topics, monkeypatch: pytest.MonkeyPatch, chain: str
 ):
@@ -110,6 +127,10 @@ def test_many_refused_records_cost_no_attempts_of_their_own(
         cast = Cast()
         cast.configure({"spec": "text:int32"})
         transforms = [sql(where="value.n <> 3"), Step(cast), sql(value="named_struct('n', value.text)")]
+    if chain == "exploded":
+        transforms = [
+            sql(explode="array(value.text)", value="named_struct('n', CAST(item AS INT))", where="value.n <> 3")
+        ]
     errors = ErrorHandling(Tolerance.ALL, dead_letter_topic=dead)
     steps = pipeline(value=json_converter(), transforms=transforms, errors=errors)
     with producer(bootstrap_servers) as owner:
@@ -128,15 +149,17 @@ def test_many_refused_records_cost_no_attempts_of_their_own(
     assert attempts == [60, 41]
 
 
+@pytest.mark.parametrize("exploded", [False, True])
 def test_many_refused_rows_of_a_large_batch_cost_no_jobs_of_their_own(
-    engine: SparkEngine, bootstrap_servers: str, topic: str
+    engine: SparkEngine, bootstrap_servers: str, topics: Topics, *, exploded: bool
 ):
+    topic, dead = topics.create(partitions=1), topics.create(partitions=1)
     text = "CASE WHEN value % 10 < 5 THEN concat('no', value) ELSE value END"
-    steps = pipeline(
-        topic,
-        transforms=[sql(value=f"CAST(CAST({text} AS INT) AS STRING)")],
-        errors=ErrorHandling(Tolerance.ALL),
-    )
+    changed = sql(value=f"CAST(CAST({text} AS INT) AS STRING)")
+    if exploded:
+        changed = sql(explode=f"array({text})", value="CAST(CAST(item AS INT) AS STRING)")
+    errors = ErrorHandling(Tolerance.ALL, dead_letter_topic=dead)
+    steps = pipeline(topic, transforms=[changed], errors=errors)
     with producer(bootstrap_servers) as owner:
         before = jobs_run(engine.session())
         result = write(engine, owner, SourceBatch(reader=NumberReader(), splits=splits(400, 2)), steps)
@@ -144,4 +167,6 @@ def test_many_refused_rows_of_a_large_batch_cost_no_jobs_of_their_own(
     found = [int(one.value or b"") for one in read_topic(bootstrap_servers, topic)]
     assert sorted(found) == [n for n in range(400) if n % 10 >= 5]
     assert (result.written, result.errors.skipped) == (200, 200)
+    letters = [int(one.value or b"") for one in read_topic(bootstrap_servers, dead)]
+    assert sorted(letters) == [n for n in range(400) if n % 10 < 5]
     assert jobs < 20
