@@ -1,11 +1,12 @@
 """PostgreSQL's changes to Kafka.
 
     backlog    the rate at which a backlog is read, and the worker's CPU
+    outbox     the same of events of an outbox, which EventRouter routes to four topics
     latency    from a commit in PostgreSQL to a record that a reader of committed records has, at a steady load
     memory     the worker's largest size, for backlogs of several lengths and for one large transaction
     chunks     the rate of an incremental snapshot, and the worker's CPU, with quiet tables and with a steady load
 
-    python bench/cdc.py [backlog] [latency] [memory] [chunks] --rounds 5 --transactions 50000 --rows 200000
+    python bench/cdc.py [backlog] [outbox] [latency] [memory] [chunks] --rounds 5 --transactions 50000 --rows 200000
 
 Server, broker and worker share the machine. A transaction has 8 updates, 8 inserts and 4 deletes in two tables, as
 pgbench's, with deletes added. The worker writes JSON without schemas. Its start and end are measured by a run with
@@ -97,6 +98,19 @@ insert into items select i, now(), repeat('x', 100), (i % 100000) / 100.0 from g
 analyze items;
 """
 SIGNAL = """insert into signals values ('{name}', 'execute-snapshot', '{{"data-collections": ["public.items"]}}')"""
+OUTBOX = """
+create table outbox(id bigint primary key, aggregatetype text not null, aggregateid text not null, type text not null,
+                    payload text not null);
+create sequence e;
+create procedure order_all(n int) language plpgsql as $$
+begin
+  for i in 1..n loop
+    insert into outbox select nextval('e'), 'kind' || j % 4, 'order-' || i, 'placed', '{"order": ' || i || ', "sum": 12.5}'
+    from generate_series(1, 20) j;
+    commit;
+  end loop;
+end $$;
+"""
 CHANGES = 20
 FILLED = 200
 
@@ -151,20 +165,23 @@ class Bench:
             connection.execute(statement.encode())
 
 
-def backlog(bench: Bench, rounds: int, transactions: int) -> None:
-    """Print the rate at which a backlog is read, and the worker's CPU for each change."""
+def backlog(bench: Bench, rounds: int, transactions: int, what: str, procedure: str, **config: str) -> None:
+    """Print the rate at which a backlog is read, and the worker's CPU for each change.
+
+    `procedure` makes transactions; `config` is as in `Bench.connector`.
+    """
     rates, costs = [], []
     for number in range(rounds):
-        connector = bench.connector()
+        connector = bench.connector(**config)
         idle = bench.run(connector)
-        bench.execute(f"call churn({transactions})")
+        bench.execute(f"call {procedure}({transactions})")
         run = bench.run(connector)
         changes = transactions * CHANGES
         rates.append(changes / (run.seconds - idle.seconds))
         costs.append((run.cpu - idle.cpu) / changes * 1e6)
         print(f"round {number + 1}: {rates[-1]:,.0f} changes/s, {costs[-1]:.2f} us CPU a change", flush=True)
         bench.execute(f"select pg_drop_replication_slot('{connector.stem}')")
-    print(f"backlog: {_spread(rates, ',.0f')} changes/s, {_spread(costs, '.2f')} us CPU a change", flush=True)
+    print(f"{what}: {_spread(rates, ',.0f')} changes/s, {_spread(costs, '.2f')} us CPU a change", flush=True)
 
 
 def memory(bench: Bench, transactions: int) -> None:
@@ -286,7 +303,7 @@ def _spread(values: list[float], form: str) -> str:
 def main() -> None:
     """Run the benchmarks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", help="backlog, latency, memory, chunks; the first two by default")
+    parser.add_argument("parts", nargs="*", help="backlog, outbox, latency, memory, chunks; the first two by default")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--transactions", type=int, default=50_000)
     parser.add_argument("--rows", type=int, default=200_000)
@@ -303,7 +320,15 @@ def main() -> None:
         bench.execute(TABLES)
         parts = arguments.parts or ["backlog", "latency"]
         if "backlog" in parts:
-            backlog(bench, arguments.rounds, arguments.transactions)
+            backlog(bench, arguments.rounds, arguments.transactions, "backlog", "churn")
+        if "outbox" in parts:
+            bench.execute(OUTBOX)
+            backlog(
+                bench, arguments.rounds, arguments.transactions, "outbox", "order_all",
+                table_include_list="public.outbox", transforms="outbox",
+                transforms_outbox_type="io.debezium.transforms.outbox.EventRouter",
+                transforms_outbox_table_expand_json_payload="true",
+            )  # fmt: skip
         for _ in range(arguments.rounds if "latency" in parts else 0):
             latency(bench, arguments.seconds, arguments.per_second)
         if "memory" in parts:
