@@ -34,7 +34,7 @@ SCHEMA: Final = (
     "arr_delay INT, carrier STRING, flight INT, tailnum STRING, origin STRING, dest STRING, air_time INT, "
     "distance INT, hour INT, minute INT, time_hour STRING"
 )
-KILL_AT: Final = (0.15, 0.3), (0.45, 0.65)
+KILL_AT: Final = (0.15, 0.3), (0.35, 0.5)
 """The shares of the rows between which the worker is killed, at a random point."""
 
 _MARKER_POLLS: Final = 20
@@ -61,7 +61,7 @@ header=true
 null.value=NA
 schema={schema}
 # Several transactions, each of which spans a Spark job.
-batch.bytes=4500000
+batch.bytes=3000000
 exactly.once.support=required
 topic.creation.default.partitions=2
 topic.creation.default.replication.factor=1
