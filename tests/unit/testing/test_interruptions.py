@@ -32,6 +32,7 @@ def test_an_ignored_signal_stays_ignored() -> None:
     try:
         with interruptions_held():
             signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, former)
 

@@ -143,7 +143,7 @@ def test_a_file_that_is_touched_and_then_renamed_is_read_once(
         os.utime(log, ns=(0, 0))
         until(config.offset_storage.name, offsets + 1)
         renamed = log.rename(log.with_suffix(".1"))
-        # The offset goes to the new name, and the former name loses it.
+        # The offset goes to the new name, and the old name loses it.
         until(config.offset_storage.name, offsets + 3)
         with renamed.open("a") as file:
             file.write("3\n")
