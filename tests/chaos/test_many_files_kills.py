@@ -64,7 +64,7 @@ def test_each_line_of_2_000_files_is_there_once_wherever_workers_are_killed(
     assert {path: end for path, end in offsets.items() if path in ends} == ends
 
 
-def test_each_line_of_files_that_come_and_are_renamed_is_there_once_while_workers_die(
+def test_files_that_come_and_are_renamed_while_workers_die_are_read_once(
     bootstrap_servers: str, topics: Topics, tmp_path: Path, chance: random.Random
 ) -> None:
     """Tasks of many files get most of the new ones while they run. A renamed one goes to another task half of the time."""
