@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost import DataError, SourceBatch
+from fencepost import DataError, RetriableError, SourceBatch
 from fencepost.api.source import TASK_ADDITIONS
 from fencepost.connectors import distribution
 from fencepost.connectors.files import task as file_task
@@ -159,6 +159,25 @@ def test_a_task_that_starts_later_reads_its_additions_from_their_offsets(tmp_pat
     watching.tasks[0].context = Context(watching.offsets, watching.configs[0])
     watching.tasks[0].start(watching.configs[0])
     assert watching.read() == ["a", "b", "c"]
+
+
+def test_a_new_file_is_read_once_after_its_offset_could_not_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").write_text("a\n")
+    watching = Watching(tmp_path, most=1)
+    watching.look()
+    watching.read()
+    (tmp_path / "b").write_text("b\n")
+    watching.look()
+
+    def refuse(_: object) -> None:
+        raise RetriableError("no broker answers")
+
+    with monkeypatch.context() as patched, pytest.raises(RetriableError):
+        patched.setattr(watching.offsets, "offsets", refuse)
+        watching.read()
+    assert watching.read() == ["a", "b"]
 
 
 @pytest.mark.parametrize("read_before", [True, False])
