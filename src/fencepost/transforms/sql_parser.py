@@ -23,6 +23,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, NullType
 
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.spark_names import backticked
+from fencepost.transforms.field_paths import alternatives
 from fencepost.transforms.sql_functions import ALLOWED, NODES, NONDETERMINISTIC, NOW_WITHOUT_ARGUMENTS, NULL_OF_NULL
 from fencepost.transforms.sql_tokens import DEEPEST, DEEPEST_TYPE, why_refused, why_type_refused
 
@@ -382,7 +383,7 @@ class _Rebuild:
                 name for name in kind.names if name.lower() == part.lower()
             ]
             if not names:
-                return self._missing(path, f"there are: {', '.join(kind.names)}")
+                return self._missing(path, f"there are: {alternatives(part, kind.names)}")
             kind = kind[names[0]].dataType
         return kind
 
@@ -391,5 +392,6 @@ class _Rebuild:
             return NullType()
         raise DataError(
             f"{self.given.plugin} needs the field {path} in {self.given.name}, which these records do not have; {why}. "
-            "Correct the name, or set missing=null if only some records have it"
+            "Correct the name, or set missing=null if only some records have it",
+            name=self.given.name,
         )

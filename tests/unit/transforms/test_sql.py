@@ -192,8 +192,13 @@ def test_a_map_is_not_exploded(spark: SparkSession) -> None:
 
 
 def test_a_missing_field_is_refused_or_null(spark: SparkSession) -> None:
-    with pytest.raises(DataError, match=r"needs the field value.name in value.*there are: id, email, op"):
+    with pytest.raises(DataError, match=r"needs the field value.name in value.*there are: id, email, op, .*\. Correct"):
         applied(spark, RECORDS, sql(value="value.name"))
+    with pytest.raises(
+        DataError, match=r"needs the field value.emial in .*; did you mean email\?\. Correct"
+    ) as failure:
+        applied(spark, RECORDS, sql(value="value.emial"))
+    assert failure.value.name == "value"
     given = {
         "value": "struct(value.id, CAST(value.name.first AS STRING) AS name, coalesce(value.items[0].size, 7) AS size)"
     }
