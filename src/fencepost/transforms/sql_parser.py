@@ -45,7 +45,8 @@ _TEXT_HEADERS: Final = "ARRAY<STRUCT<key: STRING, value: STRING>>"
 class SqlProperty:
     """A property that holds SQL: its `name`, its `text`, and the columns that it may name, in lower case.
 
-    `plugin` is the class that has it, for messages. With `nondeterministic` results may change with each call.
+    `plugin` is the class that has it, for messages. With `nondeterministic` results may change with each call. `given`
+    is the property in which a user wrote the text, None if the plugin made it.
     """
 
     plugin: str
@@ -53,6 +54,7 @@ class SqlProperty:
     text: str
     columns: Collection[str]
     nondeterministic: bool = False
+    given: str | None = None
 
     def refused(self, why: str) -> ConfigError:
         """Return the error for a text that is not accepted."""
@@ -393,5 +395,5 @@ class _Rebuild:
         raise DataError(
             f"{self.given.plugin} needs the field {path} in {self.given.name}, which these records do not have; {why}. "
             "Correct the name, or set missing=null if only some records have it",
-            name=self.given.name,
+            name=self.given.given,
         )
