@@ -34,7 +34,7 @@ def plugin_definitions(kind: PluginKind, plugin: type[Any]) -> ConfigDef:
 
 
 def unknown_of_plugin(kind: PluginKind, plugin: type[Any], given: Iterable[str]) -> dict[str, str | None]:
-    """Return those of some properties that a plugin does not have, as `unknown_properties`. Raises as `plugin_definitions`."""
+    """Return the properties that a plugin does not have, as `unknown_properties`. Raises as `plugin_definitions`."""
     defined = plugin_definitions(kind, plugin).keys()
     if takes_any_property(plugin, defined):
         return {}
