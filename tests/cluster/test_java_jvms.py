@@ -17,7 +17,7 @@ from fencepost.config.java_plugins import JavaPlugin
 from fencepost.config.java_settings import JavaSettings
 from fencepost.java.errors import JavaError, JvmEndedError
 from fencepost.java.jvm import JVMS, Jvm, JvmPool
-from fencepost.java.session import ConnectorSession
+from fencepost.java.session import ConnectorSession, JavaObject
 from fencepost.runtime.restart_policy import is_worth_a_restart
 from tests.support.java_plugins import HOSTILE, ODD, plugin_path
 from tests.support.processes import wait_for
@@ -41,6 +41,28 @@ def test_a_jvm_that_starts_slowly_keeps_no_other_from_starting(tmp_path: Path):
         assert not any(lease.done() for lease in slow)
         pause.unlink()
         assert slow[0].result() is slow[1].result()
+
+
+def test_an_object_that_was_abandoned_before_its_jvm_had_started_is_not_started(tmp_path: Path):
+    pause = tmp_path / "paused"
+
+    class Started(JavaObject):
+        settings = paused_at_start(pause)
+
+    def start() -> None:
+        with started.starting("slow"):
+            raise AssertionError("it was started")
+
+    started = Started()
+    with ThreadPoolExecutor() as threads:
+        starting = threads.submit(start)
+        wait_for(pause.exists, what="the start of its JVM")
+        started.abandon()
+        pause.unlink()
+        with pytest.raises(JvmEndedError, match="connector slow was to stop before its JVM had started"):
+            starting.result()
+    # The JVM, which nothing else uses, has ended.
+    assert "slow" not in {name for name, _ in JVMS._jvms}
 
 
 def part(java_class: str, jars: Path | None = None, **properties: str) -> dict[str, Any]:

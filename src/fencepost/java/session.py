@@ -43,14 +43,18 @@ class JavaObject(Abandonable):
 
     settings: ClassVar[JavaSettings]
     _moves_in: Jvm | None = None
+    _abandoned = False
 
     @contextmanager
     def starting(self, connector: str) -> Iterator[Jvm]:
         """Lease the JVM of a connector, and start the Java object there in the body.
 
-        Raises what the start of a JVM raises.
+        Raises JvmEndedError if the object was abandoned meanwhile, and what the start of a JVM raises.
         """
         with self._moving(JVMS.lease(connector, self.settings)) as jvm:
+            if self._abandoned:
+                JVMS.release(jvm)
+                raise JvmEndedError(f"The connector {connector} was to stop before its JVM had started")
             yield jvm
 
     def end(self, session: JavaSession) -> None:
@@ -71,6 +75,7 @@ class JavaObject(Abandonable):
 
     def abandon(self) -> None:
         """Kill the JVM if a start or stop is going on there, so that a later start gets another one."""
+        self._abandoned = True
         jvm = self._moves_in
         if jvm is not None:
             reason = f"code there did not return within {self.settings.graceful_timeout_s:g} s once it was to stop"
