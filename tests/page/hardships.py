@@ -183,7 +183,9 @@ async def _away(tab: Tab, relay: Relay) -> None:
     """What could not be asked while the worker was away is asked once it is back, without a touch of the form."""
     await tab.value("location.hash = '#/create'")
     await tab.wait_for(f"{_PLUGINS}.length > 1")
-    await tab.value(f"({_PLUGINS}[1].selected = true, {_PLUGINS}[1].dispatchEvent(new Event('change', {{bubbles: true}})))")
+    await tab.value(
+        f"({_PLUGINS}[1].selected = true, {_PLUGINS}[1].dispatchEvent(new Event('change', {{bubbles: true}})))"
+    )
     await tab.wait_for("document.getElementById('config-name') !== null")
     relay.away = True
     relay.cut()
