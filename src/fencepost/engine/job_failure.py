@@ -191,7 +191,7 @@ class JobFailure:
             lines = [lost[0]] if lost and not cause.is_of_data else cause.message.strip().splitlines()
         line = (lines[0] if lines else self.text).strip()
         if cause is not None and cause.expression:
-            line = f"{line} in {cause.expression}"
+            line = f"{line} in {' '.join(cause.expression.split())}"
         return SECRETS.excerpt(line, _LONGEST)
 
 
@@ -246,8 +246,8 @@ def _throwable(throwable: Any) -> Throwable:
 
 
 def _expression(throwable: Any) -> str | None:
-    """The SQL text of an exception, in one line; a call of pyspark's functions has none."""
+    """The SQL text of an exception; a call of pyspark's functions has none."""
     for context in throwable.getQueryContext():
         if context.contextType().toString() == "SQL":
-            return " ".join(context.fragment().split())
+            return str(context.fragment())
     return None

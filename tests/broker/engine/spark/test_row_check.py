@@ -38,10 +38,10 @@ def numbers(count: int, topic: str) -> list[SourceRecord]:
 
 def refusals(session: SparkSession, rows: pa.RecordBatch, schema: str, *steps: Any) -> list[tuple[int, str]] | None:
     """The refused rows of a batch with their errors, by steps from frame to frame."""
-    frame = session.createDataFrame(session.sparkContext.emptyRDD(), schema)
+    frame = table = session.createDataFrame(session.sparkContext.emptyRDD(), schema)
     for step in steps:
         frame = step(frame)
-    check = RowCheck.of(frame)
+    check = RowCheck.of(frame, table)
     return None if check is None else [(position, str(error)) for position, error in check.refused(rows)]
 
 
