@@ -16,9 +16,10 @@ from typing import Any, Final
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import CapturedException
 
-from fencepost.api.errors import FencepostError, RetriableError
+from fencepost.api.errors import FencepostError, RetriableError, describe_error
 from fencepost.api.secrets import SECRETS
 from fencepost.engine.errors import RetriableJobError, SparkDataError, SparkJobError, UnexplainedJobError
 
@@ -193,6 +194,17 @@ class JobFailure:
         if cause is not None and cause.expression:
             line = f"{line} in {' '.join(cause.expression.split())}"
         return SECRETS.excerpt(line, _LONGEST)
+
+
+def message_of(error: Exception) -> str:
+    """Return the message of a stage's error, without the text that fencepost adds for a Spark job."""
+    if isinstance(error, Py4JError | PySparkException):
+        return JobFailure.of(error).one_line
+    if isinstance(error, SparkDataError) and error.reason:
+        return error.reason
+    if isinstance(error, RetriableJobError) and error.__cause__ is not None:
+        return JobFailure.of(error.__cause__).one_line
+    return describe_error(error).removesuffix(".")
 
 
 def _exceptions(message: str) -> list[str]:

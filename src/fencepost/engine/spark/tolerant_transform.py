@@ -79,7 +79,7 @@ def passing_rows(
     with kept_frames() as keep:
         with running():
             numbered = _numbered(frame)
-            if multiplies and pipeline.dead_letter_topic is not None:
+            if multiplies and errors.needs_inputs:
                 keep(numbered)
         try:
             with running():
@@ -88,11 +88,11 @@ def passing_rows(
         except (AllRowsRefusedError, SparkDataError, RetriableJobError, UnexplainedJobError):
             passing = _isolated(numbered, pipeline, errors, running, keep, origin=origin)
         yield passing
-        if numbers := [letter.row for letter in errors.letters if letter.row is not None]:
+        if numbers := errors.missing_inputs:
             with running():
-                found = _nullable(_joined(numbered, numbers, "left_semi")).toArrow()
+                found = _nullable(_joined(numbered, sorted(numbers), "left_semi")).toArrow()
             rows = contents_of(found.drop_columns([ROW]))
-            errors.complete_letters(dict(zip(found[ROW].to_pylist(), rows, strict=True)))
+            errors.complete(dict(zip(found[ROW].to_pylist(), rows, strict=True)))
 
 
 def refuse_row(frame: DataFrame, pipeline: Pipeline, errors: ErrorHandler, running: Running, origin: Origin) -> None:
