@@ -16,7 +16,7 @@ import pytest
 from fencepost.embedded.broker import EmbeddedBroker
 from tests.support.checker import read_topic, values
 from tests.support.java_connectors import Connectors, java_group_worker, with_java
-from tests.support.java_plugins import FILE_STREAM, HOSTILE, NOTED, ODD, plugin_path
+from tests.support.java_plugins import FILE_STREAM, HOSTILE, NOTED, ODD, STUCK, plugin_path
 from tests.support.java_runs import jvms
 from tests.support.processes import wait_for
 from tests.support.topics import Topics
@@ -26,6 +26,7 @@ PLACES = (
     "connector.start", "connector.taskConfigs", "connector.stop",
     "task.start", "task.poll", "task.commit", "task.commitRecord", "task.stop",
 )  # fmt: skip
+_ODD = {"transforms": "odd", "transforms.odd.type": ODD}
 
 
 @pytest.fixture(scope="module")
@@ -86,14 +87,21 @@ def test_a_jvm_that_hangs_is_killed_when_its_connector_is_deleted(
     wait_for(lambda: pids(worker) <= before, what="its JVM has gone")
 
 
-def test_a_jvm_whose_transform_hangs_is_killed_when_its_connector_is_deleted(
-    hanging: Hanging, topics: Topics, tmp_path: Path
+@pytest.mark.parametrize(
+    "pipeline",
+    [
+        # The task has not got as far as a start.
+        pytest.param({**_ODD, "transforms.odd.how": "hang in configure"}, id="configure"),
+        pytest.param({**_ODD, "transforms.odd.how": "hang in apply"}, id="apply"),
+        pytest.param({"value.converter": STUCK}, id="convert"),
+    ],
+)
+def test_a_jvm_whose_pipeline_hangs_is_killed_when_its_connector_is_deleted(
+    hanging: Hanging, topics: Topics, tmp_path: Path, pipeline: dict[str, str]
 ):
-    """The task has not got as far as a start."""
     worker = hanging.worker
     before = pids(worker)
-    transform = {"transforms": "odd", "transforms.odd.type": ODD, "transforms.odd.how": "hang"}
-    name = hanging.hang(topics.create(), "nothing", tmp_path / "notes", **transform)
+    name = hanging.hang(topics.create(), "nothing", tmp_path / "notes", **pipeline)
     assert worker.request("DELETE", f"/connectors/{name}").status == 204
     wait_for(lambda: pids(worker) <= before, what="its JVM has gone")
 

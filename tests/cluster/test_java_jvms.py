@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
+import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fencepost.config.java_plugins import JavaPlugin
 from fencepost.config.java_settings import JavaSettings
-from fencepost.java.errors import JavaError
-from fencepost.java.jvm import Jvm, JvmPool
+from fencepost.java.errors import JavaError, JvmEndedError
+from fencepost.java.jvm import JVMS, Jvm, JvmPool
+from fencepost.java.session import ConnectorSession, JavaObject
+from fencepost.runtime.restart_policy import is_worth_a_restart
 from tests.support.java_plugins import HOSTILE, ODD, plugin_path
 from tests.support.processes import wait_for
 
@@ -34,6 +41,28 @@ def test_a_jvm_that_starts_slowly_keeps_no_other_from_starting(tmp_path: Path):
         assert not any(lease.done() for lease in slow)
         pause.unlink()
         assert slow[0].result() is slow[1].result()
+
+
+def test_an_object_that_was_abandoned_before_its_jvm_had_started_is_not_started(tmp_path: Path):
+    pause = tmp_path / "paused"
+
+    class Started(JavaObject):
+        settings = paused_at_start(pause)
+
+    def start() -> None:
+        with started.starting("slow"):
+            raise AssertionError("it was started")
+
+    started = Started()
+    with ThreadPoolExecutor() as threads:
+        starting = threads.submit(start)
+        wait_for(pause.exists, what="the start of its JVM")
+        started.abandon()
+        pause.unlink()
+        with pytest.raises(JvmEndedError, match="connector slow was to stop before its JVM had started"):
+            starting.result()
+    # The JVM, which nothing else uses, has ended.
+    assert "slow" not in {name for name, _ in JVMS._jvms}
 
 
 def part(java_class: str, jars: Path | None = None, **properties: str) -> dict[str, Any]:
@@ -80,3 +109,43 @@ def test_the_parts_of_a_task_that_cannot_be_opened_are_closed(tmp_path: Path, ca
         finally:
             jvm.kill("the test ends")
     assert "An Odd is closed: drop" in caplog.text
+
+
+def copy(source: socket.socket, target: socket.socket) -> None:
+    with source, target, contextlib.suppress(OSError):
+        while data := source.recv(65_536):
+            target.sendall(data)
+
+
+def end_at_connection(jvm: Jvm, number: int) -> None:
+    """Let the JVM be killed as it gets its connection of this number, counted from now."""
+    address = Path(jvm._socket)
+    behind = address.rename(address.with_suffix(".behind"))
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(address))
+    listening.listen()
+
+    def serve() -> None:
+        with listening:
+            for _ in range(number - 1):
+                client, host = listening.accept()[0], socket.socket(socket.AF_UNIX)
+                host.connect(str(behind))
+                for ends in ((client, host), (host, client)):
+                    threading.Thread(target=copy, args=ends, daemon=True).start()
+            last = listening.accept()[0]
+            os.kill(jvm.pid, signal.SIGKILL)
+            last.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+
+
+@pytest.mark.parametrize("connection", [1, 2])
+def test_a_jvm_that_ends_while_a_session_is_opened_is_worth_a_restart(tmp_path: Path, connection: int):
+    jars = tuple((plugin_path(tmp_path) / "hostile").iterdir())
+    plugin, jvm = JavaPlugin(HOSTILE, jars[0].parent, jars), JVMS.lease("ends", JavaSettings())
+    end_at_connection(jvm, connection)
+    with pytest.raises(JvmEndedError, match="it was killed") as raised:
+        ConnectorSession(
+            jvm, JavaSettings(), "connector ends", None, plugin, kind="connector", name="ends", **{"class": HOSTILE}
+        )
+    assert is_worth_a_restart(raised.value)

@@ -27,6 +27,7 @@ DEBEZIUM_MONGODB: Final = "io.debezium.connector.mongodb.MongoDbConnector"
 DEBEZIUM_MARIADB: Final = "io.debezium.connector.mariadb.MariaDbConnector"
 DEBEZIUM_MYSQL: Final = "io.debezium.connector.mysql.MySqlConnector"
 ODD: Final = "transforms.Odd"
+STUCK: Final = "transforms.Stuck"
 VERSIONED: Final = "versioned.VersionedConnector"
 APICURIO_AVRO: Final = "io.apicurio.registry.utils.converter.AvroConverter"
 _FILE: Final = JarSet(
@@ -70,7 +71,10 @@ _FETCHED: Final = {
     "debezium-mysql": _DEBEZIUM_MYSQL,
     "debezium-mongodb": _DEBEZIUM_MONGODB,
 }
-_OWN: Final = {"hostile": {SOURCE_CONNECTOR: f"{HOSTILE}\n{NOTED}\n{WILD}"}, "transforms": {TRANSFORMATION: ODD}}
+_OWN: Final = {
+    "hostile": {SOURCE_CONNECTOR: f"{HOSTILE}\n{NOTED}\n{WILD}"},
+    "transforms": {TRANSFORMATION: ODD, CONVERTER: STUCK},
+}
 _VERSIONED: Final = {
     SOURCE_CONNECTOR: VERSIONED,
     TRANSFORMATION: "versioned.Stamp",

@@ -35,6 +35,8 @@ class Topics:
     ) -> str:
         """Create a topic, wait until it is there, and return its name (a unique one if none is given)."""
         name = name or unique("topic")
+        # librdkafka looks for the controller once, and waits in vain if a broker that has just started names none.
+        wait_for(lambda: self._admin.list_topics(timeout=_TIMEOUT_SECONDS).controller_id >= 0, what="a controller")
         topic = NewTopic(name, partitions, replication, config=dict(config or {}))
         self._admin.create_topics([topic], operation_timeout=_TIMEOUT_SECONDS)[name].result(_TIMEOUT_SECONDS)
         # The controller answers before each broker knows the topic.

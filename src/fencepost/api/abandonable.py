@@ -1,4 +1,4 @@
-"""Connectors and tasks whose code runs elsewhere, so that a start that does not return can be ended."""
+"""Connectors and tasks whose code runs elsewhere, so that a start or stop that does not return can be ended."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ class Abandonable(ABC):
 
     @abstractmethod
     def abandon(self) -> None:
-        """End the code of `start` if that has not returned; it raises an error then. Called on any thread."""
+        """End the code of `start` or `stop` if that has not returned; it raises an error then. Called on any thread."""

@@ -38,7 +38,14 @@ class ConfigError(FencepostError):
 
 
 class DataError(FencepostError):
-    """A record, row or file does not fit its declaration. A retry does not help."""
+    """A record, row or file does not fit its declaration. A retry does not help.
+
+    `name` is the property that wants what the data do not have, where there is a single one.
+    """
+
+    def __init__(self, message: str, *, name: str | None = None) -> None:
+        super().__init__(message)
+        self.name = name
 
 
 class RetriableError(FencepostError):

@@ -44,7 +44,7 @@ from fencepost.engine.own_writes import OwnWrites
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.plugin_counts import PluginCounts
 from fencepost.engine.preparation import has_decisions, prepare_columns
-from fencepost.engine.refused_records import log_refused
+from fencepost.engine.refused_records import Tally, log_refused
 from fencepost.engine.routing import MissingPartitionError, Ownership, PartitionCounts, PolledMetadata, Router
 from fencepost.engine.source_write import SourceWrite, transform_rows
 from fencepost.engine.spark.arrow_plans import ArrowPlans
@@ -70,6 +70,7 @@ class WriteResult:
 
     `metadata` has an entry for each polled record, None for one that a transform dropped, or that was skipped because
     of an error. Of a SourceBatch it is None, unless it has columns whose places are wanted. `topics` includes the topic of the dead letters.
+    `only_cause` is why all records were refused that no transform dropped; None if some were not, or for several reasons.
     """
 
     written: int
@@ -77,23 +78,26 @@ class WriteResult:
     metadata: PolledMetadata | None
     topics: frozenset[str]
     errors: ErrorCounts
+    only_cause: str | None = None
 
     @classmethod
     def of(
         cls,
         acks: Sequence[Ack],
         metadata: PolledMetadata | None,
-        errors: ErrorCounts,
+        errors: Tally,
         *,
         dead: Sequence[Ack] = (),
     ) -> WriteResult:
         """Add up the acknowledgements; `dead` are the dead letters'."""
+        written = sum(ack.count for ack in acks)
         return cls(
-            written=sum(ack.count for ack in acks),
+            written=written,
             bytes=sum(ack.size for ack in acks),
             metadata=metadata,
             topics=frozenset(ack.topic for ack in (*acks, *dead)),
-            errors=errors,
+            errors=errors.counts,
+            only_cause=None if written else errors.only_cause,
         )
 
 
@@ -180,7 +184,7 @@ class SparkEngine:
         producer.acknowledge(acks)
         acks = [ack for ack in acks if along is None or ack.topic != along.topic]
         dead = write_letters(write.errors.letters, spec, producer, task, write.check)
-        return WriteResult.of(acks, metadata, write.errors.tally.counts, dead=dead)
+        return WriteResult.of(acks, metadata, write.errors.tally, dead=dead)
 
     def _prepared(
         self,

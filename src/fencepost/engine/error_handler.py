@@ -109,7 +109,7 @@ class ErrorHandler:
 
     def merge(self, tally: Tally, letters: Sequence[DeadLetter] = ()) -> None:
         """Add the errors of another part."""
-        self._tally = self._tally.plus(tally.counts, *tally.listed)
+        self._tally = self._tally.plus(tally.counts, *tally.listed, causes=tally.causes)
         self._letters += letters
 
     def skip_rows(self, rows: Sequence[RefusedRow], reader: str, topic: str | None) -> None:
@@ -127,9 +127,8 @@ class ErrorHandler:
             )
             for row in rows[:room]
         ]
-        self._tally = self._tally.plus(
-            ErrorCounts(failures=len(rows), skipped=len(rows), errors_logged=len(listed)), *listed
-        )
+        counts = ErrorCounts(failures=len(rows), skipped=len(rows), errors_logged=len(listed))
+        self._tally = self._tally.plus(counts, *listed, causes=[row.reason.removesuffix(".") for row in rows])
         if self._handling.dead_letter_topic is not None:
             self._letters += [DeadLetter.of_row(row, reader, topic) for row in rows]
 
@@ -180,7 +179,8 @@ class ErrorHandler:
                 failure.add_note(refused.trace)
                 raise failure
             listed = (described,) if self._handling.log_enable and len(self._tally.listed) < LISTED else ()
-            self._tally = self._tally.plus(ErrorCounts(failures=1, skipped=1, errors_logged=len(listed)), *listed)
+            counts = ErrorCounts(failures=1, skipped=1, errors_logged=len(listed))
+            self._tally = self._tally.plus(counts, *listed, causes=[described.cause])
             if self._handling.dead_letter_topic is not None:
                 self._letters.append(DeadLetter.of_pipeline(refused))
 
@@ -238,7 +238,8 @@ class ErrorHandler:
         if self._handling.dead_letter_topic is not None and found:
             self._keep_letters(rows, refused, found)
         counts = ErrorCounts(failures=len(found), skipped=len(found), errors_logged=len(listed))
-        self._tally = self._tally.plus(counts, *listed)
+        causes = [self._described(rows, None, refused.reason).cause] if found else []
+        self._tally = self._tally.plus(counts, *listed, causes=causes)
 
     def _first_refusals(self, rows: StageRows, refused: Refused) -> dict[int, int | None]:
         """The refused rows to count, with the numbers of their records, which all rows have or none.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
@@ -50,14 +51,24 @@ class RefusedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The errors of records; `listed` are the refused ones to log."""
+    """The errors of records; `listed` are the refused ones to log.
+
+    `causes` are the causes of the skipped ones, each once, and the first two alone: that tells one from several.
+    """
 
     counts: ErrorCounts = field(default_factory=ErrorCounts)
     listed: tuple[RefusedRecord, ...] = ()
+    causes: tuple[str, ...] = ()
 
-    def plus(self, counts: ErrorCounts, *listed: RefusedRecord) -> Tally:
-        """Return this with more counts, and more records to log."""
-        return Tally(self.counts + counts, (*self.listed, *listed))
+    def plus(self, counts: ErrorCounts, *listed: RefusedRecord, causes: Iterable[str] = ()) -> Tally:
+        """Return this with more counts, more records to log, and more causes."""
+        distinct = dict.fromkeys((*self.causes, *causes))
+        return Tally(self.counts + counts, (*self.listed, *listed), tuple(distinct)[:2])
+
+    @property
+    def only_cause(self) -> str | None:
+        """The cause of all skipped records; None if there are several, or no such records."""
+        return self.causes[0] if len(self.causes) == 1 else None
 
 
 def log_refused(tally: Tally, whose: str) -> None:

@@ -7,7 +7,7 @@ strings and numbers as attributes: nothing is looked up by name, imported or unp
                       "tally": ..., "partitions": {topic: number},
                       "letters": [[value, key, [[name, text], ...]], ...]}    value and key in base64, or null; the
                                                                               whole list compressed, in base64
-    Tally            {"counts": [...], "listed": [{"stage": ..., "cause": ..., ...}, ...]}
+    Tally            {"counts": [...], "listed": [{"stage": ..., "cause": ..., ...}, ...], "causes": [...]}
     FencepostError   {"class": "DataError", "message": ..., "attributes": {...}}
 
 A failure of a class that is not listed is sent as its nearest listed base class.
@@ -39,7 +39,7 @@ from fencepost.kafka.producer.partition_queue import Ack
 ATTRIBUTES: Final[Mapping[type[FencepostError], tuple[str, ...]]] = {
     FencepostError: (),
     api.ConfigError: ("name",),
-    api.DataError: (),
+    api.DataError: ("name",),
     api.RetriableError: (),
     api.IllegalStateError: (),
     api.PluginError: (),
@@ -71,9 +71,9 @@ ATTRIBUTES: Final[Mapping[type[FencepostError], tuple[str, ...]]] = {
     spark.WriteRetriedError: (),
     spark.UnexplainedJobError: (),
     spark.BatchCancelledError: (),
-    spark.SparkDataError: (),
-    spark.RecordRefusedError: ("tally", "record"),
-    spark.RecordWaitsError: ("tally", "record"),
+    spark.SparkDataError: ("name",),
+    spark.RecordRefusedError: ("name", "tally", "record"),
+    spark.RecordWaitsError: ("name", "tally", "record"),
     spark.ConverterContractError: (),
     spark.RetriableJobError: (),
     spark.PreparationWaitsError: (),
@@ -205,12 +205,14 @@ def _ack_from_json(topic: Any, *numbers: Any) -> Ack:
 
 
 def _tally_to_json(tally: Tally) -> dict[str, Any]:
-    return {"counts": astuple(tally.counts), "listed": [asdict(refused) for refused in tally.listed]}
+    listed = [asdict(refused) for refused in tally.listed]
+    return {"counts": astuple(tally.counts), "listed": listed, "causes": tally.causes}
 
 
 def _tally_from_json(found: Mapping[str, Any]) -> Tally:
     counts = ErrorCounts(*(_typed(count, int) for count in found["counts"]))
-    return Tally(counts, tuple(_refused_from_json(**refused) for refused in found["listed"]))
+    causes = tuple(_typed(cause, str) for cause in found["causes"])
+    return Tally(counts, tuple(_refused_from_json(**refused) for refused in found["listed"]), causes)
 
 
 def _refused_from_json(*, stage: Any, row: Any, **texts: Any) -> RefusedRecord:

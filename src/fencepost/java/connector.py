@@ -90,10 +90,7 @@ class JavaConnector(JavaObject, SourceConnector):
         """Stop the Java connector, and its JVM if no task runs there."""
         session, self._session = self._session, None
         if session is not None:
-            try:
-                session.stop()
-            finally:
-                session.close()
+            self.end(session)
 
     def task_class(self) -> type[SourceTask]:
         """Return the class for its tasks."""

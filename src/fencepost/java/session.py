@@ -39,28 +39,46 @@ class SessionContext(Protocol):
 
 
 class JavaObject(Abandonable):
-    """A connector or task in a JVM. One whose start does not return is abandoned by the end of its JVM."""
+    """A connector or task in a JVM. One whose start or stop does not return is abandoned by the end of its JVM."""
 
     settings: ClassVar[JavaSettings]
-    _starts_in: Jvm | None = None
+    _moves_in: Jvm | None = None
+    _abandoned = False
 
     @contextmanager
     def starting(self, connector: str) -> Iterator[Jvm]:
         """Lease the JVM of a connector, and start the Java object there in the body.
 
-        Raises what the start of a JVM raises.
+        Raises JvmEndedError if the object was abandoned meanwhile, and what the start of a JVM raises.
         """
-        jvm = self._starts_in = JVMS.lease(connector, self.settings)
+        with self._moving(JVMS.lease(connector, self.settings)) as jvm:
+            if self._abandoned:
+                JVMS.release(jvm)
+                raise JvmEndedError(f"The connector {connector} was to stop before its JVM had started")
+            yield jvm
+
+    def end(self, session: JavaSession) -> None:
+        """Stop and close a session. Raises JavaError."""
+        with self._moving(session.jvm):
+            try:
+                session.stop()
+            finally:
+                session.close()
+
+    @contextmanager
+    def _moving(self, jvm: Jvm) -> Iterator[Jvm]:
+        self._moves_in = jvm
         try:
             yield jvm
         finally:
-            self._starts_in = None
+            self._moves_in = None
 
     def abandon(self) -> None:
-        """Kill the JVM if a start is going on there: all other calls have limits of their own."""
-        jvm = self._starts_in
+        """Kill the JVM if a start or stop is going on there, so that a later start gets another one."""
+        self._abandoned = True
+        jvm = self._moves_in
         if jvm is not None:
-            reason = f"a start there did not return within {self.settings.graceful_timeout_s:g} s once it was to stop"
+            reason = f"code there did not return within {self.settings.graceful_timeout_s:g} s once it was to stop"
             _log.warning("The JVM of connector %s is killed: %s", jvm.name, reason)
             jvm.kill(reason)
 
@@ -81,7 +99,8 @@ class JavaSession:
         **request: Any,
     ) -> None:
         """Open it in a leased JVM, and release that with it. Raises JvmEndedError and JavaError."""
-        self._jvm = jvm
+        self.jvm = jvm
+        """Where it is."""
         self._settings = settings
         self._label = label
         self._context = context
@@ -94,7 +113,10 @@ class JavaSession:
             self.call("open", session=self._name, jars=jars, **request)
             self.call("attach", session=self._name)
             events = undo.enter_context(closing(jvm.channel(_EventsEnded)))
-            events.call("events", f"the events of {label}", session=self._name)
+            try:
+                events.call("events", f"the events of {label}", session=self._name)
+            except _EventsEnded:
+                raise jvm.ended() from None
             undo.pop_all()
         serve = in_context(self._serve)
         threading.Thread(target=serve, args=[events], name=f"java-events-{label}", daemon=True).start()
@@ -113,10 +135,10 @@ class JavaSession:
         Raises FencepostError if the Java code does not answer in time: it is not asked again, which would take a thread of
         the JVM each time.
         """
-        if self._closed or self._mute or not self._jvm.is_alive:
+        if self._closed or self._mute or not self.jvm.is_alive:
             return []
         try:
-            aside = self._jvm.channel(_EventsEnded)
+            aside = self.jvm.channel(_EventsEnded)
             with closing(aside):
                 aside.limit(_METRICS_S)
                 aside.call("attach", self._label, session=self._name)
@@ -137,9 +159,9 @@ class JavaSession:
 
     def stop(self) -> None:
         """Have the Java object stop, also during another call, which it may end. Raises JavaError."""
-        if not self._jvm.is_alive:
+        if not self.jvm.is_alive:
             return
-        aside = self._jvm.channel()
+        aside = self.jvm.channel()
         try:
             aside.limit(self._settings.graceful_timeout_s)
             aside.call("attach", self._label, session=self._name)
@@ -165,12 +187,12 @@ class JavaSession:
             _log.debug("The session of %s could not be closed: %s", self._label, error)
         finally:
             self._channel.close()
-            JVMS.release(self._jvm)
+            JVMS.release(self.jvm)
 
     def _kill(self, why: str) -> None:
         reason = why.format(self._label, self._settings.graceful_timeout_s)
         _log.warning("The JVM of %s is killed: %s", self._label, reason)
-        self._jvm.kill(reason)
+        self.jvm.kill(reason)
 
     def _serve(self, events: Channel) -> None:
         """Answer what the Java code asks of its context, until the session is closed or the JVM ends."""
@@ -181,7 +203,7 @@ class JavaSession:
         except _EventsEnded:
             # The host closes the connection with the session.
             if not self._closed:
-                self._on_end(self._jvm.ended())
+                self._on_end(self.jvm.ended())
         finally:
             events.close()
 

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import DataError
 from fencepost.api.plugin import Predicate, Transformation
-from fencepost.transforms.field_paths import FieldPath, field_at
+from fencepost.transforms.field_paths import FieldPath, alternatives, field_at
 
 C = TypeVar("C", bound=type[Transformation] | type[Predicate])
 
@@ -170,10 +170,9 @@ class PartTransformation(_Configured, Transformation):
         """Return the field at a path of a struct. Raises DataError if it does not exist."""
         found = field_at(self.struct(kind), path)
         if found is None:
-            names = ", ".join(self.struct(kind).names)
             raise DataError(
                 f"The transform {type(self).__name__} needs the field {'.'.join(path)!r}, which the {self.part} does not "
-                f"have; it has: {names}. Correct the transform's properties"
+                f"have; it has: {alternatives('.'.join(path), self.struct(kind).names)}. Correct the transform's properties"
             )
         return found
 

@@ -61,14 +61,10 @@ def _named(alias: str) -> Iterator[None]:
     try:
         yield
     except (ConfigError, DataError) as error:
-        if not alias:
+        if not alias or type(error) not in (ConfigError, DataError):
             raise
-        if type(error) is ConfigError:
-            name = prefix + error.name if error.name else None
-            raise ConfigError(f"{name or f'{prefix}*'}: {error}", name=name) from error
-        if type(error) is DataError:
-            raise DataError(f"{prefix}*: {error}") from error
-        raise
+        name = prefix + error.name if error.name else None
+        raise type(error)(f"{name or f'{prefix}*'}: {error}", name=name) from error
 
 
 def property_with(chain: Sequence[Step], fragment: str) -> str:

@@ -12,6 +12,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
+from fencepost.config.unknown_properties import unknown_properties
 from fencepost.config.validators import one_of
 
 FieldPath = tuple[str, ...]
@@ -34,6 +35,12 @@ def define_syntax(definitions: ConfigDef) -> ConfigDef:
         "How fields are named. V1: by their names, in which a dot is a letter as any other. V2: by their paths within "
         "structs, as in address.city; a name with dots is put in backticks.", validator=one_of(("v1", "v2")),
     )  # fmt: skip
+
+
+def alternatives(name: str, names: Sequence[str]) -> str:
+    """Return the names of the fields there are, for a message about one that is not, with the one that may be meant."""
+    nearest = unknown_properties([name], names)[name]
+    return ", ".join(names) + ("" if nearest is None else f"; did you mean {nearest}?")
 
 
 def field_path(text: str, properties: Mapping[str, Any], name: str) -> FieldPath:

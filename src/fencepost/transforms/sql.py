@@ -55,6 +55,7 @@ class SqlExpressions:
 
     def __init__(self, plugin: object, properties: Mapping[str, Any]) -> None:
         self._plugin = type(plugin).__name__
+        self._properties = properties
         self._nondeterministic = bool(properties.get(_NONDETERMINISTIC))
         self._missing_is_null = properties.get("missing", "fail").lower() == "null"
         self._parsed: tuple[object, dict[tuple[str, str, bool], list[SqlExpression]]] = (None, {})
@@ -101,7 +102,8 @@ class SqlExpressions:
 
     def _given(self, name: str, text: str, *, has_item: bool) -> SqlProperty:
         columns = (*COLUMNS, ITEM) if has_item else COLUMNS
-        return SqlProperty(self._plugin, name, text, columns, self._nondeterministic)
+        given = next((given for given in (name, *self._properties) if self._properties.get(given) == text), None)
+        return SqlProperty(self._plugin, name, text, columns, self._nondeterministic, given)
 
 
 class SqlTransformation(DroppingTransformation):
@@ -187,10 +189,10 @@ class SqlTransformation(DroppingTransformation):
             check_plan(found, records, type(self).__name__, deterministic=not self.planned_anew)
             fitted = {
                 name: fitted_column(
-                    type(self).__name__, columns[name], found.schema[name], records.schema[name], sql.get("schema.name")
+                    given.given, columns[name], found.schema[name], records.schema[name], sql.get("schema.name")
                 )
-                for name in columns
-                if not (replaced[name].is_column and replaced[name].node.parts[0].lower() == name)
+                for name, given in replaced.items()
+                if not (given.is_column and given.node.parts[0].lower() == name)
             }
             if fitted:
                 records = records.withColumns(fitted)

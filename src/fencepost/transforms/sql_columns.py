@@ -8,17 +8,18 @@ from pyspark.sql import types as t
 
 from fencepost.api.errors import DataError
 from fencepost.api.schema_name import NULLS_METADATA, SCHEMA_METADATA
+from fencepost.transforms.sql_parser import SqlProperty
 from fencepost.transforms.timestamp_converter import utc_millis
 
 
 def fitted_column(
-    plugin: str, column: Column, found: t.StructField, before: t.StructField, schema_name: str | None
+    given: SqlProperty, column: Column, found: t.StructField, before: t.StructField, schema_name: str | None
 ) -> Column:
-    """Return an expression as the record's column that `found` names; `before` is the column that it replaces.
+    """Return an expression of a property as the record's column that `found` names; `before` is the column that it replaces.
 
     Raises DataError for a type that the column cannot have.
     """
-    name, kind = found.name, found.dataType
+    plugin, name, kind = given.plugin, found.name, found.dataType
     match name:
         case "topic":
             return F.coalesce(column.cast("STRING"), F.col("topic")).alias(name)
@@ -38,10 +39,12 @@ def fitted_column(
                 f"{plugin} cannot name the schema {schema_name}, because the value is of type {kind.simpleString()}: only "
                 "structs have names. Remove schema.name"
             )
-    if not isinstance(kind, t.NullType) and _has_void(kind) and not _has_void(before.dataType):
+    void = None if isinstance(kind, t.NullType) else _void_path(kind, name)
+    if void is not None and _void_path(before.dataType, name) is None:
         raise DataError(
-            f"{plugin} gives {name} the type {kind.simpleString()}, in which void is a field that is always null and has "
-            "no type: give it one with CAST(... AS type)"
+            f"{plugin} makes {void} a null without a type in {given.name}, so its type would change with the data: write "
+            "CAST(NULL AS STRING), or cast what is null there to the type that you want",
+            name=given.given,
         )
     if (twice := _field_twice(kind)) and twice != _field_twice(before.dataType):
         raise DataError(
@@ -80,12 +83,15 @@ def _field_twice(kind: t.DataType) -> str | None:
     return next(filter(None, map(_field_twice, inner)), None)
 
 
-def _has_void(kind: t.DataType) -> bool:
+def _void_path(kind: t.DataType, path: str) -> str | None:
+    """The path of the first part of a type at `path` that has no type of its own; None if all have one."""
     if isinstance(kind, t.StructType):
-        return any(_has_void(field.dataType) for field in kind.fields)
+        return next(filter(None, (_void_path(field.dataType, f"{path}.{field.name}") for field in kind.fields)), None)
     if isinstance(kind, t.ArrayType):
-        return _has_void(kind.elementType)
-    return _has_void(kind.valueType) if isinstance(kind, t.MapType) else isinstance(kind, t.NullType)
+        return _void_path(kind.elementType, f"{path}[]")
+    if isinstance(kind, t.MapType):
+        return _void_path(kind.valueType, f"{path}[]")
+    return path if isinstance(kind, t.NullType) else None
 
 
 def _headers(column: Column, kind: t.DataType, before: t.DataType) -> Column:

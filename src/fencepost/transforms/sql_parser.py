@@ -23,6 +23,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, NullType
 
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.spark_names import backticked
+from fencepost.transforms.field_paths import alternatives
 from fencepost.transforms.sql_functions import ALLOWED, NODES, NONDETERMINISTIC, NOW_WITHOUT_ARGUMENTS, NULL_OF_NULL
 from fencepost.transforms.sql_tokens import DEEPEST, DEEPEST_TYPE, why_refused, why_type_refused
 
@@ -44,7 +45,8 @@ _TEXT_HEADERS: Final = "ARRAY<STRUCT<key: STRING, value: STRING>>"
 class SqlProperty:
     """A property that holds SQL: its `name`, its `text`, and the columns that it may name, in lower case.
 
-    `plugin` is the class that has it, for messages. With `nondeterministic` results may change with each call.
+    `plugin` is the class that has it, for messages. With `nondeterministic` results may change with each call. `given`
+    is the property in which a user wrote the text, None if the plugin made it.
     """
 
     plugin: str
@@ -52,6 +54,7 @@ class SqlProperty:
     text: str
     columns: Collection[str]
     nondeterministic: bool = False
+    given: str | None = None
 
     def refused(self, why: str) -> ConfigError:
         """Return the error for a text that is not accepted."""
@@ -382,7 +385,7 @@ class _Rebuild:
                 name for name in kind.names if name.lower() == part.lower()
             ]
             if not names:
-                return self._missing(path, f"there are: {', '.join(kind.names)}")
+                return self._missing(path, f"there are: {alternatives(part, kind.names)}")
             kind = kind[names[0]].dataType
         return kind
 
@@ -391,5 +394,6 @@ class _Rebuild:
             return NullType()
         raise DataError(
             f"{self.given.plugin} needs the field {path} in {self.given.name}, which these records do not have; {why}. "
-            "Correct the name, or set missing=null if only some records have it"
+            "Correct the name, or set missing=null if only some records have it",
+            name=self.given.given,
         )

@@ -43,9 +43,10 @@ from fencepost.kafka.producer.sender import Ack
 TALLY = Tally(
     ErrorCounts(failures=2, skipped=1, errors_logged=1),
     (RefusedRecord(Stage.VALUE_CONVERTER, "JsonConverter", None, 'no "number": \udce4\n', " row 3", "{'a': 1}"),),
+    ("one", "another"),
 )
 FAILURES = (
-    DataError("line 3: \udce4 does not fit"),
+    DataError("line 3: \udce4 does not fit", name="topic"),
     api.ConfigError("no such", name="topic"),
     kafka.AuthorizationError("topic orders", "WRITE"),
     BrokerRefusedError("EndTxn", 42, "INVALID_REQUEST", "detail"),

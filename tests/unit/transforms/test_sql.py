@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -192,8 +193,13 @@ def test_a_map_is_not_exploded(spark: SparkSession) -> None:
 
 
 def test_a_missing_field_is_refused_or_null(spark: SparkSession) -> None:
-    with pytest.raises(DataError, match=r"needs the field value.name in value.*there are: id, email, op"):
+    with pytest.raises(DataError, match=r"needs the field value.name in value.*there are: id, email, op, .*\. Correct"):
         applied(spark, RECORDS, sql(value="value.name"))
+    with pytest.raises(
+        DataError, match=r"needs the field value.emial in .*; did you mean email\?\. Correct"
+    ) as failure:
+        applied(spark, RECORDS, sql(value="value.emial"))
+    assert failure.value.name == "value"
     given = {
         "value": "struct(value.id, CAST(value.name.first AS STRING) AS name, coalesce(value.items[0].size, 7) AS size)"
     }
@@ -220,12 +226,19 @@ def test_a_field_of_values_that_are_all_null_is_null(spark: SparkSession) -> Non
 
 
 @pytest.mark.parametrize(
-    "value",
-    ["named_struct('a', NULL)", "struct(value.name)", "array(named_struct('a', NULL))", "map('a', NULL)"],
+    ("value", "named"),
+    [
+        ("named_struct('id', value.id, 'a', NULL)", "value.a"),
+        ("struct(value.name)", "value.name"),
+        ("array(named_struct('a', NULL))", "value[].a"),
+        ("map('a', NULL)", "value[]"),
+    ],
 )
-def test_a_field_without_a_type_is_refused(spark: SparkSession, value: str) -> None:
-    with pytest.raises(DataError, match=r"CAST\(\.\.\. AS type\)"):
-        applied(spark, RECORDS, sql(value=value, missing="null"))
+def test_a_field_without_a_type_is_refused(spark: SparkSession, value: str, named: str) -> None:
+    told = rf"^Sql makes {re.escape(named)} a null without a type in select, .* CAST\(NULL AS STRING\)"
+    with pytest.raises(DataError, match=told) as failure:
+        applied(spark, RECORDS, sql(select=f"key, {value} AS value", missing="null"))
+    assert failure.value.name == "select"
 
 
 def test_nulls_of_schemaless_records_need_no_type(spark: SparkSession) -> None:

@@ -49,8 +49,9 @@ def test_extract_topic_takes_a_field(spark: SparkSession, prefix: str, field: st
     assert column(spark, "topic", step(f"{prefix}ExtractTopic$Key", **{field: "id"}, **skipping)) == ["1", "2", "t"]
     with pytest.raises(PySparkException, match="no field name for the topic"):
         column(spark, "topic", step(f"{prefix}ExtractTopic$Value", **{field: "name"}))
-    with pytest.raises(DataError, match=r"needs the field value.no"):
+    with pytest.raises(DataError, match=r"needs the field value.no") as failure:
         column(spark, "topic", step(f"{prefix}ExtractTopic$Value", **{field: "no"}))
+    assert failure.value.name is None, "it is named by an expression that no user wrote"
 
 
 def test_extract_topic_takes_no_path() -> None:

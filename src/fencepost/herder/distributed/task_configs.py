@@ -17,12 +17,12 @@ from typing import Final
 
 from fencepost.api.errors import ConfigError, FencepostError, PluginError, RetriableError, describe_error
 from fencepost.api.traces import plugin_location
-from fencepost.config.log_context import log_context
 from fencepost.herder.distributed.config_topic import ConfigTopic
 from fencepost.herder.distributed.leadership import Leadership
 from fencepost.herder.errors import BadRequestError, ForbiddenError, NotLeaderError, RequestTargetError
 from fencepost.herder.peers.rest_client import RestClient
 from fencepost.herder.work.local_work import LocalWork
+from fencepost.herder.work.merged_requests import MergedRequests
 from fencepost.kafka.deadline import Backoff
 from fencepost.runtime.worker import Worker, partitions_follow_task_configs
 from fencepost.storage.configs.codec import Config, TargetState
@@ -34,21 +34,20 @@ _LONGEST_PAUSE_MS: Final = 60_000
 _EARLY_REFUSALS: Final = 2
 
 
-class TaskConfigs:
+class TaskConfigs(MergedRequests):
     """Requests task configurations from this worker's connectors, and sends them to the leader."""
 
     def __init__(
         self, worker: Worker, config_topic: ConfigTopic, leadership: Leadership, local: LocalWork, client: RestClient
     ) -> None:
+        super().__init__()
         self._worker = worker
         self._topic = config_topic
         self._client = client
         self._leadership = leadership
         self._local = local
-        self._asked: set[str] = set()
         # Pauses after failures; a new request ends the pause: for example, the brokers may be back.
         self._pauses: dict[str, asyncio.Event] = {}
-        self._busy: dict[str, asyncio.Task[None]] = {}
 
     def request(self, connector: str) -> None:
         """Reconcile a connector's tasks soon; requests until then are merged.
@@ -56,12 +55,9 @@ class TaskConfigs:
         A stopped connector loses its tasks, if this worker leads; another one is asked for its task configurations, if it
         runs here.
         """
-        self._asked.add(connector)
+        super().request(connector)
         if connector in self._pauses:
             self._pauses[connector].set()
-        if connector not in self._busy:
-            task = self._busy[connector] = asyncio.ensure_future(self._follow(connector))
-            task.add_done_callback(lambda _: self._busy.pop(connector, None))
 
     async def store(self, connector: str, configs: Sequence[Mapping[str, str]]) -> None:
         """Write task configurations as the leader, unless they are already stored, or obsolete.
@@ -101,24 +97,15 @@ class TaskConfigs:
             _log.warning("All tasks are restarted, because their source partitions are unknown: %s", error)
             return False
 
-    def close(self) -> None:
-        """Stop asking."""
-        for task in self._busy.values():
-            task.cancel()
-
-    async def _follow(self, connector: str) -> None:
-        with log_context(connector):
-            await self._ask_while_asked(connector)
-
-    async def _ask_while_asked(self, connector: str) -> None:
+    async def _handle(self, connector: str) -> None:
         backoff = Backoff(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS)
         refusals = 0
-        while connector in self._asked:
-            self._asked.discard(connector)
+        while True:
             try:
                 await self._configure(connector)
             except (ConfigError, PluginError) as error:
                 self._refuse(connector, error)
+                return
             except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; it is asked again
                 refusals += isinstance(error, BadRequestError)
                 # Apache's leader refuses tasks until it has read that the connector is resumed.
@@ -129,8 +116,10 @@ class TaskConfigs:
                 _log.warning(
                     "Connector %s gets its tasks in %.1f s, for now: %s", connector, pause, describe_error(error)
                 )
-                self._asked.add(connector)
                 await self._pause(connector, pause)
+                self._asked.discard(connector)
+            else:
+                return
 
     async def _pause(self, connector: str, seconds: float) -> None:
         self._pauses[connector] = asked = asyncio.Event()

@@ -2,55 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import Final
 
 from fencepost.api.errors import describe_error
-from fencepost.config.log_context import log_context
 from fencepost.herder.standalone.standalone_parts import StandaloneParts
 from fencepost.herder.work.connector_work import ConnectorWork
+from fencepost.herder.work.merged_requests import MergedRequests
 from fencepost.storage.configs.codec import TargetState
 
 _log: Final = logging.getLogger(__name__)
 
 
-class TaskConfigurations:
+class TaskConfigurations(MergedRequests):
     """Stores the connectors' task configurations. Only for the event loop."""
 
     def __init__(self, parts: StandaloneParts, find: Callable[[str], ConnectorWork | None]) -> None:
         """`find` returns a running connector."""
+        super().__init__()
         self._parts = parts
         self._find = find
-        self._asked: set[str] = set()
-        self._busy: dict[str, asyncio.Task[None]] = {}
 
-    def request(self, connector: str) -> None:
-        """Ask a connector soon; requests until then are merged."""
-        self._asked.add(connector)
-        if connector not in self._busy:
-            task = self._busy[connector] = asyncio.ensure_future(self._follow(connector))
-            task.add_done_callback(lambda _: self._finished(connector))
-
-    def is_asked(self, connector: str) -> bool:
-        """Whether the connector has yet to answer."""
-        return connector in self._busy
-
-    def close(self) -> None:
-        """Stop asking."""
-        for task in self._busy.values():
-            task.cancel()
-
-    def _finished(self, connector: str) -> None:
-        self._busy.pop(connector, None)
+    async def _handle(self, connector: str) -> None:
+        await self._configure(connector)
         self._parts.changed.set()
-
-    async def _follow(self, connector: str) -> None:
-        with log_context(connector):
-            while connector in self._asked:
-                self._asked.discard(connector)
-                await self._configure(connector)
 
     async def _configure(self, connector: str) -> None:
         work = self._find(connector)

@@ -237,6 +237,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
         await asyncio.wait([stopping], timeout=self._patience_s)
         if not stopping.done():
             _log.warning("Connector %s does not stop in time: its resources are not released before it does", self.name)
+            await self._parts.run(connector.abandon)
         return True
 
     def _leave(self) -> WorkerConnector | None:

@@ -115,7 +115,7 @@ class WorkerConnector:
                 self._set_state(State.STOPPED)
 
     def abandon(self) -> None:
-        """Give up a connector whose start does not return: its code is ended, as far as it can be. Thread-safe."""
+        """Give up a connector whose start or stop does not return: its code is ended, as far as it can be. Thread-safe."""
         with log_context(self.config.name):
             self._connector.abandon()
 

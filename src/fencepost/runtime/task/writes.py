@@ -20,6 +20,7 @@ from typing import Final
 import pyarrow as pa
 
 from fencepost.api.record import RecordMetadata, SourceBatch, SourceRecord
+from fencepost.config.error_handling import DEAD_LETTER_TOPIC
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.engine.engine import SparkEngine, WriteResult
 from fencepost.engine.errors import RecordRefusedError
@@ -98,6 +99,7 @@ class TaskWrites(ABC):
         self._metrics = context.metrics
         refused = {**context.path.state_topics, **_refused(context.task, refused_topic)}
         self._gate = TopicGate(context.path.topic_creator, refused)
+        self._warned_of_refusals = False
 
     @property
     @abstractmethod
@@ -176,6 +178,7 @@ class TaskWrites(ABC):
 
     def _take(self, batch: Batch, result: WriteResult, *, offsets_sent: bool = False) -> Settled:
         """Record the result of a batch, and return its records if the task is notified of them."""
+        self._warn_of_refusals(result)
         if isinstance(batch, SourceBatch):
             polled = result.written if batch.pipeline is None else batch.pipeline.polled
             self._metrics.wrote(polled, result.written, result.bytes, result.errors)
@@ -186,6 +189,22 @@ class TaskWrites(ABC):
         if isinstance(batch, SourceBatch):
             return [] if result.metadata is None else [(batch, result.metadata.columns())]
         return list(zip(batch, result.metadata or (), strict=True)) if self._context.keeps_records else []
+
+    def _warn_of_refusals(self, result: WriteResult) -> None:
+        """Warn of a batch whose records were all refused for one reason, once until records of another one pass."""
+        if result.written:
+            self._warned_of_refusals = False
+        elif result.only_cause is not None and not self._warned_of_refusals:
+            self._warned_of_refusals = True
+            letters = self._path.pipeline.dead_letter_topic
+            _log.warning(
+                "Task %s wrote no record of a batch: %d were refused, all for the same reason: %s. They are %s. There is "
+                "no further warning until records pass",
+                self._task,
+                result.errors.skipped,
+                result.only_cause,
+                f"lost, because {DEAD_LETTER_TOPIC} is not set" if letters is None else f"in the topic {letters}",
+            )
 
 
 class Delivery(ABC):

@@ -77,7 +77,7 @@ class FrameWrite:
         log_refused(errors.tally, whose)
         self.producer.acknowledge(acks)
         dead = write_letters(errors.letters, self._spec(self.producer.transaction), self.producer, f"{self.sink}-0")
-        result = WriteResult.of(acks, None, errors.tally.counts, dead=dead)
+        result = WriteResult.of(acks, None, errors.tally, dead=dead)
         self.sizes.wrote(result.written, result.bytes, refused=looked and rows is None)
         return result
 

@@ -42,7 +42,7 @@ public class Odd implements Transformation<SourceRecord>, Versioned, Monitorable
         how = (String) values.get("how");
         every = (Long) values.get("every");
         halts = (String) values.get("halts");
-        if (how.equals("hang")) hang();
+        if (how.equals("hang in configure")) hang();
     }
 
     @Override
@@ -60,6 +60,7 @@ public class Odd implements Transformation<SourceRecord>, Versioned, Monitorable
         if ((Long) record.value() % every != 0) return record;
         return switch (how) {
             case "drop" -> null;
+            case "hang in apply" -> hang();
             case "throw" -> throw new DataException("number " + record.value() + " is refused");
             case "error" -> throw new StackOverflowError("too deep");
             case "wait" -> throw new RetriableException("not for now");
@@ -76,7 +77,7 @@ public class Odd implements Transformation<SourceRecord>, Versioned, Monitorable
         };
     }
 
-    private static void hang() {
+    static <T> T hang() {
         System.out.println("hangs");
         while (true) {
             try {
