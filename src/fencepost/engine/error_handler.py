@@ -238,7 +238,9 @@ class ErrorHandler:
         if self._handling.dead_letter_topic is not None and found:
             self._keep_letters(rows, refused, found)
         counts = ErrorCounts(failures=len(found), skipped=len(found), errors_logged=len(listed))
-        causes = [self._described(rows, None, refused.reason).cause] if found else []
+        # The first two tell one cause from several. To find the property of each row's cause takes time.
+        unsure = found and (self._tally.only_cause is not None or not self._tally.causes)
+        causes = [self._described(rows, None, refused.reason).cause] if unsure else []
         self._tally = self._tally.plus(counts, *listed, causes=causes)
 
     def _first_refusals(self, rows: StageRows, refused: Refused) -> dict[int, int | None]:
