@@ -62,6 +62,16 @@ def test_an_error_is_reported_with_its_line(folder: Path):
     assert f"{folder}/tried_failing.py:9" in tried(folder, "failing", "-k", "transforms").output
 
 
+def test_unknown_properties_are_named_with_the_one_that_may_be_meant(folder: Path, tmp_path: Path):
+    config = tmp_path / "sql.properties"
+    config.write_text("where=value.n > 1\nshema.name=a\nplugin.version=1\n")
+    tried_sql = ["test", "Sql", "--rows", str(folder / "rows.jsonl"), "--config", str(config), "-k", "pickled"]
+    result = CliRunner().invoke(cli, tried_sql)
+    assert result.exit_code == 0, result.output
+    assert "The property shema.name is unknown: did you mean schema.name?\n" in result.output
+    assert result.output.count("unknown") == 1
+
+
 @pytest.mark.parametrize(("content", "message"), [("", "has no rows"), ('{"n": 1}\n{"n"', "line 2, is not JSON")])
 def test_rows_that_are_none_are_refused(folder: Path, tmp_path: Path, content: str, message: str):
     (tmp_path / "bad.jsonl").write_text(content)

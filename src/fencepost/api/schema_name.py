@@ -20,8 +20,8 @@ NULLS_METADATA: Final = "fencepost.nulls"
 """In the metadata of a DataFrame's column: nulls in it have no schema, so they are Kafka's nulls in every format."""
 JSON_METADATA: Final = "fencepost.json"
 """In the metadata of a DataFrame's column of texts: they are JSON of values without a schema."""
-VERSION: Final = "__fencepost_version"
-"""A DataFrame's column with the version of the schema of each row's value, an INT, which is null for none."""
+IDENTITY: Final = "__fencepost_identity"
+"""A DataFrame's column with the name and version of the schema of each row's value, as an object in JSON."""
 _COMMENT: Final = re.compile(r"connect\.name=([\w.$]+) version=(\d+)")
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.plugin_calls import call_plugin, kind_of, refuse_answer
+from fencepost.config.java_properties import open_prefixes, takes_any_property, without_effect
 from fencepost.config.plugins import PluginKind
+from fencepost.config.unknown_properties import unknown_properties
+
+VERSION: Final = "plugin.version"
+"""The property of every plugin that says which version of it is wanted."""
 
 
 def new_plugin(kind: PluginKind, plugin: type[Any]) -> Any:
@@ -25,3 +31,11 @@ def plugin_definitions(kind: PluginKind, plugin: type[Any]) -> ConfigDef:
     if not isinstance(answer, ConfigDef):
         refuse_answer(what, instance.config, kind_of(answer), "a fencepost.ConfigDef, such as ConfigDef().define(...)")
     return answer
+
+
+def unknown_of_plugin(kind: PluginKind, plugin: type[Any], given: Iterable[str]) -> dict[str, str | None]:
+    """Return the properties that a plugin does not have, as `unknown_properties`. Raises as `plugin_definitions`."""
+    defined = plugin_definitions(kind, plugin).keys()
+    if takes_any_property(plugin, defined):
+        return {}
+    return unknown_properties(given, {*defined, *without_effect(plugin), VERSION}, open_prefixes=open_prefixes(plugin))

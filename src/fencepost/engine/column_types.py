@@ -6,6 +6,7 @@ Spark's own Kafka sink has the same columns: `value`, and optionally `key`, `top
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -16,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from fencepost.api.errors import DataError
-from fencepost.api.schema_name import JSON_METADATA, NULLS_METADATA, VERSION, NamedStruct, named
+from fencepost.api.schema_name import IDENTITY, JSON_METADATA, NULLS_METADATA, NamedStruct, named
 from fencepost.kafka.records.columns import HEADERS
 
 COLUMNS: Final = ("topic", "partition", "key", "value", "timestamp", "headers")
@@ -82,17 +83,18 @@ def column_types(schema: t.StructType, *, where: str, batch: bool = True) -> Col
     )
 
 
-def by_version(batch: pa.RecordBatch, types: ColumnTypes) -> Iterator[tuple[pa.RecordBatch, ColumnTypes]]:
-    """Yield the runs of rows whose values' schemas have one version, with their types; all rows if none has a version."""
-    if VERSION not in batch.schema.names or not isinstance(types.value, t.StructType):
+def by_identity(batch: pa.RecordBatch, types: ColumnTypes) -> Iterator[tuple[pa.RecordBatch, ColumnTypes]]:
+    """Yield the runs of rows whose values' schemas have one name and version, with their types; all rows if none has any."""
+    if IDENTITY not in batch.schema.names or not isinstance(types.value, t.StructType):
         yield batch, types
         return
-    versions = batch[VERSION].fill_null(-1).to_numpy()
-    starts = [0, *(np.flatnonzero(np.diff(versions)) + 1).tolist(), len(versions)]
+    numbers = batch[IDENTITY].dictionary_encode("encode").indices.to_numpy()
+    starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
     for start, stop in pairwise(starts):
-        kind, version = types.value, batch[VERSION][start].as_py() if start < stop else None
-        if version is not None:
-            kind = NamedStruct(kind.fields, {**getattr(kind, "identity", {}), "version": version})
+        kind, identity = types.value, batch[IDENTITY][start].as_py() if start < stop else None
+        if identity is not None:
+            # The type has what a later transform says.
+            kind = NamedStruct(kind.fields, {**json.loads(identity), **getattr(kind, "identity", {})})
         yield batch.slice(start, stop - start), replace(types, value=kind)
 
 

@@ -19,9 +19,9 @@ from pyspark.sql import types as t
 from fencepost.api.errors import DataError
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.plugin_calls import call_plugin, kind_of
-from fencepost.api.schema_name import VERSION
+from fencepost.api.schema_name import IDENTITY
 from fencepost.api.topic_names import is_topic_name
-from fencepost.engine.column_types import ColumnTypes, by_version
+from fencepost.engine.column_types import ColumnTypes, by_identity
 from fencepost.engine.dead_letters import contents_of
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import ConverterContractError
@@ -132,8 +132,8 @@ def convert(
     """
     topics = _by_topic(batch, types, topic or pipeline.default_topic)
     parts: Iterable[tuple[str, pa.RecordBatch, ColumnTypes]] = ((name, rows, types) for name, rows in topics)
-    if VERSION in batch.schema.names:
-        parts = ((name, *part) for name, rows, kinds in parts for part in by_version(rows, kinds))
+    if IDENTITY in batch.schema.names:
+        parts = ((name, *part) for name, rows, kinds in parts for part in by_identity(rows, kinds))
     found: Iterable[Converted] = (_convert_topic(name, rows, kinds, pipeline, errors) for name, rows, kinds in parts)
     if ROW in batch.schema.names and batch.num_rows:
         # A refused row may be of a record whose other rows are for a topic before.

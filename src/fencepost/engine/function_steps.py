@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 
 import pyarrow as pa
@@ -17,7 +18,9 @@ from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.grouping import RecordGroup, json_texts
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.refused_records import Stage
-from fencepost.engine.write_stage import SplitRows, StageSource
+from fencepost.engine.routing import contiguous_run
+from fencepost.engine.row_origin import origin_in_splits
+from fencepost.engine.write_stage import SplitRows
 from fencepost.transforms.chain import Step
 from fencepost.transforms.function_rows import FunctionRows
 from fencepost.transforms.function_transform import FunctionTransformation
@@ -78,7 +81,7 @@ class ChangedRows:
     messages, and `topic` is for rows that name none.
     """
 
-    source: StageSource
+    source: SplitRows
     change: Callable[[pa.RecordBatch], pa.RecordBatch]
     names: str
     topic: str | None
@@ -86,25 +89,33 @@ class ChangedRows:
 
     def batches(self, given: Iterator[pa.RecordBatch], errors: ErrorHandler) -> Iterator[pa.RecordBatch]:
         """Yield the rows; those that a transform refuses are skipped if `errors` tolerates them."""
-        return self._all_changed(self.source.batches(given, errors), errors)
+        asked = list(given)
+        runs = [run for batch in asked for run in batch["id"].to_pylist()]
+        return self._all_changed(self.source.batches(iter(asked), errors), errors, runs)
 
     def read(self, runs: Sequence[int], errors: ErrorHandler, *, ahead: bool = True) -> Iterator[pa.RecordBatch]:
         """Yield the rows of splits that the worker reads itself."""
-        assert isinstance(self.source, SplitRows)  # noqa: S101 - only readers have runs
-        return self._all_changed(self.source.read(runs, errors, ahead=ahead), errors)
+        return self._all_changed(self.source.read(runs, errors, ahead=ahead), errors, runs)
 
-    def _all_changed(self, batches: Iterator[pa.RecordBatch], errors: ErrorHandler) -> Iterator[pa.RecordBatch]:
+    def _all_changed(
+        self, batches: Iterator[pa.RecordBatch], errors: ErrorHandler, runs: Sequence[int]
+    ) -> Iterator[pa.RecordBatch]:
         first = 0
         for batch in batches:
             numbered = batch
             if self.multiplies and errors.tolerates:
                 errors.add_inputs(first, batch)
                 numbered = batch.append_column(ROW, pa.array(range(first, first + batch.num_rows), pa.int64()))
-                first += batch.num_rows
-            yield from self._changed(numbered, batch, errors)
+            yield from self._changed(numbered, batch, errors, partial(self._origin, runs, first))
+            first += batch.num_rows
+
+    def _origin(self, runs: Sequence[int], first: int, position: int) -> str:
+        splits, count = self.source.splits, self.source.runs
+        read = [splits[split] for run in runs for split in contiguous_run(len(splits), run, count)]
+        return origin_in_splits(self.source.reader, read, first + position)
 
     def _changed(
-        self, numbered: pa.RecordBatch, batch: pa.RecordBatch, errors: ErrorHandler
+        self, numbered: pa.RecordBatch, batch: pa.RecordBatch, errors: ErrorHandler, origin: Callable[[int], str]
     ) -> Iterator[pa.RecordBatch]:
         def attempt(start: int, stop: int) -> pa.RecordBatch:
             return self.change(numbered.slice(start, stop - start))
@@ -112,7 +123,7 @@ class ChangedRows:
         def contents(start: int, stop: int) -> Sequence[object]:
             return contents_of(pa.Table.from_batches([batch.slice(start, stop - start)]))
 
-        rows = StageRows(Stage.TRANSFORMATION, self.names, self.topic, batch.num_rows, contents=contents)
+        rows = StageRows(Stage.TRANSFORMATION, self.names, self.topic, batch.num_rows, contents=contents, origin=origin)
         passed, _ = errors.apply(rows, attempt)
         yield from (part.result for part in passed)
 

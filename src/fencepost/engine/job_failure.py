@@ -40,6 +40,8 @@ _KINDS_OF_ENGINE: Final = re.compile(
 )
 _RETRIABLE: Final = f"{RetriableError.__module__}.{RetriableError.__qualname__}"
 _TRACE: Final = "Traceback (most recent call last):\n"
+_FRAME: Final = re.compile(r'^  File "([^"\n]+)", line (\d+), in ', re.MULTILINE)
+_EDGE: Final = "fencepost/api/plugin_calls.py"
 _PYTHON_HEAD: Final = "An exception was thrown from the Python worker:"
 _EXECUTOR_LOST: Final = re.compile(r"ExecutorLostFailure \([^)]*\)[^\n]*")
 _LONGEST: Final = 400
@@ -177,7 +179,7 @@ class JobFailure:
 
     @property
     def one_line(self) -> str:
-        """The message without the traces of Java and Python, at most 400 characters."""
+        """The message without the traces of Java and Python, at most 400 characters, and the line of a plugin's code."""
         cause = next((cause for cause in self.causes if cause.is_of_data or cause.is_of_python), None)
         if cause is None:
             cause = next((cause for cause in reversed(self.causes) if cause.message.strip()), None)
@@ -193,7 +195,8 @@ class JobFailure:
         line = (lines[0] if lines else self.text).strip()
         if cause is not None and cause.expression:
             line = f"{line} in {' '.join(cause.expression.split())}"
-        return SECRETS.excerpt(line, _LONGEST)
+        place = _place(cause.message) if cause is not None and cause.kind == PYTHON_EXCEPTION else ""
+        return SECRETS.excerpt(line, _LONGEST) + place
 
 
 def message_of(error: Exception) -> str:
@@ -213,6 +216,14 @@ def _exceptions(message: str) -> list[str]:
     traces = blocks[1:] or [message.partition(_PYTHON_HEAD)[2]]
     lines = [next((line for line in trace.splitlines() if line[:1].strip()), "") for trace in traces]
     return [line for line in lines if line]
+
+
+def _place(trace: str) -> str:
+    """The innermost line of the file whose code was called as a plugin's, in parentheses; nothing for other code."""
+    frames = _FRAME.findall(trace.rsplit(_TRACE, maxsplit=1)[-1])
+    called = max((number for number, (file, _) in enumerate(frames, 1) if file.endswith(_EDGE)), default=len(frames))
+    lines = [line for file, line in frames[called:] if file == frames[called][0]]
+    return f" ({frames[called][0]}:{lines[-1]})" if lines else ""
 
 
 def _without_module(line: str) -> str:

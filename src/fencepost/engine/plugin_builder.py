@@ -13,7 +13,7 @@ from fencepost.api.plugin_calls import call_plugin
 from fencepost.api.plugin_metrics import Monitorable, PluginMetrics
 from fencepost.config.connector_config import PluginSpec, TransformSpec
 from fencepost.config.java_properties import refusals
-from fencepost.config.plugin_instances import new_plugin
+from fencepost.config.plugin_instances import VERSION, new_plugin
 from fencepost.config.plugin_sources import PluginSources
 from fencepost.config.plugins import PluginKind, find_plugin
 from fencepost.engine.plugin_counts import DetachedMetrics
@@ -81,7 +81,7 @@ class PluginBuilder:
             call_plugin(what, plugin.with_plugin_metrics, self.new_metrics(labels))
 
     def _made(self, kind: PluginKind, spec: PluginSpec, property_name: str) -> Any:
-        version = spec.properties.get("plugin.version")
+        version = spec.properties.get(VERSION)
         plugin = find_plugin(kind, spec.type, property_name=property_name, sources=self.sources, version=version)
         for name, message in refusals(plugin, spec.properties).items():
             raise ConfigError(message, name=name)

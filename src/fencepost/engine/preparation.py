@@ -17,8 +17,8 @@ from pyspark.sql import types as t
 from fencepost.api.errors import RetriableError
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.plugin_calls import call_plugin
-from fencepost.api.schema_name import VERSION
-from fencepost.engine.column_types import ColumnTypes, by_version
+from fencepost.api.schema_name import IDENTITY
+from fencepost.engine.column_types import ColumnTypes, by_identity
 from fencepost.engine.errors import PreparationWaitsError
 from fencepost.engine.pipeline import Pipeline
 
@@ -59,14 +59,14 @@ def prepare_columns(pipeline: Pipeline, topic: str, types: ColumnTypes, columns:
 
 
 def _value_types(columns: Iterable[pa.RecordBatch], types: ColumnTypes, topic: str) -> Iterator[t.DataType | None]:
-    """The types of a topic's values, which differ in the version of their schema alone."""
-    if VERSION not in {name for batch in columns for name in batch.schema.names}:
+    """The types of a topic's values, which differ in the name and version of their schema alone."""
+    if IDENTITY not in {name for batch in columns for name in batch.schema.names}:
         yield types.value
         return
     found: dict[str, t.DataType | None] = {}
     for batch in columns:
         rows = batch.filter(pc.equal(batch["topic"], topic)) if types.has_topic else batch
-        found |= {str(getattr(kinds.value, "identity", "")): kinds.value for _, kinds in by_version(rows, types)}
+        found |= {str(getattr(kinds.value, "identity", "")): kinds.value for _, kinds in by_identity(rows, types)}
     yield from found.values()
 
 

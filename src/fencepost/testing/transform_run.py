@@ -18,15 +18,17 @@ _TOPIC = "topic"
 
 
 def run_transform(
-    transform: type[Transformation], rows: Sequence[Any], config: Mapping[str, str] | None = None
+    transform: type[Transformation] | str, rows: Sequence[Any], config: Mapping[str, str] | None = None
 ) -> list[SourceRecord]:
     """Return the records that a transform leaves of some rows, which are values or SourceRecords.
 
-    `config` are the properties below `transforms.<alias>.`. The records have the source partition and offset of their
-    original row; header values are bytes. A transform other than a function starts Spark. Raises ConfigError for the
-    properties, and the errors of the transform.
+    The transform is a class, or the name of one as in `transforms.<alias>.type`, such as Sql. `config` are the properties below `transforms.<alias>.`. The records have the source partition and offset of their
+    original row; header values are bytes. A transform other than a function starts Spark. Raises ConfigError for
+    an unknown name and for the properties, and the errors of the transform.
     """
     # They import pyspark and Arrow, which takes a second.
+    from fencepost.config.plugin_sources import ANY_MODULE  # noqa: PLC0415
+    from fencepost.config.plugins import PluginKind, find_plugin  # noqa: PLC0415
     from fencepost.converters.simple_header_converter import SimpleHeaderConverter  # noqa: PLC0415
     from fencepost.converters.string_converter import StringConverter  # noqa: PLC0415
     from fencepost.engine.error_handler import ErrorHandler  # noqa: PLC0415
@@ -37,6 +39,8 @@ def run_transform(
     from fencepost.engine.spark.transform import GroupPlans, transform_group  # noqa: PLC0415
     from fencepost.transforms.chain import Step  # noqa: PLC0415
 
+    if isinstance(transform, str):
+        transform = find_plugin(PluginKind.TRANSFORMATION, transform, property_name="type", sources=ANY_MODULE)
     plugin = transform()
     plugin.configure(dict(config or {}))
     if isinstance(plugin, Monitorable):

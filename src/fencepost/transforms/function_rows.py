@@ -25,6 +25,7 @@ from fencepost.api.errors import DataError
 from fencepost.api.fitted_columns import fitted_column
 from fencepost.api.plugin_calls import call_plugin, kind_of, refuse_answer
 from fencepost.api.required_fields import relabelled
+from fencepost.api.traces import plugin_location
 from fencepost.transforms.base import APPLIES
 from fencepost.transforms.declared_function import ROW_INDEX, DeclaredFunction
 
@@ -90,9 +91,7 @@ class FunctionRows:
     def _answered(self, batch: pa.RecordBatch, taken: np.ndarray) -> tuple[dict[str, pa.Array], np.ndarray]:
         """The function's result for some records, by column, and the positions of the remaining ones."""
         given = self._given(batch, taken)
-        function = self.plugin.function
-        answer = call_plugin(self.name, function, _as_form(given, self.plugin.form))
-        rows = self._as_arrow(answer)
+        rows = self._as_arrow(self._called(_as_form(given, self.plugin.form)))
         kept = self._kept(rows, len(taken))
         kind = parse_ddl(self.plugin.schema)
         if not isinstance(kind, t.StructType):
@@ -105,6 +104,16 @@ class FunctionRows:
             return fields, taken[kept]
         struct = pa.StructArray.from_arrays(list(fields.values()), fields=list(_arrow(kind)))
         return {self.plugin.on: struct}, taken[kept]
+
+    def _called(self, given: Any) -> Any:
+        try:
+            return call_plugin(self.name, self.plugin.function, given)
+        except DataError as error:
+            # Messages show the line of other errors anyway.
+            place = plugin_location(error)
+            if place is None or type(error) is not DataError:
+                raise
+            raise DataError(f"{str(error).removesuffix('.')} ({place})") from error
 
     def _given(self, batch: pa.RecordBatch, taken: np.ndarray) -> pa.RecordBatch:
         positions = pa.array(taken)

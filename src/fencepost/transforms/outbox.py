@@ -28,7 +28,7 @@ from pyspark.sql import types as t
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError
-from fencepost.api.schema_name import JSON_METADATA, NULLS_METADATA, VERSION, field_identity
+from fencepost.api.schema_name import IDENTITY, JSON_METADATA, NULLS_METADATA, field_identity
 from fencepost.config.java_regex import check_replacement, java_pattern, java_regex
 from fencepost.config.validators import not_blank, one_of
 from fencepost.transforms.base import DroppingTransformation, is_json, planned_by_schema, text
@@ -201,7 +201,7 @@ class EventRouter(DroppingTransformation):
             "timestamp": messages.timestamp(records.schema["value"].dataType),
             "headers": messages.headers(records.schema["headers"].dataType),
         }
-        more = {"partition": messages.partition(), VERSION: messages.version()}
+        more = {"partition": messages.partition(), IDENTITY: messages.identity()}
         return records.withColumns(columns | {name: column for name, column in more.items() if column is not None})
 
 
@@ -216,11 +216,11 @@ class _Messages:
 
     def column(self, name: str) -> Column:
         """The content of the column that a property names."""
-        return self._content(self.properties[name], name)
+        self._require(self.properties[name], name)
+        return self._after(self.properties[name])
 
     def topic(self) -> Column:
-        routed = F.col("value")["after"][self.properties["route.by.field"]]
-        self._require(self.properties["route.by.field"], "route.by.field")
+        routed = self.column("route.by.field")
         why = F.lit(f"A row of the outbox has no {self.properties['route.by.field']}, which says the topic: fill it in")
         given = F.coalesce(routed.cast("STRING"), F.raise_error(why).cast("STRING"))
         regex = java_regex("route.topic.regex", self.properties["route.topic.regex"]).whole
@@ -290,12 +290,15 @@ class _Messages:
         placed = [given for given in self._there() if given.place is FieldPlace.PARTITION]
         return self._after(placed[0].column).cast("INT") if placed else None
 
-    def version(self) -> Column | None:
-        """The version of the schema of a value that is a struct."""
-        name = self.properties[_FIELD + "schema.version"]
-        if not name or all(given.place is not FieldPlace.ENVELOPE for given in self._there()):
+    def identity(self) -> Column | None:
+        """The name and version of the schema of a value that is a struct; Debezium calls a row's schema topic.Value."""
+        if all(given.place is not FieldPlace.ENVELOPE for given in self._there()):
             return None
-        return self._content(name, _FIELD + "schema.version").cast("INT")
+        routed = self.column("route.by.field").cast("STRING")
+        parts = [F.concat_ws(".", "topic", routed, F.lit("Value")).alias("name")]
+        if self.properties[_FIELD + "schema.version"]:
+            parts.append(self.column(_FIELD + "schema.version").cast("INT").alias("version"))
+        return F.to_json(F.struct(*parts))
 
     def _there(self) -> list[Additional]:
         if self.properties["table.field.additional.missing"].lower() == "ignore":
@@ -306,10 +309,6 @@ class _Messages:
 
     def _after(self, name: str) -> Column:
         return F.col("value")["after"][name]
-
-    def _content(self, name: str, property_name: str) -> Column:
-        self._require(name, property_name)
-        return self._after(name)
 
     def _require(self, name: str, property_name: str) -> None:
         if name not in self.row.names:

@@ -107,6 +107,17 @@ def test_a_data_failure_is_distinguished_from_a_machine_failure(failed: JobFailu
     assert failed.is_of_data is of_data
 
 
+def test_an_error_of_a_function_is_reported_with_its_line_in_the_called_file():
+    files = ["/lib/fencepost/api/plugin_calls.py", "/app/mine.py", "/app/mine.py", "/lib/pyarrow/array.py"]
+    frames = "".join(f'\n  File "{file}", line {line}, in f\n    code' for line, file in enumerate(files, 1))
+    told = failure(
+        Throwable(
+            PYTHON_EXCEPTION, f"{TRACE.split('  File', maxsplit=1)[0].rstrip()}{frames}\nshop.PriceError: x", "38000"
+        )
+    )
+    assert told.one_line == "PriceError: x (/app/mine.py:3)"
+
+
 @pytest.mark.parametrize(
     ("kind", "may_be"),
     [

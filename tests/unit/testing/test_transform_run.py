@@ -4,9 +4,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from fencepost import DataError, SourceRecord, transform
+from fencepost import ConfigError, DataError, SourceRecord, transform
 from fencepost.testing import run_transform
-from fencepost.transforms.sql import Sql
 
 
 @transform(schema="id BIGINT, total DOUBLE")
@@ -34,7 +33,15 @@ def test_keys_topics_and_headers_stay() -> None:
 def test_other_transforms_take_their_properties() -> None:
     rows = [{"id": 1}, {"id": 2}, {"id": 3}]
     config = {"where": "value.id > 1", "value": "struct(value.id * 2 AS twice)"}
-    assert [one.value for one in run_transform(Sql, rows, config)] == [{"twice": 4}, {"twice": 6}]
+    assert [one.value for one in run_transform("Sql", rows, config)] == [{"twice": 4}, {"twice": 6}]
+
+
+def test_a_transform_is_named_as_in_a_configuration() -> None:
+    name = "org.apache.kafka.connect.transforms.ExtractField$Value"
+    assert [one.value for one in run_transform(name, [{"id": 1}], {"field": "id"})] == [1]
+    assert [one.value for one in run_transform(f"{__name__}.totals", [None])] == [None]
+    with pytest.raises(ConfigError, match="Sqll"):
+        run_transform("Sqll", [])
 
 
 def test_the_result_of_a_function_is_checked() -> None:

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from fencepost import ConfigError, DataError
-from fencepost.api.schema_name import JSON_METADATA, NULLS_METADATA, VERSION
+from fencepost.api.schema_name import IDENTITY, JSON_METADATA, NULLS_METADATA
 from fencepost.transforms.chain import Step, apply_chain
 from fencepost.transforms.outbox import EventRouter
 from tests.unit.transforms.support import Records, plain, step
@@ -251,11 +251,13 @@ def test_properties_of_tracing_are_accepted_and_one_line_says_that_they_do_nothi
     )
 
 
-def test_a_version_is_of_values_with_fields_beside_the_payload_alone(spark: SparkSession) -> None:
+def test_a_name_and_version_are_of_values_with_fields_beside_the_payload_alone(spark: SparkSession) -> None:
     records, version = EVENTS.with_rows(CREATED), {"table_field_event_schema_version": "shard"}
-    assert VERSION not in messages(spark, records, **version)[0]
+    assert IDENTITY not in messages(spark, records, **version)[0]
     (found,) = messages(spark, records, **version, table_fields_additional_placement="type:envelope")
-    assert found[VERSION] == 1
+    assert json.loads(found[IDENTITY]) == {"name": "pg.public.outbox.order.Value", "version": 1}
+    (found,) = messages(spark, records, table_fields_additional_placement="type:envelope")
+    assert json.loads(found[IDENTITY]) == {"name": "pg.public.outbox.order.Value"}
     with pytest.raises(DataError, match="needs the column 'nothing'"):
         messages(
             spark,

@@ -7,7 +7,7 @@ import math
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -54,6 +54,13 @@ def print_indented(text: str) -> None:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH_OF_PIPES
     indent = " " * 4
     click.echo(textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False))
+
+
+def print_unknown(properties: Mapping[str, str | None]) -> None:
+    """Print undefined properties, each with the defined one that may be meant."""
+    for name, nearest in properties.items():
+        hint = "" if nearest is None else f": did you mean {nearest}?"
+        click.echo(f"The property {name} is unknown{hint}")
 
 
 def print_figures(console: Console, title: str, rows: Iterable[tuple[str, str]]) -> None:

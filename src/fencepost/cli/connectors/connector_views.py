@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 from rich.text import Text
 
-from fencepost.cli.common.tables import counted, print_indented, print_table, shown_size, shown_time
+from fencepost.cli.common.tables import counted, print_indented, print_table, print_unknown, shown_size, shown_time
 from fencepost.cli.connectors.connector_figures import Figures, shown_figure
 
 FAILED: Final = "FAILED"
@@ -97,9 +97,7 @@ def print_validation(body: Json) -> None:
             print_indented(error)
     count = sum(len(value["errors"]) for value in wrong)
     click.echo(f"{counted(count, 'error')}." if count else "The configuration is valid.")
-    for name, nearest in body.get("unknown", {}).items():
-        hint = "" if nearest is None else f": did you mean {nearest}?"
-        click.echo(f"The property {name} is unknown{hint}")
+    print_unknown(body.get("unknown", {}))
 
 
 def states(status: Json) -> dict[str, Json]:

@@ -113,7 +113,9 @@ def test(
 
 
 def _test_transform(name: str, rows_file: Path, config_file: Path | None, words: str, sources: PluginSources) -> None:
-    from fencepost.config.plugins import PluginKind, find_plugin  # noqa: PLC0415 - for a quick --help
+    from fencepost.cli.common.tables import print_unknown  # noqa: PLC0415 - for a quick --help
+    from fencepost.config.plugin_instances import unknown_of_plugin  # noqa: PLC0415 - likewise
+    from fencepost.config.plugins import PluginKind, find_plugin  # noqa: PLC0415 - likewise
     from fencepost.config.properties import load_properties  # noqa: PLC0415 - likewise
     from fencepost.testing.conformance import TransformSubject, run_checks, transform_checks  # noqa: PLC0415 - likewise
 
@@ -125,7 +127,9 @@ def _test_transform(name: str, rows_file: Path, config_file: Path | None, words:
         raise ConfigError(
             f"No check has {words!r} in its name. The checks: {', '.join(map(str, transform_checks(subject)))}"
         )
-    click.echo(f"{name} with {rows_file}\n")
+    click.echo(f"{name} with {rows_file}")
+    print_unknown(unknown_of_plugin(PluginKind.TRANSFORMATION, plugin, config))
+    click.echo()
     if _run(run_checks(subject, checks)):
         raise click.exceptions.Exit(ExitCode.FAILED)
 

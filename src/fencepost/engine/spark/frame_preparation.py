@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 
 from fencepost.api.record import SourceBatch
-from fencepost.api.schema_name import VERSION
-from fencepost.engine.column_types import ColumnTypes, by_version, column_types
+from fencepost.api.schema_name import IDENTITY
+from fencepost.engine.column_types import ColumnTypes, by_identity, column_types
 from fencepost.engine.conversion import require_topic
 from fencepost.engine.errors import AllRowsRefusedError, RetriableJobError, SparkDataError
 from fencepost.engine.pipeline import Pipeline
-from fencepost.engine.preparation import has_decisions, prepare_topics
+from fencepost.engine.preparation import has_decisions, prepare_topics, topics_in
 from fencepost.engine.spark.transform import check_user_types, read_frame, transform_frame
 from fencepost.engine.write_stage import SplitRows
 
@@ -47,26 +46,18 @@ def prepare_frame(frame: DataFrame, pipeline: Pipeline, running: Running) -> Non
                 frame, types = transform_frame(frame, pipeline)
             else:
                 types = column_types(frame.schema, where=pipeline.given)
-            versioned = list(_versioned(frame, types))
-        for rows, kinds in versioned:
-            with running():
-                topics = _topics(rows, kinds, pipeline)
-            prepare_topics(pipeline, topics, kinds)
+            topics = _topics(frame, types, pipeline)
+        for topic, kinds in topics:
+            prepare_topics(pipeline, [topic], kinds)
 
 
-def _versioned(frame: DataFrame, types: ColumnTypes) -> Iterator[tuple[DataFrame, ColumnTypes]]:
-    """Yield the rows whose values' schemas have one version, with their types."""
-    if VERSION not in frame.columns:
-        yield frame, types
-        return
-    for batch in frame.select(VERSION).distinct().toArrow().to_batches():
-        for row, kinds in by_version(batch, types):
-            yield frame.where(F.col(VERSION).eqNullSafe(F.lit(row[VERSION][0].as_py()))), kinds
-
-
-def _topics(frame: DataFrame, types: ColumnTypes, pipeline: Pipeline) -> list[str]:
+def _topics(frame: DataFrame, types: ColumnTypes, pipeline: Pipeline) -> list[tuple[str, ColumnTypes]]:
+    """The topics of rows, each with the types of its rows, once for each name and version of their schemas."""
+    columns = [name for name in ("topic", IDENTITY) if name in frame.columns]
+    if not columns:
+        return [(require_topic(pipeline.default_topic), types)]
+    found = frame.select(*columns).distinct().sort(*columns).toArrow().to_batches()
+    parts = [part for batch in found for part in by_identity(batch, types)]
     if not types.has_topic:
-        return [require_topic(pipeline.default_topic)]
-    named = [row["topic"] for row in frame.select("topic").distinct().collect()]
-    topics = {pipeline.default_topic if topic is None else topic for topic in named}
-    return sorted(topic for topic in topics if topic is not None)
+        return [(require_topic(pipeline.default_topic), kinds) for _, kinds in parts]
+    return [(topic, kinds) for rows, kinds in parts for topic in topics_in([rows], pipeline.default_topic)]

@@ -19,7 +19,7 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from fencepost.api.errors import ConfigError, DataError, FencepostError, PluginError, RetriableError
-from fencepost.api.schema_name import VERSION, NamedStruct
+from fencepost.api.schema_name import IDENTITY, NamedStruct
 from fencepost.config.error_handling import ErrorHandling
 from fencepost.engine.column_types import COLUMNS, ColumnTypes, column_types
 from fencepost.engine.conversion import ROW, RawHeaders, needs_raw_headers
@@ -168,7 +168,7 @@ def _selection(frame: DataFrame, group: RecordGroup, steps: Sequence[Step], *, f
         where = f"the transformed records of topic {group.topic}"
         found = column_types(transformed.schema, where=where, batch=False)
         schemaless = _schemaless(group, found)
-    selected = ["topic", "partition", "timestamp", "headers", ROW, *({VERSION} & {*transformed.columns})]
+    selected = ["topic", "partition", "timestamp", "headers", ROW, *({IDENTITY} & {*transformed.columns})]
     structured = []
     for name in ("value", "key"):
         kind = transformed.schema[name].dataType

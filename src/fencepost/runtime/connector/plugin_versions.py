@@ -8,13 +8,11 @@ from typing import Any, Final
 from fencepost.api.config_def import ConfigValue
 from fencepost.api.errors import ConfigError
 from fencepost.config.connector_config import plugin_aliases
+from fencepost.config.plugin_instances import VERSION
 from fencepost.config.plugin_sources import PluginSources
 from fencepost.config.plugins import PluginKind, find_plugin, plugin_version, sources_of
 from fencepost.config.version_range import VersionRange
 from fencepost.config.worker_config import WorkerConfig
-
-VERSION: Final = "plugin.version"
-"""The suffix of the names of these properties."""
 
 ROLES: Final[Mapping[str, PluginKind]] = {
     "key.converter": PluginKind.CONVERTER,

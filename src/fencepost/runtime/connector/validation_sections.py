@@ -15,7 +15,7 @@ from fencepost.config.connector_config import connector_config_def, plugin_alias
 from fencepost.config.connector_instance import ConnectorInstance
 from fencepost.config.java_plugins import JavaClass
 from fencepost.config.java_properties import open_prefixes, refusals, takes_any_property, without_effect
-from fencepost.config.plugin_instances import plugin_definitions
+from fencepost.config.plugin_instances import VERSION, plugin_definitions
 from fencepost.config.plugins import PluginKind, find_plugin, installed_versions, plugin_version
 from fencepost.config.properties import below
 from fencepost.config.restart_config import define_restarts
@@ -23,7 +23,7 @@ from fencepost.config.topic_creation import PREFIX as TOPIC_CREATION
 from fencepost.config.validators import not_blank
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.kafka.config.client_definitions import client_definition
-from fencepost.runtime.connector.plugin_versions import CHAINS, ROLES, VERSION, version_errors
+from fencepost.runtime.connector.plugin_versions import CHAINS, ROLES, version_errors
 
 _T = ConfigDef.Type
 _I = ConfigDef.Importance

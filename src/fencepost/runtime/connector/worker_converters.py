@@ -6,13 +6,11 @@ import logging
 from typing import Final
 
 from fencepost.api.errors import FencepostError
-from fencepost.config.java_properties import open_prefixes, takes_any_property, without_effect
-from fencepost.config.plugin_instances import plugin_definitions
+from fencepost.config.plugin_instances import unknown_of_plugin
 from fencepost.config.plugins import find_plugin
 from fencepost.config.properties import below
-from fencepost.config.unknown_properties import unknown_properties
 from fencepost.config.worker_config import WorkerConfig
-from fencepost.runtime.connector.plugin_versions import ROLES, VERSION
+from fencepost.runtime.connector.plugin_versions import ROLES
 
 _log: Final = logging.getLogger(__name__)
 
@@ -25,15 +23,13 @@ def warn_of_unknown_converter_properties(worker: WorkerConfig) -> None:
             continue
         try:
             plugin = find_plugin(kind, worker.properties[role], property_name=role, sources=worker.plugin_sources)
-            defined = plugin_definitions(kind, plugin).keys()
+            unknown = unknown_of_plugin(kind, plugin, given)
         except FencepostError:
             # Reported to the connectors that use it.
             continue
-        if not takes_any_property(plugin, defined):
-            known = {*defined, *without_effect(plugin), VERSION}
-            for name, nearest in unknown_properties(given, known, open_prefixes=open_prefixes(plugin)).items():
-                hint = "" if nearest is None else f": did you mean {role}.{nearest}?"
-                _log.warning(
-                    "The property %s.%s, set in %s, is not known to %s and has no effect%s",
-                    role, name, worker.where, plugin.__name__, hint,
-                )  # fmt: skip
+        for name, nearest in unknown.items():
+            hint = "" if nearest is None else f": did you mean {role}.{nearest}?"
+            _log.warning(
+                "The property %s.%s, set in %s, is not known to %s and has no effect%s",
+                role, name, worker.where, plugin.__name__, hint,
+            )  # fmt: skip

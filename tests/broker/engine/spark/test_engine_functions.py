@@ -6,12 +6,14 @@ import datetime as dt
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from fencepost import transform
+from fencepost import DataError, transform
 from fencepost.api.record import SourceBatch, SourceRecord
 from fencepost.config.error_handling import ErrorHandling, Tolerance
 from fencepost.engine.engine import SparkEngine
@@ -130,6 +132,9 @@ class RowReader:
     def __init__(self, topic: str) -> None:
         self._topic = topic
 
+    def place(self, split: range, row: int) -> dict[str, int]:
+        return {"number": split[row]}
+
     def read(self, split: range) -> Iterator[pa.RecordBatch]:
         count = len(split)
         yield pa.RecordBatch.from_pydict(
@@ -185,6 +190,50 @@ def test_rows_of_a_reader_that_a_function_refuses_are_skipped(
     assert found(bootstrap_servers, topic) == halved(*(n for n in range(20) if n not in (5, 13)))
     assert result.errors.skipped == 1
     assert len(read_topic(bootstrap_servers, dead)) == 1
+
+
+@transform(schema="id BIGINT")
+def strict(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Refuses 13 and 17."""
+    return pa.RecordBatch.from_pydict({"id": pa.array([_checked(number) for number in rows["id"].to_pylist()])})
+
+
+def _checked(number: int) -> int:
+    if number == 13:
+        raise DataError("thirteen is no number.")
+    return int("seventeen" if number == 17 else number)
+
+
+_INT = "    return int("
+_LINES = Path(__file__).read_text().splitlines()
+LINES = {
+    13: next(n for n, line in enumerate(_LINES, 1) if 'raise DataError("thirteen' in line),
+    17: next(n for n, line in enumerate(_LINES, 1) if line.startswith(_INT)),
+}
+TOLD = {13: "thirteen is no number", 17: "invalid literal for int() with base 10: 'seventeen'"}
+
+
+@pytest.mark.parametrize("number", [13, 17])
+@pytest.mark.parametrize("how", ["polled", "small", "large", "frame", "beside"])
+def test_a_refused_row_is_named_with_the_function_and_its_line(
+    engine: SparkEngine, bootstrap_servers: str, topic: str, *, how: str, number: int
+):
+    first = number - 2
+    batch: Any = rows_of(topic, 100 if how == "small" else None, range(0), range(first, number), range(number, 20))
+    place, chain = f"It is at number {number}.", [step(strict(), {})]
+    if how == "polled":
+        batch, place = [record(topic, number)], f"the source offset {{'position': {number}}}"
+    if how == "frame":
+        frame = engine.session().range(first, 20, numPartitions=1).selectExpr("struct(id) AS value")
+        batch, place = SourceBatch(frame, [({"frame": 1}, {"done": 1})]), ""
+    if how == "beside":
+        chain.append(step(Sql(), {"key": "value.id"}))
+    with producer(bootstrap_servers) as owner, pytest.raises(RecordRefusedError) as failure:
+        write(engine, owner, batch, pipeline(topic, value=json_converter(), transforms=chain))
+    told = str(failure.value)
+    assert f"{TOLD[number]} ({__file__}:{LINES[number]})." in told
+    assert "TRANSFORMATION (strict" in told
+    assert place in told
 
 
 def test_a_small_batch_through_functions_starts_no_spark(bootstrap_servers: str, topics: Topics):

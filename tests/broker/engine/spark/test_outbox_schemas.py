@@ -1,4 +1,4 @@
-"""The versions of schemas of an outbox's messages, which a column of the table says for each row."""
+"""The names and versions of schemas of an outbox's messages: of each row its own."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from tests.support.topics import Topics
 ROW = "STRUCT<id: STRING, aggregatetype: STRING, aggregateid: STRING, payload: STRING, type: STRING, version: INT>"
 VALUE = f"STRUCT<before: {ROW}, after: {ROW}, source: STRUCT<table: STRING>, op: STRING>"
 VERSIONS = [1, 1, 2, None, 1]
-PREPARED: list[tuple[str, Any]] = []
+PREPARED: list[tuple[str, Any, Any]] = []
 
 
 class PreparedConverter(JsonConverter):
     """Keeps the schemas that it is prepared for."""
 
     def prepare(self, topic: str, schema: DataType | None) -> None:
-        PREPARED.append((topic, getattr(schema, "identity", {}).get("version")))
+        identity = getattr(schema, "identity", {})
+        PREPARED.append((topic, identity.get("name"), identity.get("version")))
 
 
 def events(topics: list[str]) -> list[dict[str, Any]]:
@@ -54,7 +55,7 @@ class Events:
 
 
 @pytest.mark.parametrize("how", ["polled", "small", "job"])
-def test_each_message_has_the_version_of_its_row(
+def test_each_message_has_the_name_and_the_version_of_its_row(
     engine: SparkEngine, bootstrap_servers: str, topics: Topics, how: str
 ) -> None:
     names = [topics.create(partitions=1), topics.create(partitions=1)]
@@ -78,4 +79,6 @@ def test_each_message_has_the_version_of_its_row(
         ("0", 1), ("1", 1), ("3", None), ("4", 1),
     ]  # fmt: skip
     assert [(one["payload"], one["schema"]["version"]) for one in second] == [({"payload": "2", "type": "T"}, 2)]
-    assert set(PREPARED) == {(names[0], 1), (names[0], None), (names[1], 2)}
+    called = [f"given.{name}.Value" for name in names]
+    assert [{one["schema"]["name"] for one in found} for found in (first, second)] == [{name} for name in called]
+    assert set(PREPARED) == {(names[0], called[0], 1), (names[0], called[0], None), (names[1], called[1], 2)}
