@@ -40,9 +40,14 @@ def cpu(figures: dict[str, float], name: str) -> Iterator[None]:
 class TaskContext:
     """The worker's side of a task."""
 
-    def __init__(self, started: StartedConnector) -> None:
+    def __init__(self, started: StartedConnector, config: dict[str, str]) -> None:
+        self.config = config
         self.allowed_paths = started.context.allowed_paths
         self.offset_reader: SourceOffsets = started.offsets
+
+    def configs(self) -> dict[str, str]:
+        """The latest configuration of the task."""
+        return self.config
 
 
 def tasks_of(started: StartedConnector, configs: list[dict[str, str]]) -> list[Any]:
@@ -50,7 +55,7 @@ def tasks_of(started: StartedConnector, configs: list[dict[str, str]]) -> list[A
     tasks: list[Any] = []
     for given in configs:
         task: Any = FileSourceTask()
-        task.context = TaskContext(started)
+        task.context = TaskContext(started, given)
         task.start(given)
         tasks.append(task)
     return tasks

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from fencepost.api.source import TASK_ADDITIONS
+from fencepost.connectors import distribution
 from fencepost.connectors.distribution import distribute
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.kafka.admin.admin import Admin
@@ -199,6 +201,56 @@ def test_a_new_file_restarts_only_tasks_of_a_file_source_that_change(
     assert sorted(value or b"" for value in values(read_topic(pair.bootstrap_servers, topic))) == sorted(
         [b"1", b"2", b"3"] * 5
     )
+
+
+def test_a_new_file_restarts_no_task_of_a_file_source_with_many_files(
+    pair: Pair, name: str, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(distribution, "MANY", 1)
+    files = [tmp_path / str(number) for number in range(40)]
+    lines = []
+
+    def append(file: Path) -> None:
+        with file.open("a") as end:
+            end.write(f"{len(lines)}\n")
+        lines.append(str(len(lines)).encode())
+
+    def wait_until_written() -> None:
+        wait_for(lambda: len(read_topic(pair.bootstrap_servers, topic)) >= len(lines), what="all lines are committed")
+
+    for file in files:
+        append(file)
+    config = {
+        "name": name, "connector.class": "FileSource", "files": str(tmp_path / "*"), "format": "text", "topic": topic,
+        "tasks.max": "4", "files.poll.interval.ms": "50",
+    }  # fmt: skip
+    assert pair.follower.request("POST", "/connectors", {"name": name, "config": config}).status == 201
+    wait_until_written()
+    wait_for(lambda: running(pair.leader, name).total() == 4, what=f"{name} runs")
+    rounds = pair.leader.metric(ROUNDS) or 0
+
+    for number in range(40, 45):
+        files.append(tmp_path / str(number))
+        append(files[-1])
+        wait_until_written()
+    for file in files:
+        append(file)
+    wait_until_written()
+    assert pair.leader.metric(ROUNDS) == rounds
+    configs = [task["config"] for task in pair.leader.get(f"/connectors/{name}/tasks")]
+    assert "".join(given.get(TASK_ADDITIONS, "") for given in configs).count("\n") == 5
+
+    # Each has been read by a task that got it while it ran.
+    renamed = [file.rename(f"{file}-renamed") for file in files[40:]]
+    for file in renamed:
+        append(file)
+    wait_until_written()
+    assert (pair.leader.metric(ROUNDS) or 0) > rounds
+    assert pair.follower.request("POST", f"/connectors/{name}/restart?includeTasks=true").status == 202
+    for file in (*files[:40], *renamed):
+        append(file)
+    wait_until_written()
+    assert_exactly_once(values(read_topic(pair.bootstrap_servers, topic)), lines)
 
 
 def test_a_round_is_cancelled_by_newer_task_configurations(

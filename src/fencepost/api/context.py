@@ -80,7 +80,11 @@ class SourceTaskContext(Protocol):
         """Adds metrics of the task's own (KIP-877), which GET /metrics shows until the task stops."""
 
     def configs(self) -> Mapping[str, str]:
-        """Return the task's configuration, with the values of config providers filled in."""
+        """Return the task's configuration, with the values of config providers filled in.
+
+        It is the one of the task's start, but for `task.additions` (see `SourceConnector.partitions_follow_task_configs`):
+        that is the latest text, without such values.
+        """
 
     def spark_session(self) -> SparkSession:
         """Return the worker's Spark session, for tasks that return DataFrames. The first call starts Spark."""

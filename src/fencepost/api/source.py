@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.context import ConnectorTransactionBoundaries, ExactlyOnceSupport
@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
 Config = Mapping[str, str]
 """A connector's or task's configuration: property names and values, all strings."""
+
+TASK_ADDITIONS: Final = "task.additions"
+"""The property of a task's configuration that may get longer while the task runs.
+
+See `SourceConnector.partitions_follow_task_configs`.
+"""
 
 
 class SourceConnector(ABC):
@@ -92,6 +98,12 @@ class SourceConnector(ABC):
         configuration that contains `tasks.max`, or anything else that changes with the number of tasks, is never the
         same. With False, the default, all tasks are fenced and restarted. A broken promise lets records be written
         twice, until the connector fails because two of its tasks commit the same source partition.
+
+        Tasks can also get more source partitions while they run. If all that differs from the configurations before is
+        that some tasks have a longer `task.additions`, which begins with the former text, then all tasks keep running,
+        and find it in `self.context.configs()` at a later `poll`. By the same promise, such a task reads the source
+        partitions that it read before, and more. It reads the offsets of these when it finds them: no earlier task can
+        commit them any more. The tasks may be restarted all the same, with the longer text from the start.
         """
         return False
 

@@ -49,6 +49,7 @@ from fencepost.runtime.connector.worker_converters import warn_of_unknown_conver
 from fencepost.runtime.metrics.worker_metrics import WorkerMetrics
 from fencepost.runtime.offset_stores import OffsetStores
 from fencepost.runtime.task.admission import Admission
+from fencepost.runtime.task.context import TaskProperties
 from fencepost.runtime.task.delivery import delivers_exactly_once, delivery
 from fencepost.runtime.task.run import NoChecks, StartChecks, TaskParts
 from fencepost.runtime.task.source_task import TaskListener, WorkerSourceTask
@@ -285,7 +286,7 @@ class Worker:
         properties = self._transformer.transform(task_config).required(where=f"Task {task_id}")
         SECRETS.learn_properties(properties)
         return TaskParts(
-            config=dict(properties),
+            config=TaskProperties(properties),
             new_task=self._new_task(task_id, connector, task_class),
             new_delivery=new_delivery,
             # Once: a restarting task must keep the offsets that it read from a topic that was deleted meanwhile.

@@ -35,7 +35,7 @@ from fencepost.config.connector_config import TransactionBoundary
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.runtime.plugin_metrics import WorkerPluginMetrics
 from fencepost.runtime.task.boundaries import Batch
-from fencepost.runtime.task.context import WorkerSourceTaskContext
+from fencepost.runtime.task.context import TaskProperties, WorkerSourceTaskContext
 from fencepost.runtime.task.instance import TaskInstance
 from fencepost.runtime.task.transaction_context import WorkerTransactionContext
 from fencepost.testing.batch_rows import rows_of
@@ -97,7 +97,7 @@ class RunningTask:
         connector_bounds = started.checked.transaction_boundary is TransactionBoundary.CONNECTOR
         self.transaction_context = WorkerTransactionContext() if connector_bounds else None
         context = WorkerSourceTaskContext(
-            self.config,
+            TaskProperties(self.config),
             self.offsets,
             self.transaction_context,
             session,

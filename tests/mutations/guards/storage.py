@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.mutations.guard import Guard
 
+_UNCHANGED = "tests/unit/storage/configs/test_unchanged_tasks.py::"
+
 GUARDS = (
     Guard(
         "the former offsets topics that commits name",
@@ -85,5 +87,26 @@ GUARDS = (
         'rb"[0-9]{1,18}"',
         'rb"[0-9]+"',
         "tests/unit/storage/offsets/test_codec.py::test_an_invalid_commit_time_is_replaced_by_the_timestamp",
+    ),
+    Guard(
+        "the fencing of all former tasks before a task gets additions",
+        "storage/configs/state.py",
+        "len(before.tasks) == len(tasks) == len(before.unchanged_tasks)",
+        "len(before.tasks) == len(tasks)",
+        f"{_UNCHANGED}test_a_task_gets_additions_once_all_former_tasks_are_fenced[False]",
+    ),
+    Guard(
+        "the tasks that lose something where another one gets additions",
+        "storage/configs/state.py",
+        "all_fenced and all(map(_has_all_of",
+        "all_fenced and any(map(_has_all_of",
+        f"{_UNCHANGED}test_a_task_with_additions_is_new_if_another_one_loses_something[b-x]",
+    ),
+    Guard(
+        "the former additions at the beginning of the new ones",
+        "storage/configs/state.py",
+        "return added.startswith(before) and {**",
+        "return {**",
+        f"{_UNCHANGED}test_a_task_is_new_unless_its_additions_begin_with_the_former_ones[a+2-b-cd]",
     ),
 )

@@ -5,8 +5,8 @@ Each file is a source partition, `{"filename": path}` -> `{"position": bytes}`, 
 `identity` (see `file_identity`), so that reading a renamed file continues at its position. It is read in the order of
 its records; of several files the first one with new records is read first. The files are distributed over up to
 `tasks.max` tasks. Files that fit a pattern and appear later are distributed within `files.poll.interval.ms`. Tasks
-whose files stay the same keep running then (in distributed mode, see `partitions_follow_task_configs`). While no file
-fits, one task waits.
+whose files stay the same keep running then, and so do tasks of many files that get more (see `additions`), in distributed
+mode (see `partitions_follow_task_configs`). While no file fits, one task waits.
 
 The last record of a file may lack a line end. As long as the file may grow, that record is incomplete and is not read.
 If a worker was started to stop at the source's end, the files are treated as complete, and it is read.
@@ -49,6 +49,7 @@ from fencepost.connectors.files.config import (
 from fencepost.connectors.files.content.growing import FILENAME_FIELD, check_offsets
 from fencepost.connectors.files.content.identity import FileIdentity
 from fencepost.connectors.files.content.restart_point import check_content_offset
+from fencepost.connectors.files.discovery.additions import with_additions
 from fencepost.connectors.files.discovery.find import FILES, Discovery
 from fencepost.connectors.files.discovery.former_names import FormerNames
 from fencepost.connectors.files.discovery.renames import together
@@ -62,6 +63,10 @@ from fencepost.connectors.files.task import FileSourceTask
 from fencepost.version import __version__
 
 _log: Final = logging.getLogger(__name__)
+
+
+_Given = tuple[Share, TaskPlace | None, dict[str, str]]
+"""What a task was given, and the properties that say so."""
 
 
 class _AfterRows:
@@ -130,7 +135,7 @@ class FileSourceConnector(SourceConnector):
         self._names = FormerNames(context.offset_reader, context.allowed_paths)
         # What the last call found holds for most of the files in the next one.
         self._hashes = PathHashes()
-        self._shares: list[tuple[Share, TaskPlace | None, dict[str, str]]] = []
+        self._shares: list[_Given] = []
         # Other files cannot be listed by a task as by the connector: it would find more of them, or other spellings.
         self._are_listed = not (parsed[SETTLE] or any(map(is_object, parsed[FILES])) or may_differ(parsed[FILES]))
 
@@ -190,11 +195,12 @@ class FileSourceConnector(SourceConnector):
             shares = [[file for unit in share for file in groups[unit]] for share in shares]
         found = [self._share(share, inodes) for share in shares]
         places: list[TaskPlace | None] = [None] * len(shares)
-        if self._are_listed and are_many(len(units), len(shares)):
+        many = are_many(len(units), len(shares))
+        if self._are_listed and many:
             elsewhere = _elsewhere(shares, self._hashes) if groups is not None else [[]] * len(shares)
             places = [TaskPlace(task, len(shares), self._hashes, elsewhere[task]) for task in range(len(shares))]
         self._shares = [
-            (share, place, before[2] if before is not None and before[:2] == (share, place) else share.in_config(place))
+            (share, place, _properties(share, place, before, many=many))
             for share, place, before in zip(found, places, [*self._shares, *[None] * len(found)], strict=False)
         ]
         return [own | properties for _, _, properties in self._shares]
@@ -211,7 +217,7 @@ class FileSourceConnector(SourceConnector):
         return Share(files, inodes, renamed, dict(self._names.spellings))
 
     def partitions_follow_task_configs(self, config: Config) -> bool:  # noqa: ARG002 - it is so in all configurations
-        """Say yes: a task's configuration names its files, and each file belongs to one task."""
+        """Say yes: a task's configuration names its files, and each file belongs to one task. For additions see there."""
         return True
 
     def exactly_once_support(self, config: Config) -> ExactlyOnceSupport:  # noqa: ARG002 - files can always be resumed
@@ -228,6 +234,17 @@ class FileSourceConnector(SourceConnector):
         check_offsets(offsets, TablePosition.of if tables else check_content_offset)
         check_offsets(offsets, FileIdentity.in_offset)
         return True
+
+
+def _properties(share: Share, place: TaskPlace | None, before: _Given | None, *, many: bool) -> dict[str, str]:
+    """Return the properties of a share: the former ones if it is the same, or with additions if it is one of many files."""
+    if before is None or before[1] != place:
+        return share.in_config(place)
+    former, _, properties = before
+    if share == former:
+        return properties
+    added = share.added_to(former) if many else None
+    return (with_additions(properties, added) if added else None) or share.in_config(place)
 
 
 def _elsewhere(shares: Sequence[Sequence[str]], hashes: PathHashes) -> list[list[str]]:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from fencepost.api.errors import DataError, FencepostError
 from fencepost.api.record import ArrowReader, PollResult, SourceBatch, SourceOffset, SourcePartition
-from fencepost.api.source import Config, SourceTask
+from fencepost.api.source import TASK_ADDITIONS, Config, SourceTask
 from fencepost.connectors.files.config import (
     AFTER_END,
     BATCH_BYTES,
@@ -36,6 +36,7 @@ from fencepost.connectors.files.content.growing import FILENAME_FIELD, GrowingFi
 from fencepost.connectors.files.content.held import HELD_BYTES, HeldRange
 from fencepost.connectors.files.content.identity import inode_at
 from fencepost.connectors.files.content.ranges import FileRange
+from fencepost.connectors.files.discovery.additions import additions_in
 from fencepost.connectors.files.discovery.ended import ENDED_FIELD, AfterEnd, Mark, take_away
 from fencepost.connectors.files.discovery.file_rule import FileRule
 from fencepost.connectors.files.discovery.find import FILES, Discovery
@@ -113,6 +114,7 @@ class FileSourceTask(SourceTask):
         self._inodes = SeenInodes({}, 0.0)
         # None if the task's configuration has names.
         self._listing: OwnListing | None = None
+        self._characters_taken = 0
         # Offsets to commit before anything else: for renamed files, None for a name that has no file any more.
         self._changed: list[tuple[SourcePartition, SourceOffset | None]] = []
         # Records that their file has already passed, but that are not in a batch yet.
@@ -134,10 +136,10 @@ class FileSourceTask(SourceTask):
         self._inodes = SeenInodes({}, self._looks_s)
         self._track(self._share)
         if (rule := FileRule.from_config(config)) is not None:
-            by_time = self._parsed[ORDER].lower() == "time"
-            discovery = Discovery(tuple(self._parsed[FILES]), allowed, by_time=by_time)
+            discovery = Discovery(tuple(self._parsed[FILES]), allowed, by_time=self._parsed[ORDER].lower() == "time")
             self._listing = OwnListing(rule, discovery, self._parsed[POLL_INTERVAL] / 1000)
             self._track_listed()
+        self._take_additions(config)
 
     def _track_listed(self) -> None:
         """Take up files of the rule that are found now."""
@@ -151,10 +153,18 @@ class FileSourceTask(SourceTask):
                 f"The file {next(file for file in files if file in renamed)}, which was renamed or has the name of a renamed "
                 "file, was not there when the task started, and came since. Restart the task"
             )
+        self._all_looked_at, self._lag = False, None
         self._track(replace(self._share, files=files, inodes=inodes))
 
+    def _take_additions(self, config: Config) -> None:
+        """Take up the files that the task got since the last call."""
+        text = config.get(TASK_ADDITIONS, "")
+        if len(text) > self._characters_taken:
+            added = additions_in(text[self._characters_taken :])
+            self._track(replace(self._share, files=list(added), inodes=added, renamed={}))
+            self._characters_taken = len(text)
+
     def _track(self, share: Share) -> None:
-        allowed = self.context.allowed_paths
         self._inodes.add(share.inodes or {})
         # An offset is adopted only if the connector knows where the file went that had the name before.
         seen = self._share.inodes or {}
@@ -163,19 +173,21 @@ class FileSourceTask(SourceTask):
         names = list(dict.fromkeys([*share.files, *chain(*share.renamed.values(), *spellings.values())]))
         offsets = self.context.offset_reader.offsets([{FILENAME_FIELD: name} for name in names])
         committed = dict(zip(names, offsets, strict=True))
-        resumed = resume(share.files, share.renamed, committed, allowed, spellings, unsure=unsure)
+        resumed = resume(share.files, share.renamed, committed, self.context.allowed_paths, spellings, unsure=unsure)
         self._changed += resumed.changed
-        for path in share.files:
-            # An old name may be used again.
-            gone = path in resumed.abandoned and inode_at(path) is None
-            self._files.append(self._opening.gone(path) if gone else self._opening.started(path, resumed.offsets[path]))
-        new = self._files[len(self._files) - len(share.files) :]
+        # An old name may be used again.
+        gone = {path for path in resumed.abandoned if inode_at(path) is None}
+        offsets_of, opening = resumed.offsets, self._opening
+        new = [opening.gone(path) if path in gone else opening.started(path, offsets_of[path]) for path in share.files]
+        # Once all files were checked, new ones have the next turn.
+        at = self._next if self._all_looked_at else len(self._files)
+        self._files[at:at] = new
         self._ended += [tracked for tracked in new if tracked.state is FileState.ENDED]
-        self._all_looked_at, self._lag = False, None
 
     def poll(self) -> PollResult:
         """Return a batch of records of some files, or None after a second without any."""
         self._track_listed()
+        self._take_additions(self.context.configs())
         if self._changed:
             changed, self._changed = self._changed, []
             return SourceBatch(reader=self._readers.of_nothing, offsets=changed, bytes=0)

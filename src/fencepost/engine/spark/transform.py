@@ -111,7 +111,7 @@ def refused_rows(session: SparkSession, group: RecordGroup, pipeline: Pipeline) 
     given = replace(group, columns=_all_columns(group))
     try:
         table = session.createDataFrame(session.sparkContext.emptyRDD(), _frame_schema(given.columns, group.types))
-        check = RowCheck.of(_selection(table, given, chain, final=True).frame)
+        check = RowCheck.of(_selection(table, given, chain, final=True).frame, table)
         return None if check is None else check.refused(given.columns)
     except Exception:  # noqa: BLE001 - whatever it is
         # Bisection reports the reason.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from fencepost.api.errors import describe_error
+from fencepost.api.source import TASK_ADDITIONS
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.herder.core.active_topics import ActiveTopics
 from fencepost.herder.core.convergence import Converging
@@ -26,9 +27,9 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
-    """The plan of a task: a plan that differs in more than `paused` and `held` requires a new start.
+    """The plan of a task: a plan that differs in `generation` or `restart` requires a new start.
 
-    `generation` is its configuration's; `restart` counts the requested restarts. `held` is the reason why it must not
+    `generation` is its configuration's, which may get more additions in it; `restart` counts the requested restarts. `held` is the reason why it must not
     be started, None if it may; a running task keeps running.
     """
 
@@ -92,6 +93,7 @@ class TaskWork(Converging[TaskPlan]):
             await (self._start(wanted) if wanted.held is None else self._hold(wanted.held))
         elif self._goes_on(before, wanted):
             if self._task is not None:
+                self._task.add(wanted.config.get(TASK_ADDITIONS))
                 self._task.pause() if wanted.paused else self._task.resume()
         else:
             await self._stop()
@@ -101,7 +103,9 @@ class TaskWork(Converging[TaskPlan]):
 
     def _goes_on(self, before: TaskPlan, wanted: TaskPlan) -> bool:
         released = self._holding and wanted.held is None
-        return not released and replace(before, paused=wanted.paused, held=wanted.held) == wanted
+        # A configuration that differs within a generation only has more additions.
+        before = replace(before, config=wanted.config, paused=wanted.paused, held=wanted.held)
+        return not released and before == wanted
 
     async def _hold(self, reason: str) -> None:
         error = MixedGroupError(self.id, reason)

@@ -9,10 +9,23 @@ from typing import TYPE_CHECKING
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.context import OffsetReader
 from fencepost.api.plugin_metrics import PluginMetrics
+from fencepost.api.source import TASK_ADDITIONS
 from fencepost.runtime.task.transaction_context import WorkerTransactionContext
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+class TaskProperties:
+    """A task's configuration, which may get more additions while the task runs. Thread-safe."""
+
+    def __init__(self, config: Mapping[str, str]) -> None:
+        self.latest: Mapping[str, str] = MappingProxyType(dict(config))
+        """The configuration, which does not change: with more additions it is another one."""
+
+    def add(self, additions: str) -> None:
+        """Replace the additions by a longer text."""
+        self.latest = MappingProxyType({**self.latest, TASK_ADDITIONS: additions})
 
 
 class WorkerSourceTaskContext:
@@ -20,7 +33,7 @@ class WorkerSourceTaskContext:
 
     def __init__(
         self,
-        config: Mapping[str, str],
+        config: TaskProperties,
         offset_reader: OffsetReader,
         transaction_context: WorkerTransactionContext | None,
         spark_session: Callable[[], SparkSession],
@@ -28,7 +41,7 @@ class WorkerSourceTaskContext:
         *,
         plugin_metrics: PluginMetrics,
     ) -> None:
-        self._config = MappingProxyType(dict(config))
+        self._config = config
         self._offset_reader = offset_reader
         self._transaction_context = transaction_context
         self._spark_session = spark_session
@@ -56,8 +69,8 @@ class WorkerSourceTaskContext:
         return self._plugin_metrics
 
     def configs(self) -> Mapping[str, str]:
-        """Return the task's configuration."""
-        return self._config
+        """Return the task's configuration, with the latest additions."""
+        return self._config.latest
 
     def spark_session(self) -> SparkSession:
         """Return the worker's Spark session, which the first call starts. Raises SparkStartError."""

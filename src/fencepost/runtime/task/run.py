@@ -32,7 +32,7 @@ from fencepost.runtime.restart_policy import patience
 from fencepost.runtime.state import OnState, State
 from fencepost.runtime.task.admission import Admission
 from fencepost.runtime.task.boundaries import TransactionBoundaryManager
-from fencepost.runtime.task.context import WorkerSourceTaskContext
+from fencepost.runtime.task.context import TaskProperties, WorkerSourceTaskContext
 from fencepost.runtime.task.control import TaskControl, WriteRequests
 from fencepost.runtime.task.instance import TaskInstance
 from fencepost.runtime.task.poll_loop import PollLoop
@@ -67,7 +67,7 @@ class NoChecks:
 class TaskParts:
     """The parts of a task. The factories are called at each start; `new_boundaries` gets the time in seconds."""
 
-    config: Mapping[str, str]
+    config: TaskProperties
     new_task: Callable[[], SourceTask]
     new_delivery: Callable[[], Delivery]
     open_offsets: Callable[[], ConnectorOffsetStore]
@@ -184,7 +184,7 @@ class TaskRun:
         )
         self._instance = instance = TaskInstance(self._id, self._parts.new_task)
         try:
-            instance.start(self._parts.config, context)
+            instance.start(dict(context.configs()), context)
             self._started = True
             self._metrics.lag(instance.first_lag())
             started()

@@ -119,6 +119,11 @@ class WorkerSourceTask:
         """Ask the task to poll again."""
         self._control.resume()
 
+    def add(self, additions: str | None) -> None:
+        """Let the task find the latest `task.additions` of its configuration."""
+        if additions is not None:
+            self._parts.config.add(additions)
+
     def stop(self) -> None:
         """Ask the task to commit and end. Does not wait: see `join`."""
         self._control.stop()

@@ -18,6 +18,8 @@ commit that it `continues`. No other connector may use the tasks of such a commi
 
 All tasks of a commit start a new generation, unless the commit `continues` the previous one: then a task with the same
 number and configuration keeps its generation, if the connector's configuration is the same except for `tasks.max`.
+All keep theirs if it only adds source partitions (`task.additions`), after a task count record: an added partition may have
+belonged to any former task, which cannot write any more then, and belongs to no other task now.
 Tasks that did not change since the last task count record need not be fenced. No changed task may ever be treated as
 unchanged, and compaction may have removed any record that has a later one with its key. So a commit names the commit
 that it continues, and has a digest of both. A worker that has read anything else treats all tasks as new.
@@ -34,6 +36,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, TypeVar
 
+from fencepost.api.source import TASK_ADDITIONS
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.storage.configs.codec import (
     CommitRecord,
@@ -81,6 +84,12 @@ class ConnectorState:
     """Task records without a commit. A tuple, because a mapping takes ten times as long to copy for each record."""
     orphan: ConnectorState | None = None
     """The state after a commit without a connector, for a connector that continues that commit."""
+
+    @property
+    def unchanged_tasks(self) -> frozenset[int]:
+        """The numbers of the tasks that are unchanged since the last fencing."""
+        fenced = -1 if self.fenced_generation is None else self.fenced_generation
+        return frozenset(number for number, generation in enumerate(self.generations) if generation <= fenced)
 
     @property
     def half_stopped(self) -> bool:
@@ -179,11 +188,7 @@ class ClusterConfigState:
 
     def unchanged_tasks(self, connector: str) -> frozenset[int]:
         """The numbers of the tasks that are unchanged since the connector's last fencing."""
-        entry = self.entry(connector)
-        fenced = entry.fenced_generation
-        if fenced is None:
-            return frozenset()
-        return frozenset(number for number, generation in enumerate(entry.generations) if generation <= fenced)
+        return self.entry(connector).unchanged_tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,9 +371,18 @@ def _generations(
         return ()
     unchanged: set[int] = set()
     if known and record.continues is not None and record.continues == before.commit and _same_for_tasks(before):
-        both = enumerate(zip(before.tasks, tasks, strict=False))
-        unchanged = {number for number, (former, config) in both if former == config}
+        both = list(zip(before.tasks, tasks, strict=False))
+        unchanged = {number for number, (former, config) in enumerate(both) if former == config}
+        all_fenced = len(before.tasks) == len(tasks) == len(before.unchanged_tasks)
+        if all_fenced and all(map(_has_all_of, tasks, before.tasks)):
+            unchanged = set(range(len(tasks)))
     return tuple(before.generations[number] if number in unchanged else generation for number in range(len(tasks)))
+
+
+def _has_all_of(config: Config, former: Config) -> bool:
+    """Whether a task's configuration is a former one, perhaps with more additions."""
+    added, before = config.get(TASK_ADDITIONS) or "", former.get(TASK_ADDITIONS) or ""
+    return added.startswith(before) and {**former, TASK_ADDITIONS: added} == {**config, TASK_ADDITIONS: added}
 
 
 def _same_for_tasks(entry: ConnectorState) -> bool:

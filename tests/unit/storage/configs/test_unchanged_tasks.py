@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fencepost.api.source import TASK_ADDITIONS
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.storage.configs.codec import (
     CommitRecord,
@@ -21,6 +22,12 @@ from fencepost.storage.configs.codec import (
 from fencepost.storage.configs.state import ClusterConfigState, apply, tasks_digest
 
 _Written = tuple[int, ConfigRecord]
+
+
+def _config(share: str) -> dict[str, str]:
+    """What is after a + in a share are its additions."""
+    share, plus, added = share.partition("+")
+    return {"share": share, **({TASK_ADDITIONS: added} if plus else {})}
 
 
 class _Topic:
@@ -43,7 +50,7 @@ class _Topic:
         return self.write(ConnectorRecord("c", config, entry.committed if entry.applied_config == config else None))
 
     def commit(self, *tasks: str, continues: bool = True) -> _Topic:
-        configs = [{"share": share} for share in tasks]
+        configs = [_config(share) for share in tasks]
         entry = self.state.entry("c")
         commit = CommitRecord("c", len(tasks))
         if continues and entry.config is not None:
@@ -55,7 +62,7 @@ class _Topic:
 
     @staticmethod
     def records(*tasks: str) -> list[ConfigRecord]:
-        return [TaskRecord(ConnectorTaskId("c", number), {"share": share}) for number, share in enumerate(tasks)]
+        return [TaskRecord(ConnectorTaskId("c", number), _config(share)) for number, share in enumerate(tasks)]
 
     @property
     def unchanged(self) -> set[int]:
@@ -147,7 +154,50 @@ def test_no_task_keeps_running_that_a_leader_without_the_last_commit_fences(topi
     assert topic.unchanged == set()
 
 
-_TASKS = st.sampled_from(["x", "y", "xx", "xy", "yx", "yy"])
+def test_all_tasks_keep_running_when_some_get_additions(topic: _Topic):
+    topic.commit("a+1", "b", "cd")
+    assert topic.generations == [0, 0, 0]
+    assert topic.unchanged == {0, 1, 2}
+
+    topic.commit("a+12", "b+3", "cd")
+    assert topic.generations == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "tasks", [("a+2", "b", "cd"), ("a+", "b", "cd"), ("a", "b", "cd"), ("x+12", "b", "cd")], ids="-".join
+)
+def test_a_task_is_new_unless_its_additions_begin_with_the_former_ones(topic: _Topic, tasks: Sequence[str]):
+    topic.commit("a+1", "b", "cd").commit(*tasks)
+
+    assert topic.generations == [2, 0, 0]
+
+
+@pytest.mark.parametrize("others", [("b", "x"), ("b", "c", "d"), ("b",)], ids="-".join)
+def test_a_task_with_additions_is_new_if_another_one_loses_something(topic: _Topic, others: Sequence[str]):
+    """What it got may be what the other one had, which is not fenced yet."""
+    topic.commit("a+1", *others)
+
+    assert 0 not in topic.unchanged
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+def test_a_task_gets_additions_once_all_former_tasks_are_fenced(topic: _Topic, *, fenced: bool):
+    topic.commit("a", "x", "cd")
+    if fenced:
+        topic.fenced()
+    topic.commit("a+1", "x", "cd")
+
+    assert topic.generations == ([0, 1, 0] if fenced else [2, 1, 0])
+
+
+def test_a_task_with_additions_is_new_if_the_leader_continues_no_task(topic: _Topic):
+    topic.commit("a+1", "b", "cd", continues=False)
+
+    assert topic.unchanged == set()
+
+
+_SHARES = ["x", "y", "x+1", "x+12", "x+2"]
+_TASKS = st.lists(st.sampled_from(_SHARES), min_size=1, max_size=2)
 _OPERATIONS = st.one_of(
     st.tuples(st.just("configure"), st.sampled_from("12"), st.sampled_from("pppq")),
     st.tuples(st.just("commit"), _TASKS, st.sampled_from([True, True, True, False])),

@@ -14,7 +14,7 @@ import os
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, Final, Self
 
 from fencepost.api.errors import DataError
@@ -113,6 +113,18 @@ class Share:
             del other[TASK_RENAMED]
             other |= self._packed_renamed()
         return rule | other
+
+    def added_to(self, former: Share) -> dict[str, int] | None:
+        """Return the files that this share has more than a former one, with their inodes; None if more than that differs."""
+        count, inodes = len(former.files), self.inodes or {}
+        new = self.files[count:]
+        added = {file: inode for file in new if (inode := inodes.get(file)) is not None}
+        if len(added) < len(new) or (self.renamed, self.spellings) != (former.renamed, former.spellings):
+            return None
+        if self.files[:count] != former.files or {**(former.inodes or {}), **added} != inodes:
+            return None
+        # The task knows the files of renamed ones by the names that they had when it started.
+        return added if added.keys().isdisjoint(chain(*self.renamed.values())) else None
 
     def _packed_renamed(self) -> dict[str, str]:
         """Return the old names, with the inodes that a rule does not give."""
