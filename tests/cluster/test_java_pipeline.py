@@ -266,7 +266,7 @@ def test_a_converter_of_a_jar_writes_avro_with_a_registry(
 
 def test_plugins_of_jars_are_listed_with_their_properties(worker: Worker):
     listed = {
-        (one["class"], one["type"]): one["version"] for one in worker.get("/connector-plugins?connectorsOnly=false")
+        (one["class"], one["type"]): one.get("version") for one in worker.get("/connector-plugins?connectorsOnly=false")
     }
     assert listed[ODD, "transformation"] == "1.2.3"
     assert (ODD, "source") not in listed

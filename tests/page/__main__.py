@@ -34,6 +34,10 @@ _STRING = "org.apache.kafka.connect.storage.StringConverter"
 _LONG = "org.apache.kafka.connect.converters.LongConverter"
 _EVENTS = "document.querySelectorAll('ul.events li')"
 _CARD = "[...document.querySelectorAll('article')].find((each) => each.textContent.includes('a-job-that-hangs'))"
+_STATES = "[...document.querySelectorAll('.tiles .state')].map((each) => each.textContent).join()"
+_FAIL_THE_LAST = """
+import(new URL('live.js', document.baseURI)).then(({ live }) => { live.rows.get('connector-499').state = 'FAILED'; })
+"""
 _ROW = "document.querySelectorAll('table.connectors tbody tr')"
 
 
@@ -78,9 +82,11 @@ def _many_connectors(folder: Path) -> float:
                 await tab.send("Input.insertText", text="connector-123")
                 await tab.wait_for(f"{_ROW}.length === 1")
                 await tab.wait_for(f"{_EVENTS}.length === 1")
+                await tab.value(_FAIL_THE_LAST)
                 _rebalance(group)
                 group.fenced(0.2, success=True)
                 await tab.wait_for(f"{_EVENTS}.length === 3 && {_EVENTS}[0].textContent.includes('1 rebalance')")
+                assert (await tab.value(_STATES)).startswith("FAILED,"), "failed ones come first"
                 await tab.size(_NARROW, 800)
                 assert await tab.value("document.documentElement.scrollWidth") <= _NARROW
                 assert tab.errors == [], tab.errors

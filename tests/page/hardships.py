@@ -15,6 +15,7 @@ _STATUS = "document.querySelector('header [role=status]').textContent"
 _TOPIC = "document.getElementById('config-topic')"
 _OUTCOME = "[...document.querySelectorAll('section')].pop().querySelector('[role=status]').textContent.trim()"
 _SAVE = "[...document.querySelectorAll('button')].find((each) => each.textContent === 'Save')"
+_PLUGINS = "document.getElementById('plugin').options"
 _DAYS = 1_000
 _SECONDS = 60
 # The worker itself ends each stream after that time.
@@ -179,14 +180,40 @@ async def _frozen(tab: Tab, relay: Relay) -> None:
 
 
 async def _away(tab: Tab, relay: Relay) -> None:
+    """What could not be asked while the worker was away is asked once it is back, without a touch of the form."""
+    await tab.value("location.hash = '#/create'")
+    await tab.wait_for(f"{_PLUGINS}.length > 1")
+    await tab.value(
+        f"({_PLUGINS}[1].selected = true, {_PLUGINS}[1].dispatchEvent(new Event('change', {{bubbles: true}})))"
+    )
+    await tab.wait_for("document.getElementById('config-name') !== null")
     relay.away = True
     relay.cut()
     await tab.wait_for(f"{_STATUS}.startsWith('not connected since ')")
+    await tab.value("document.getElementById('config-name').focus()")
+    await tab.send("Input.insertText", text="typed-while-away")
+    await tab.wait_for("document.querySelector('form').textContent.includes('Not checked.')")
     async with asyncio.timeout(_SECONDS):
         while relay.refused < 3:
             await asyncio.sleep(0.05)
     relay.away = False
     await tab.wait_for(f"{_STATUS} === 'live'")
+    await tab.wait_for(
+        "/Still missing|Valid/.test(document.querySelector('form').textContent) && !document.querySelector('.problem')"
+    )
+    await _opened_while_away(tab, relay)
+
+
+async def _opened_while_away(tab: Tab, relay: Relay) -> None:
+    await tab.value("location.hash = '#/'")
+    relay.away = True
+    relay.cut()
+    await tab.wait_for(f"{_STATUS}.startsWith('not connected since ')")
+    await tab.value("location.hash = '#/create'")
+    await tab.wait_for("document.querySelector('form .problem') !== null")
+    assert await tab.value(f"{_PLUGINS}.length") == 1
+    relay.away = False
+    await tab.wait_for(f"{_PLUGINS}.length > 1 && document.querySelector('form .problem') === null")
 
 
 async def _with_a_clock_that_is_wrong(tab: Tab, url: str) -> None:

@@ -52,6 +52,9 @@ Json = dict[str, Any]
 
 T = TypeVar("T")
 
+# What a class reports that has no version. Connect leaves it out of its answers.
+_NO_VERSION: Final = "undefined"
+
 _LIST_PART: Final = 500
 """How many items of a long list are encoded at once."""
 
@@ -160,9 +163,11 @@ def _state(info: ConnectorStatus | TaskState) -> Json:
     body: Json = {"state": info.state, "worker_id": info.worker_id}
     if info.trace:
         body["trace"] = info.trace
-    if info.version is not None:
-        body["version"] = info.version
-    return body
+    return body | _version(info.version)
+
+
+def _version(version: str | None) -> Json:
+    return {} if version in (None, _NO_VERSION) else {"version": version}
 
 
 def offset(info: ConnectorOffset) -> Json:
@@ -176,7 +181,7 @@ def _fields(fields: Mapping[str, Any] | None) -> Json | None:
 
 def plugin(info: PluginInfo) -> Json:
     """A plugin of the worker."""
-    return {"class": info.plugin_class, "type": info.type, "version": info.version}
+    return {"class": info.plugin_class, "type": info.type, **_version(info.version)}
 
 
 def config_key(info: ConfigKeyInfo) -> Json:

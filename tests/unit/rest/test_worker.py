@@ -9,7 +9,8 @@ from uuid import uuid4
 import pytest
 
 from fencepost.herder.core.mixed_group import MixedGroup
-from fencepost.herder.entities import HealthStatus, WorkerHealth
+from fencepost.herder.entities import HealthStatus, PluginInfo, TaskState, WorkerHealth
+from fencepost.rest import responses
 from tests.support.model_herder import ModelHerder
 from tests.support.rest import Api
 
@@ -59,6 +60,15 @@ def test_plugins_are_connectors_unless_all_are_requested(api: Api):
     assert {plugin["type"] for plugin in api.get("/connector-plugins").body} == {"source"}
     everything = api.get("/connector-plugins?connectorsOnly=false").body
     assert {"source", "converter", "header_converter", "transformation", "predicate"} == {p["type"] for p in everything}
+
+
+def test_a_plugin_without_a_version_is_listed_without_one_as_in_connect():
+    assert responses.plugin(PluginInfo("a.A", "source", "undefined")) == {"class": "a.A", "type": "source"}
+    assert responses.plugin(PluginInfo("a.A", "source", "1.2")) == {"class": "a.A", "type": "source", "version": "1.2"}
+
+
+def test_a_state_without_a_version_is_shown_without_one_as_in_connect():
+    assert "version" not in responses.task_status(TaskState(0, "RUNNING", "w", version="undefined"))
 
 
 def test_a_plugin_shows_its_properties_under_its_alias(api: Api):

@@ -3,6 +3,7 @@
 import { useEffect, useState } from "./vendor/hooks.mjs";
 import { api } from "./api.js";
 import { Problem, html } from "./format.js";
+import { live } from "./live.js";
 
 const PAUSE_MS = 400;
 
@@ -32,6 +33,7 @@ export function Property({ name, value, info, errors, onInput, onRemove }) {
 }
 
 // What the worker says of a draft: `infos` by name of the newest answer, which is about this draft only if `checked`.
+// A worker that was away is asked once it is back.
 export function useChecks(draft) {
   const [checks, setChecks] = useState({ of: null, found: null });
   const [told, setTold] = useState("");
@@ -46,7 +48,7 @@ export function useChecks(draft) {
         (error) => { if (current) setTold(error.message); });
     }, checks.found === null ? 0 : PAUSE_MS);
     return () => { current = false; clearTimeout(timer); };
-  }, [key]);
+  }, [key, live.connected]);
   const infos = new Map((checks.found?.configs ?? []).map((info) => [info.value.name, info]));
   const faulty = [...infos.values()].filter((info) => info.value.errors.length).map((info) => info.value.name);
   return { infos, groups: checks.found?.groups ?? [], checked: checks.of === key, faulty, told, setTold };

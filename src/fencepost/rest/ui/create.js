@@ -4,6 +4,7 @@ import { useEffect, useState } from "./vendor/hooks.mjs";
 import { api } from "./api.js";
 import { Outcome, Property, lead, useChecks } from "./config.js";
 import { Problem, html } from "./format.js";
+import { live } from "./live.js";
 
 const FIRST = ["connector.class", "name"];
 
@@ -59,7 +60,9 @@ export function Create() {
   const [creating, setCreating] = useState(false);
   const checks = useChecks(draft);
   const { infos, checked, faulty, told, setTold } = checks;
-  useEffect(() => { api.plugins().then(setPlugins, (error) => setTold(error.message)); }, []);
+  useEffect(() => {
+    api.plugins().then((found) => { setPlugins(found); setTold(""); }, (error) => setTold(error.message));
+  }, [live.connected]);
   // An empty field is a property that is not set, unless it was added by name.
   const set = (key, value, added = false) => {
     const { [key]: _, ...others } = draft;

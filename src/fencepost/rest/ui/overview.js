@@ -23,7 +23,7 @@ function Row({ row }) {
 }
 
 function Summary({ live }) {
-  const rows = [...live.rows.values()];
+  const rows = [...live.rows.values()].sort((a, b) => rank(a) - rank(b));
   const states = {};
   for (const row of rows) states[worst(row)] = (states[worst(row)] ?? 0) + 1;
   const rate = rows.reduce((sum, row) => sum + row.rate, 0);
