@@ -16,10 +16,8 @@ from typing import Final, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 
-from fencepost.api.errors import ConfigError, PluginError, RetriableError, describe_error
+from fencepost.api.errors import RetriableError
 from fencepost.api.own_pipeline import OwnPipeline
 from fencepost.api.record import RefusedRow, SourceRecord
 from fencepost.config.error_handling import ErrorHandling, Tolerance
@@ -29,15 +27,12 @@ from fencepost.engine.errors import (
     AllRowsRefusedError,
     RecordRefusedError,
     RecordWaitsError,
-    RetriableJobError,
-    SparkDataError,
-    SparkJobError,
+    is_of_records,
 )
-from fencepost.engine.job_failure import JobFailure
+from fencepost.engine.job_failure import message_of
 from fencepost.engine.kept_inputs import KeptInputs
 from fencepost.engine.refused_records import RefusedRecord, Stage, Tally
 from fencepost.engine.retries import Retries
-from fencepost.kafka.errors import KafkaError
 
 T = TypeVar("T")
 
@@ -137,20 +132,32 @@ class ErrorHandler:
         if self._handling.dead_letter_topic is not None:
             self._letters += [DeadLetter.of_row(row, reader, topic) for row in rows]
 
+    @property
+    def needs_inputs(self) -> bool:
+        """Whether rows are needed as they are before their transforms: for dead letters, and for a log that shows them."""
+        shown = self._handling.log_enable and self._handling.log_include_messages
+        return shown or self._handling.dead_letter_topic is not None
+
     def add_inputs(self, first: int, rows: pa.RecordBatch) -> None:
-        """Keep rows as they are before their transforms, numbered from `first`, for dead letters."""
-        if self._handling.dead_letter_topic is not None:
+        """Keep rows as they are before their transforms, numbered from `first`."""
+        if self.needs_inputs:
             self._inputs.add(first, rows)
 
     def forget_inputs(self, before: int) -> None:
         """Forget the kept rows before a number."""
         self._inputs.forget(before)
 
-    def complete_letters(self, contents: Mapping[int, object]) -> None:
-        """Give the dead letters of executors the rows, by number, that transforms made their records of."""
-        self._letters = [
-            letter if letter.row is None else letter.with_content(contents[letter.row]) for letter in self._letters
-        ]
+    @property
+    def missing_inputs(self) -> AbstractSet[int]:
+        """The numbers of the rows that executors did not have."""
+        rows = [*(letter.row for letter in self._letters), *(refused.row for refused in self._tally.listed)]
+        return {row for row in rows if row is not None}
+
+    def complete(self, contents: Mapping[int, object]) -> None:
+        """Give the dead letters and refused records of executors the rows, by number, that transforms made them of."""
+        self._letters = [one if one.row is None else one.with_content(contents[one.row]) for one in self._letters]
+        listed = (one if one.row is None else one.with_content(contents[one.row]) for one in self._tally.listed)
+        self._tally = replace(self._tally, listed=tuple(listed))
 
     def take_over(self, pipeline: OwnPipeline) -> None:
         """Skip what the connector's own pipeline refused.
@@ -231,7 +238,9 @@ class ErrorHandler:
         if self._handling.dead_letter_topic is not None and found:
             self._keep_letters(rows, refused, found)
         counts = ErrorCounts(failures=len(found), skipped=len(found), errors_logged=len(listed))
-        causes = [self._described(rows, None, refused.reason).cause] if found else []
+        # The first two tell one cause from several. To find the property of each row's cause takes time.
+        unsure = found and (self._tally.only_cause is not None or not self._tally.causes)
+        causes = [self._described(rows, None, refused.reason).cause] if unsure else []
         self._tally = self._tally.plus(counts, *listed, causes=causes)
 
     def _first_refusals(self, rows: StageRows, refused: Refused) -> dict[int, int | None]:
@@ -249,13 +258,13 @@ class ErrorHandler:
         return found
 
     def _keep_letters(self, rows: StageRows, refused: Refused, found: Mapping[int, int | None]) -> None:
-        cause = (refused.reason, _cause(refused.reason))
+        cause = (refused.reason, message_of(refused.reason))
         letter = partial(DeadLetter.of_record, stage=rows.stage, plugin=rows.plugin, topic=rows.topic, cause=cause)
         if None in found.values():
             self._letters += [letter(content) for content in rows.contents(refused.start, refused.stop)]
             return
         for position, number in found.items():
-            given = self._records[number] if self._records and number is not None else self._inputs.content(number)
+            given = self._input(number)
             # An executor does not have the row that transforms made this one of: the worker has.
             content = rows.contents(position, position + 1)[0] if given is None else given
             self._letters.append(replace(letter(content), row=number if given is None else None))
@@ -279,12 +288,19 @@ class ErrorHandler:
 
     def _described(self, rows: StageRows, position: int | None, reason: Exception) -> RefusedRecord:
         row = None if position is None else rows.row(position)
-        content = None
-        if self._handling.log_include_messages and position is not None:
-            record = self._records[row] if row is not None and self._records else None
-            content = repr(rows.contents(position, position + 1)[0] if record is None else record)
-        cause = _cause(reason)
-        return RefusedRecord(rows.stage, rows.plugin, rows.topic, cause + rows.place(cause), self.origin(row), content)
+        cause = message_of(reason)
+        described = RefusedRecord(rows.stage, rows.plugin, rows.topic, cause + rows.place(cause), self.origin(row))
+        if not self._handling.log_include_messages or position is None:
+            return described
+        given = self._input(row)
+        content = repr(rows.contents(position, position + 1)[0] if given is None else given)
+        return replace(described, content=content, row=row if given is None else None)
+
+    def _input(self, number: int | None) -> object:
+        """The record, or the row before its transforms, with a number; None if it is not here."""
+        if number is None:
+            return None
+        return self._records[number] if self._records else self._inputs.content(number)
 
     def origin(self, row: int | None) -> str:
         """Return a sentence that says where the record at a position of the polled batch is from; nothing if it is unknown."""
@@ -300,17 +316,6 @@ def _source(partition: Mapping[str, object], offset: Mapping[str, object]) -> st
 
 def _place(row: RefusedRow) -> str:
     return f" It is at {', '.join(f'{name} {text}' for name, text in row.place.items())}." if row.place else ""
-
-
-def _cause(reason: Exception) -> str:
-    """Return a stage's message, without the text that fencepost adds for a Spark job."""
-    if isinstance(reason, Py4JError | PySparkException):
-        return JobFailure.of(reason).one_line
-    if isinstance(reason, SparkDataError) and reason.reason:
-        return reason.reason
-    if isinstance(reason, RetriableJobError) and reason.__cause__ is not None:
-        return JobFailure.of(reason.__cause__).one_line
-    return describe_error(reason).removesuffix(".")
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,14 +359,6 @@ class Sorted(Generic[T]):
         kept = np.delete(np.arange(start, stop), [position for position, _ in self.refused])
         if len(kept):
             yield Passed(start, stop, self.result, kept)
-
-
-def is_of_records(error: Exception) -> bool:
-    """Return whether an error was caused by the processed records.
-
-    A wrong configuration, a plugin that violates its contract, a lost or cancelled Spark job, and errors of Kafka are not.
-    """
-    return not isinstance(error, ConfigError | PluginError | SparkJobError | KafkaError | MemoryError)
 
 
 def isolate(

@@ -17,8 +17,9 @@ After any of them the caller aborts the transaction: late writers on executors t
 
 from __future__ import annotations
 
-from fencepost.api.errors import DataError, FencepostError, PluginError, RetriableError
+from fencepost.api.errors import ConfigError, DataError, FencepostError, PluginError, RetriableError
 from fencepost.engine.refused_records import Tally
+from fencepost.kafka.errors import KafkaError
 
 
 class SparkJobError(FencepostError):
@@ -93,3 +94,11 @@ class AllRowsRefusedError(Exception):
     def __init__(self, reason: Exception) -> None:
         super().__init__(str(reason))
         self.reason = reason
+
+
+def is_of_records(error: Exception) -> bool:
+    """Return whether an error was caused by the processed records.
+
+    A wrong configuration, a plugin that violates its contract, a lost or cancelled Spark job, and errors of Kafka are not.
+    """
+    return not isinstance(error, ConfigError | PluginError | SparkJobError | KafkaError | MemoryError)

@@ -16,9 +16,10 @@ from typing import Any, Final
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import CapturedException
 
-from fencepost.api.errors import FencepostError, RetriableError
+from fencepost.api.errors import FencepostError, RetriableError, describe_error
 from fencepost.api.secrets import SECRETS
 from fencepost.engine.errors import RetriableJobError, SparkDataError, SparkJobError, UnexplainedJobError
 
@@ -193,9 +194,20 @@ class JobFailure:
             lines = [lost[0]] if lost and not cause.is_of_data else cause.message.strip().splitlines()
         line = (lines[0] if lines else self.text).strip()
         if cause is not None and cause.expression:
-            line = f"{line} in {cause.expression}"
+            line = f"{line} in {' '.join(cause.expression.split())}"
         place = _place(cause.message) if cause is not None and cause.kind == PYTHON_EXCEPTION else ""
         return SECRETS.excerpt(line, _LONGEST) + place
+
+
+def message_of(error: Exception) -> str:
+    """Return the message of a stage's error, without the text that fencepost adds for a Spark job."""
+    if isinstance(error, Py4JError | PySparkException):
+        return JobFailure.of(error).one_line
+    if isinstance(error, SparkDataError) and error.reason:
+        return error.reason
+    if isinstance(error, RetriableJobError) and error.__cause__ is not None:
+        return JobFailure.of(error.__cause__).one_line
+    return describe_error(error).removesuffix(".")
 
 
 def _exceptions(message: str) -> list[str]:
@@ -257,8 +269,8 @@ def _throwable(throwable: Any) -> Throwable:
 
 
 def _expression(throwable: Any) -> str | None:
-    """The SQL text of an exception, in one line; a call of pyspark's functions has none."""
+    """The SQL text of an exception; a call of pyspark's functions has none."""
     for context in throwable.getQueryContext():
         if context.contextType().toString() == "SQL":
-            return " ".join(context.fragment().split())
+            return str(context.fragment())
     return None

@@ -1,4 +1,7 @@
-"""Keeps rows as they are before their transforms, until the records that are made of them are converted. For dead letters."""
+"""Keeps rows as they are before their transforms, until the records that are made of them are converted.
+
+For dead letters, and for a log that shows refused records.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +27,9 @@ class KeptInputs:
         while self._parts and self._parts[0][0] + self._parts[0][1].num_rows <= before:
             self._parts.popleft()
 
-    def content(self, number: int | None) -> object:
+    def content(self, number: int) -> object:
         """Return a row as a dict of its columns; None if it is not kept."""
         for first, rows in self._parts:
-            if number is not None and first <= number < first + rows.num_rows:
+            if first <= number < first + rows.num_rows:
                 return contents_of(rows.slice(number - first, 1))[0]
         return None

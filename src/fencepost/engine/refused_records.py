@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -29,7 +29,7 @@ class RefusedRecord:
     """A refused record, as text.
 
     `topic` is None if unknown; `origin` has the source partition and offset, if known; `content` shows the record, if
-    that is allowed.
+    that is allowed. `row` is the number of the row to show instead, if the worker has yet to look that row up.
     """
 
     stage: Stage
@@ -38,6 +38,11 @@ class RefusedRecord:
     cause: str
     origin: str = ""
     content: str | None = None
+    row: int | None = None
+
+    def with_content(self, content: object) -> RefusedRecord:
+        """Return this with another record to show."""
+        return replace(self, content=repr(content), row=None)
 
     def __str__(self) -> str:
         record = f"A record for topic {self.topic}" if self.topic else "A record"

@@ -215,8 +215,9 @@ def _tally_from_json(found: Mapping[str, Any]) -> Tally:
     return Tally(counts, tuple(_refused_from_json(**refused) for refused in found["listed"]), causes)
 
 
-def _refused_from_json(*, stage: Any, **texts: Any) -> RefusedRecord:
-    return RefusedRecord(Stage(stage), **{name: _typed(text, str, type(None)) for name, text in texts.items()})
+def _refused_from_json(*, stage: Any, row: Any, **texts: Any) -> RefusedRecord:
+    found = {name: _typed(text, str, type(None)) for name, text in texts.items()}
+    return RefusedRecord(Stage(stage), row=_typed(row, int, type(None)), **found)
 
 
 def _failure_to_json(failure: FencepostError) -> dict[str, Any]:

@@ -103,7 +103,8 @@ class EventRouter(DroppingTransformation):
         .define(
             _INVALID, _Type.STRING, "warn", _Importance.LOW,
             "What happens to updates of rows, which an outbox must not have. warn, error: they are dropped, and a message of "
-            "that level in the log says how many of a batch. fatal: they are refused.", validator=one_of(("warn", "error", "fatal")),
+            "that level in the log says how many of a batch, but not behind a transform that drops records, and not of "
+            "DataFrames or files above 2 MiB, which Spark's executors change. fatal: they are refused.", validator=one_of(("warn", "error", "fatal")),
         )
         .define(
             "table.expand.json.payload", _Type.BOOLEAN, False, _Importance.LOW,

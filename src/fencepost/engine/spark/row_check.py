@@ -3,7 +3,8 @@
 Where arrays are exploded there is a pass before and one over their items: a row is refused if one of its items is.
 
 With bisection each refused row costs some attempts, and each attempt plans and evaluates rows anew. Here the
-expressions that Spark's optimizer made are evaluated row by row, and after an error the pass goes on with the next row.
+expressions that Spark's optimizer made are evaluated row by row, and after an error the pass goes on with the next row. A
+class of Java does that: for Python each error would be tens of calls of the JVM.
 """
 
 from __future__ import annotations
@@ -12,19 +13,20 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import lru_cache, partial, reduce
+from importlib.resources import files
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from fencepost.engine.errors import SparkDataError
-from fencepost.engine.job_failure import JobFailure
+from fencepost.engine.job_failure import JobFailure, Throwable
 from fencepost.engine.spark.arrow_rows import may_use_files, rows_from_arrow, rows_to_arrow
 from fencepost.engine.spark.known_plans import ARRAY, PASSES, arrow_schema, exploded, is_explode, struct_of
 
@@ -41,10 +43,10 @@ class RowCheck:
     parts: Sequence[_Part]
 
     @classmethod
-    def of(cls, selection: DataFrame) -> RowCheck | None:
+    def of(cls, selection: DataFrame, table: DataFrame) -> RowCheck | None:
         """Return the check for a selection from a table that Spark does not evaluate while it plans.
 
-        None if the plan is more than projections, filters and arrays that are exploded.
+        None if the plan is of other rows, or more than projections, filters and arrays that are exploded.
         """
         session = selection.sparkSession
         plan = selection._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 - pyspark shows no plan
@@ -56,8 +58,9 @@ class RowCheck:
                 steps.insert(0, plan)
                 plan = plan.child()
             parts.insert(0, _Part.of(session, plan.output(), steps, above))
-            if plan.nodeName() == "LogicalRDD":
-                return cls(parts) if may_use_files(session) else None
+            if plan.children().isEmpty():
+                of_table = plan.output().equals(table._jdf.queryExecution().analyzed().output())  # noqa: SLF001 - see above
+                return cls(parts) if of_table and may_use_files(session) else None
             if not is_explode(plan):
                 return None
             above, plan = plan, plan.child()
@@ -65,15 +68,17 @@ class RowCheck:
     def refused(self, batch: pa.RecordBatch) -> list[tuple[int, Exception]]:
         """Return the positions of the rows that are refused, in order, each with a SparkDataError.
 
-        None are returned if exploded arrays would need much memory. Raises Spark's error if it may not be one of a row.
-        In both cases bisection tells.
+        None are returned if exploded arrays would need much memory, or an error may not be one of a row: bisection tells.
         """
         found: dict[int, Exception] = {}
         origins = np.arange(batch.num_rows)
         for part in self.parts:
             if not batch.num_rows:
                 break
-            for position, error in part.refused(batch):
+            refused = part.refused(batch)
+            if refused is None:
+                return []
+            for position, error in refused:
                 found.setdefault(int(origins[position]), error)
             if part.exploded is None:
                 break
@@ -117,8 +122,11 @@ class _Part:
         given = struct_of(session, columns).add(_NUMBER, "long")
         return cls(session, partial(_projections, session, columns, steps), stateful, given, exploded)
 
-    def refused(self, batch: pa.RecordBatch) -> list[tuple[int, Exception]]:
-        """Return the positions of the rows that are refused, in order, each with a SparkDataError."""
+    def refused(self, batch: pa.RecordBatch) -> list[tuple[int, Exception]] | None:
+        """Return the positions of the rows that are refused, in order, each with a SparkDataError.
+
+        None if an error may not be one of a row.
+        """
         with self._numbered(batch) as rows:
             return self._refused(rows, batch)
 
@@ -126,7 +134,8 @@ class _Part:
         """Return rows up to their explosion, without those that a filter drops: the last columns are position and array."""
         with self._numbered(batch) as rows:
             schema = arrow_schema(StructType.fromJson(json.loads(self.exploded.json())))
-            table = rows_to_arrow(self.session, self._checked(rows)[1], self.exploded, schema)
+            made = reduce(lambda found, projection: found.map(projection), self.projections(), rows)
+            table = rows_to_arrow(self.session, made, self.exploded, schema)
         if PASSES in table.schema.names:
             table = table.filter(table[PASSES]).drop_columns([PASSES])
         others = [name for name in range(table.num_columns) if table.schema.names[name] != ARRAY]
@@ -139,36 +148,23 @@ class _Part:
         rows = rows_from_arrow(self.session, numbered, self.given)
         try:
             yield rows
-        except Exception:
+        finally:
             # Counting consumes the remaining rows, and so frees their memory.
             with suppress(Py4JError, PySparkException):
                 rows.size()
-            raise
 
-    def _refused(self, rows: Any, batch: pa.RecordBatch) -> list[tuple[int, Exception]]:
+    def _refused(self, rows: Any, batch: pa.RecordBatch) -> list[tuple[int, Exception]] | None:
         refused: list[tuple[int, Exception]] = []
-        alone: Any = None
-        projections, checked = self._checked(rows)
+        limit = 1 if self.stateful else batch.num_rows
         while True:
-            try:
-                if alone is None:
-                    checked.size()
-                    return refused
-                reduce(lambda row, projection: projection.apply(row), projections, alone)
-                alone = None
-            except (Py4JJavaError, PySparkException) as error:
-                # The row is gone. The next one says which it was.
-                alone = rows.next() if rows.hasNext() else None
-                following = batch.num_rows if alone is None else alone.getLong(batch.num_columns)
-                refused.append((following - 1, _of_row(error)))
-                if alone is None:
-                    return refused
-                if self.stateful:
-                    projections, checked = self._checked(rows)
-
-    def _checked(self, rows: Any) -> tuple[Sequence[Any], Any]:
-        projections = self.projections()
-        return projections, reduce(lambda found, projection: found.map(projection), projections, rows)
+            found = json.loads(_java(self.session).find(rows, self.projections(), batch.num_columns, limit))
+            for position, causes in found:
+                failure = JobFailure(tuple(Throwable(kind, text or "", *more) for kind, text, *more in causes), "")
+                if not failure.is_of_data:
+                    return None
+                refused.append((position, SparkDataError(failure.one_line, reason=failure.one_line)))
+            if len(found) < limit:
+                return refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,13 +192,13 @@ def _items_of(table: pa.Table) -> tuple[pa.RecordBatch, np.ndarray]:
     return pa.RecordBatch.from_arrays(columns, schema=items.schema), table.columns[number].to_numpy()
 
 
-def _of_row(error: Exception) -> SparkDataError:
-    failure = JobFailure.of(error)
-    if not failure.is_of_data:
-        raise error
-    reason = SparkDataError(failure.one_line, reason=failure.one_line)
-    reason.__cause__ = error
-    return reason
+@lru_cache(maxsize=1)
+def _java(session: SparkSession) -> Any:
+    """Return a RefusedRows of the driver's JVM, compiled there."""
+    jvm: Any = session._jvm  # noqa: SLF001 - rows are the JVM's
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.cook((files("fencepost.engine.spark") / "RefusedRows.java").read_text())
+    return compiler.getClassLoader().loadClass("RefusedRows").newInstance()
 
 
 def _projections(session: SparkSession, columns: Any, steps: Sequence[_Step]) -> list[Any]:

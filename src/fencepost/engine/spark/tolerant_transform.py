@@ -3,7 +3,7 @@
 A job that fails while it writes leaves records in the transaction, and it is unknown which of them are correct. So the
 transformed rows are computed before the first of them is written, and cached by Spark for the writers. Only if that fails,
 the batch's input rows are cached as well, numbered, and transformed by bisection until the refused rows are known. Where
-the driver can evaluate the transforms row by row, bisection ends at parts of a thousand rows.
+the driver can evaluate the transforms row by row, bisection ends at parts that it can hold.
 
 Transforms that may make several rows of one get the numbers, too, so that converters can skip all rows of one. The dead
 letters of executors have the number alone: the rows themselves, copied to each of theirs, may be much more than the batch.
@@ -44,12 +44,17 @@ from fencepost.engine.refused_records import Stage
 from fencepost.engine.spark.jobs import of_rows
 from fencepost.engine.spark.row_check import RowCheck
 from fencepost.engine.spark.transform import transform_frame
-from fencepost.transforms.chain import all_planned_by_schema
 
 _log: Final = logging.getLogger(__name__)
 
-_TOGETHER: Final = 1_000
-"""The number of rows that are brought to the driver to find the refused ones among them."""
+_TOGETHER_BYTES: Final = 16 * 1024 * 1024
+"""About how many bytes of rows are brought to the driver to find the refused ones among them."""
+
+_TOGETHER: Final = 50_000
+"""The maximum number of these rows."""
+
+_SAMPLE: Final = 1_000
+"""The number of rows whose size is measured for that."""
 
 _PARTITION_BITS: Final = 33
 """Spark numbers the rows of each partition from the partition's index, shifted by this many bits."""
@@ -74,7 +79,7 @@ def passing_rows(
     with kept_frames() as keep:
         with running():
             numbered = _numbered(frame)
-            if multiplies and pipeline.dead_letter_topic is not None:
+            if multiplies and errors.needs_inputs:
                 keep(numbered)
         try:
             with running():
@@ -83,11 +88,11 @@ def passing_rows(
         except (AllRowsRefusedError, SparkDataError, RetriableJobError, UnexplainedJobError):
             passing = _isolated(numbered, pipeline, errors, running, keep, origin=origin)
         yield passing
-        if numbers := [letter.row for letter in errors.letters if letter.row is not None]:
+        if numbers := errors.missing_inputs:
             with running():
-                found = _nullable(_joined(numbered, numbers, "left_semi")).toArrow()
+                found = _nullable(_joined(numbered, sorted(numbers), "left_semi")).toArrow()
             rows = contents_of(found.drop_columns([ROW]))
-            errors.complete_letters(dict(zip(found[ROW].to_pylist(), rows, strict=True)))
+            errors.complete(dict(zip(found[ROW].to_pylist(), rows, strict=True)))
 
 
 def refuse_row(frame: DataFrame, pipeline: Pipeline, errors: ErrorHandler, running: Running, origin: Origin) -> None:
@@ -142,7 +147,7 @@ def _isolated(
     with running():
         source = numbered if numbered.is_cached else keep(numbered)
         numbers = _Numbers.of(source)
-        check = _row_check(source.drop(ROW), pipeline) if errors.tolerates else None
+        together = _together(source, numbers.count) if errors.tolerates else 0
 
     def rows_between(start: int, stop: int) -> DataFrame:
         return source.where(F.col(ROW).between(numbers.at(start), numbers.at(stop - 1)))
@@ -153,23 +158,23 @@ def _isolated(
         # The refused rows of a part are asked for one by one once it was tried: a job for each would take hours.
         nonlocal first, held
         if not first <= start <= stop <= first + held.num_rows:
-            # Not `collect`: Spark pickles its rows.
-            first, held = start, _nullable(rows_between(start, stop).sort(ROW).drop(ROW)).toArrow()
+            with running():
+                # Not `collect`: Spark pickles its rows.
+                first, held = start, _nullable(rows_between(start, stop).sort(ROW)).toArrow().combine_chunks()
         return held.slice(start - first, stop - start)
 
     def transform(start: int, stop: int) -> Sorted[None] | None:
+        part = table_of(start, stop) if 1 < stop - start <= together else None
         with of_rows(), running():
-            if check is not None and 1 < stop - start <= _TOGETHER:
-                (together,) = table_of(start, stop).combine_chunks().to_batches()
-                if refused := check.refused(together):
-                    return Sorted(None, refused)
-            part = rows_between(start, stop).drop(ROW)
-            transform_frame(part, pipeline)[0].write.format("noop").mode("overwrite").save()
+            transformed, _ = transform_frame(rows_between(start, stop).drop(ROW), pipeline)
+            check = None if part is None else RowCheck.of(transformed, source)
+            if check is not None and part is not None and (refused := check.refused(part.to_batches()[0])):
+                return Sorted(None, refused)
+            transformed.write.format("noop").mode("overwrite").save()
         return None
 
     def contents(start: int, stop: int) -> Sequence[object]:
-        with running():
-            return contents_of(table_of(start, stop))
+        return contents_of(table_of(start, stop).drop_columns([ROW]))
 
     topic = pipeline.default_topic
     rows = StageRows(
@@ -193,16 +198,12 @@ def _isolated(
         return _computed(transform_frame(given, pipeline), keep)
 
 
-def _row_check(frame: DataFrame, pipeline: Pipeline) -> RowCheck | None:
-    """The check of rows in the driver; None if only jobs can tell which rows the transforms refuse."""
-    if not all_planned_by_schema(pipeline.transforms):
-        return None
-    session = frame.sparkSession
-    table = session.createDataFrame(session.sparkContext.emptyRDD(), frame.schema)
-    try:
-        return RowCheck.of(transform_frame(table, pipeline)[0])
-    except AllRowsRefusedError:
-        return None
+def _together(source: DataFrame, count: int) -> int:
+    """How many rows of a cached DataFrame the driver holds at once, by their size in the cache and the size of its first rows."""
+    sample = _nullable(source.limit(_SAMPLE)).toArrow()
+    cached = source.select("*")._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()  # noqa: SLF001 - pyspark shows no plan
+    size = max(1, cached // max(1, count), sample.nbytes // max(1, sample.num_rows))
+    return int(min(_TOGETHER, max(_SAMPLE, _TOGETHER_BYTES // size)))
 
 
 def _joined(source: DataFrame, numbers: Sequence[int], how: str) -> DataFrame:

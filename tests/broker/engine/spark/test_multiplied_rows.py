@@ -105,6 +105,31 @@ def test_all_records_of_a_row_are_skipped_if_a_converter_refuses_one(
     assert {one.key for one in letters} == {f"k{n}".encode() for n in REFUSED}
 
 
+@pytest.mark.parametrize("dead_letters", [True, False])
+@pytest.mark.parametrize("size", [100, None])
+@pytest.mark.parametrize("chain", ["sql", "function"])
+def test_the_log_shows_the_row_of_a_refused_record(
+    engine: SparkEngine,
+    bootstrap_servers: str,
+    topics: Topics,
+    caplog: pytest.LogCaptureFixture,
+    chain: str,
+    *,
+    size: int | None,
+    dead_letters: bool,
+):
+    topic, dead = topics.create(partitions=1), topics.create(partitions=1) if dead_letters else None
+    errors = ErrorHandling(Tolerance.ALL, log_enable=True, log_include_messages=True, dead_letter_topic=dead)
+    batch = SourceBatch(reader=Orders(), splits=[[1, 2, 3], [4], [7]], bytes=size)
+    with producer(bootstrap_servers) as owner:
+        write(engine, owner, batch, pipeline(topic, value=picky(), transforms=CHAINS[chain], errors=errors))
+    assert values(read_topic(bootstrap_servers, topic)) == LEFT[:3]
+    shown = [one.getMessage().partition(" The record: ")[2] for one in caplog.records if one.levelname == "ERROR"]
+    assert [text for text in shown if text] == [
+        repr({"value": {"id": n, "items": ROWS[n]}, "key": f"k{n}"}) for n in (2, 7)
+    ]
+
+
 def test_rows_of_a_dataframe_are_held_without_dead_letters(engine: SparkEngine, bootstrap_servers: str, topics: Topics):
     topic, other = topics.create(partitions=1), topics.create(partitions=1)
     rows = [((n, texts),) for n, texts in ROWS.items()]

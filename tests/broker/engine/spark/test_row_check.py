@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 
+from fencepost.api.config_def import ConfigDef
+from fencepost.api.plugin import Transformation
 from fencepost.api.record import SourceBatch, SourceRecord
 from fencepost.config.error_handling import ErrorHandling, Tolerance
 from fencepost.engine import batch_write
@@ -22,6 +25,8 @@ from tests.broker.engine.spark.test_engine_transforms import jobs_run
 from tests.support.checker import read_topic
 from tests.support.engine import NumberReader, json_converter, pipeline, producer, splits, write
 from tests.support.topics import Topics
+
+TEXT = "CASE WHEN value % 10 < 5 THEN concat('no', value) ELSE value END"
 
 
 def sql(**properties: str) -> Step:
@@ -38,10 +43,10 @@ def numbers(count: int, topic: str) -> list[SourceRecord]:
 
 def refusals(session: SparkSession, rows: pa.RecordBatch, schema: str, *steps: Any) -> list[tuple[int, str]] | None:
     """The refused rows of a batch with their errors, by steps from frame to frame."""
-    frame = session.createDataFrame(session.sparkContext.emptyRDD(), schema)
+    frame = table = session.createDataFrame(session.sparkContext.emptyRDD(), schema)
     for step in steps:
         frame = step(frame)
-    check = RowCheck.of(frame)
+    check = RowCheck.of(frame, table)
     return None if check is None else [(position, str(error)) for position, error in check.refused(rows)]
 
 
@@ -102,6 +107,12 @@ def test_rows_with_refused_items_of_arrays_are_found(engine: SparkEngine):
     assert ["'x'" in found[0][1], "'z'" in found[1][1], "DIVIDE_BY_ZERO" in found[2][1]] == [True] * 3
 
 
+def test_a_plan_of_other_rows_has_no_check(engine: SparkEngine):
+    rows = pa.RecordBatch.from_pydict({"a": ["x"]})
+    other = engine.session().createDataFrame(engine.session().sparkContext.emptyRDD(), "a STRING")
+    assert refusals(engine.session(), rows, "a STRING", lambda _: other.select(F.col("a").cast("INT"))) is None
+
+
 def test_a_plan_with_more_than_rows_and_arrays_has_no_check(engine: SparkEngine):
     rows = pa.RecordBatch.from_pydict({"a": [["1"], ["x"]]})
     sizes = [lambda frame: frame.groupBy("a").count()]
@@ -149,15 +160,29 @@ def test_many_refused_records_cost_no_attempts_of_their_own(
     assert attempts == [60, 41]
 
 
-@pytest.mark.parametrize("exploded", [False, True])
+class AsNumber(Transformation):
+    """An author's own transform, which Spark plans anew for each batch."""
+
+    def config(self) -> ConfigDef:
+        return ConfigDef()
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        pass
+
+    def apply(self, records: DataFrame) -> DataFrame:
+        return records.withColumn("value", F.expr(f"CAST(CAST({TEXT} AS INT) AS STRING)"))
+
+
+@pytest.mark.parametrize("kind", ["sql", "exploded", "author"])
 def test_many_refused_rows_of_a_large_batch_cost_no_jobs_of_their_own(
-    engine: SparkEngine, bootstrap_servers: str, topics: Topics, *, exploded: bool
+    engine: SparkEngine, bootstrap_servers: str, topics: Topics, kind: str
 ):
     topic, dead = topics.create(partitions=1), topics.create(partitions=1)
-    text = "CASE WHEN value % 10 < 5 THEN concat('no', value) ELSE value END"
-    changed = sql(value=f"CAST(CAST({text} AS INT) AS STRING)")
-    if exploded:
-        changed = sql(explode=f"array({text})", value="CAST(CAST(item AS INT) AS STRING)")
+    changed = {
+        "sql": sql(value=f"CAST(CAST({TEXT} AS INT) AS STRING)"),
+        "exploded": sql(explode=f"array({TEXT})", value="CAST(CAST(item AS INT) AS STRING)"),
+        "author": Step(AsNumber()),
+    }[kind]
     errors = ErrorHandling(Tolerance.ALL, dead_letter_topic=dead)
     steps = pipeline(topic, transforms=[changed], errors=errors)
     with producer(bootstrap_servers) as owner:
