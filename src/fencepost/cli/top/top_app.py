@@ -80,7 +80,7 @@ class TopApp(App[None]):
     #head, #problem, #detail, #workers { height: auto; padding: 0 1; }
     #problem { color: $text-error; }
     #detail, #workers { border-top: solid $surface-lighten-2; }
-    #detail { max-height: 6; }
+    #detail { max-height: 30%; }
     DataTable { height: 1fr; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 1; }
     TraceScreen { background: $background 60%; }
     TraceScreen VerticalScroll { background: $surface; padding: 0 1; }

@@ -125,3 +125,21 @@ def test_all_listed_workers_are_seen_in_a_small_terminal() -> None:
                 await _until(pilot, lambda: workers.size.height == len(str(workers.render()).splitlines()))
 
     asyncio.run(use())
+
+
+def test_details_leave_room_for_connectors_in_a_low_terminal(tmp_path: Path) -> None:
+    (tmp_path / "lines").write_text("one\n")
+    config = {"connector.class": "FileStreamSource", "file": str(tmp_path / "lines"), "topic": "t"}
+    name = "a-long-name-" * 30
+    with RestApis() as apis:
+        api = apis.serve(ModelHerder())
+        assert api.post("/connectors", {"name": name, "config": config}).status == 201
+
+        async def use() -> None:
+            app = TopApp(api.url)
+            async with app.run_test(size=(50, 12)) as pilot:
+                await _until(pilot, lambda: app.query_one("#detail").size.height > 1)
+                # The table has its head and two connectors.
+                assert app.query_one(DataTable).size.height >= 3
+
+        apis.call(use())
