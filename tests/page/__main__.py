@@ -188,7 +188,7 @@ async def _failed_connector(tab: Tab) -> None:
     await tab.wait_for(
         "document.querySelector('main > .problem')?.textContent.includes('LongConverter takes BIGINT only')"
     )
-    for told in ("It has not written to a topic yet.", "No offset is committed yet."):
+    for told in ("It is not known to have written to a topic.", "No offset is committed yet."):
         await tab.wait_for(f"document.querySelector('main').textContent.includes({told!r})")
     assert await tab.value("[scrollY, document.activeElement.id]") == [0, "main"]
     assert await tab.value("getComputedStyle(document.getElementById('main')).outlineStyle") == "none"

@@ -96,6 +96,7 @@ async def _look(folder: Path, api: Api, secured: Api) -> None:
         await _with_a_password_in_the_address(tab, secured)
         await _slips_of_keys(tab, url)
         await _a_validation_that_takes_long(tab)
+        await _a_draft_without_a_class(tab)
         await _one_question_at_a_time(tab, url)
         await _unseen(tab, url, relay)
         assert tab.errors == [], tab.errors
@@ -142,6 +143,15 @@ async def _a_validation_that_takes_long(tab: Tab) -> None:
     await tab.wait_for(f"{_OUTCOME} === 'Checking ...' && {_SAVE}.disabled")
     await tab.release()
     await tab.wait_for(f"{_OUTCOME} === '1 property has an error: topic.' && {_SAVE}.disabled")
+
+
+async def _a_draft_without_a_class(tab: Tab) -> None:
+    """Nothing is checked then: that is said, and leads to the field."""
+    await tab.value("document.querySelector('[aria-label=\"Remove connector.class\"]').click()")
+    await tab.wait_for(f"{_OUTCOME} === 'Still missing: connector.class.' && {_SAVE}.disabled")
+    await tab.value("[...document.querySelectorAll('button.link')].pop().click()")
+    await tab.wait_for("document.getElementById('config-connector.class')?.value === ''")
+    assert await tab.value(_OUTCOME) == "Still missing: connector.class."
 
 
 async def _one_question_at_a_time(tab: Tab, url: str) -> None:

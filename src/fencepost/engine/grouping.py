@@ -51,6 +51,7 @@ _ARROW: Final[dict[str, pa.DataType]] = {
     "double": pa.float64(),
 }  # fmt: skip
 
+TEXT_HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
 _NO_TIMESTAMP: Final = -1
 """A record's number for no timestamp, as in Connect. In columns it is a time of 1969, which is refused."""
 _NOTHING: Final = frozenset({type(None)})
@@ -86,39 +87,45 @@ def group_records(
     them. Raises RecordRefusedError that names the first one if it does not, and DataError for a record without a topic.
     """
     # SimpleHeaderConverter writes texts unchanged, which a subclass may not do.
-    headers_apart = structured and type(pipeline.header_converter) is not SimpleHeaderConverter
-    groups = _rows_by_form(records, _Forms(structured=structured), headers_apart=headers_apart)
+    may_change = structured and type(pipeline.header_converter) is not SimpleHeaderConverter
+    texts_pass = may_change and pipeline.takes_header_texts
+
+    def converted(record: SourceRecord) -> bool:
+        """Whether a record's headers are converted, unlike texts that transforms add to others."""
+        return may_change and not (texts_pass and _TEXTS.issuperset(type(value) for _, value in record.headers))
+
+    groups = _rows_by_form(records, _Forms(structured=structured), converted)
     made = []
-    for (named, value, key, _), rows in groups.items():
+    for (named, value, key, apart), rows in groups.items():
         topic = pipeline.default_topic if named is None else named
         if topic is None:
             raise without_topic(records[rows[0]])
         if value.kind == _REFUSED:
             _refuse(records, topic, rows, errors)
         else:
-            made.append(_group(records, (topic, value, key), rows, pipeline, errors))
+            made.append(_group(records, (topic, value, key), rows, pipeline, errors, texts=may_change and not apart))
     return [group for group in made if group.columns.num_rows]
 
 
 def _rows_by_form(
-    records: Sequence[SourceRecord], forms: _Forms, *, headers_apart: bool
+    records: Sequence[SourceRecord], forms: _Forms, apart: Callable[[SourceRecord], bool]
 ) -> dict[tuple[str | None, _Form, _Form, bool], list[int]]:
     """The rows of each topic, form of values and form of keys, in order.
 
-    With `headers_apart`, records with headers have groups of their own. In a group with converted headers, the converter
-    does not get a text that a transform adds.
+    Records with headers that are `apart` have groups of their own. In a group with converted headers, the converter does not get a text
+    that a transform adds.
     """
     groups: dict[tuple[str | None, _Form, _Form, bool], list[int]] = {}
     # Most records have the schemas and the Python types of many others: their forms are found once.
     known: dict[tuple[Any, ...], list[int]] = {}
     for row, record in enumerate(records):
         value, key = record.value, record.key
-        has_headers = headers_apart and bool(record.headers)
-        alike = (record.topic, type(value), type(key), id(record.value_schema), id(record.key_schema), has_headers)
+        is_apart = bool(record.headers) and apart(record)
+        alike = (record.topic, type(value), type(key), id(record.value_schema), id(record.key_schema), is_apart)
         rows = known.get(alike)
         if rows is None:
             form_of_value, form_of_key = forms.of(record.value_schema, value), forms.of(record.key_schema, key)
-            rows = groups.setdefault((record.topic, form_of_value, form_of_key, has_headers), [])
+            rows = groups.setdefault((record.topic, form_of_value, form_of_key, is_apart), [])
             if forms.by_type:
                 known[alike] = rows
         rows.append(row)
@@ -169,12 +176,16 @@ def _group(
     rows: list[int],
     pipeline: Pipeline,
     errors: ErrorHandler,
+    *,
+    texts: bool,
 ) -> RecordGroup:
+    """With `texts` headers are texts that are converted after the transforms, as if these had added them."""
     topic, value, key = identity
     fitting = _Fitting(records, rows, topic, errors)
     if any(records[row].headers for row in rows):
-        header = pipeline.header_converter
-        prepare_headers(pipeline, topic)
+        header = SimpleHeaderConverter() if texts else pipeline.header_converter
+        if not texts:
+            prepare_headers(pipeline, topic)
         fitting.add("headers", Stage.HEADER_CONVERTER, header, lambda part: _headers(topic, part, header))
     has_key = key.schema is not None or key.kind != "null"
     if has_key:
@@ -183,6 +194,8 @@ def _group(
         "value", Stage.VALUE_CONVERTER, pipeline.value_converter, lambda part: _column(part, value, "value", topic)
     )
     columns = fitting.columns
+    if texts and "headers" in columns:
+        columns["headers"] = columns["headers"].cast(TEXT_HEADERS)
     for name, kind in (("partition", pa.int32()), ("timestamp", pa.int64())):
         plain = [getattr(records[row], name) for row in fitting.rows]
         if not _NOTHING.issuperset(map(type, plain)):
@@ -197,7 +210,7 @@ def _group(
         has_key=has_key,
         has_partition="partition" in columns,
         has_timestamp="timestamp" in columns,
-        has_headers="headers" in columns,
+        has_headers="headers" in columns and not texts,
         raw_headers=True,
     )
     columns[ROW] = pa.array(fitting.rows, pa.int64())

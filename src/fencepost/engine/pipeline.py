@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from fencepost.api import topic_names
 from fencepost.api.errors import ConfigError
 from fencepost.api.plugin import Converter, HeaderConverter, Transformation
 from fencepost.config.error_handling import ErrorHandling
 from fencepost.converters import ByteArrayConverter
-from fencepost.transforms.base import PartTransformation, RecordTransformation, is_without_content
+from fencepost.transforms.base import PartTransformation, RecordPredicate, RecordTransformation, is_without_content
 from fencepost.transforms.chain import Step, property_with
+
+_BUILT_IN: Final = (PartTransformation, RecordTransformation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,15 @@ class Pipeline:
     def may_multiply(self) -> bool:
         """Whether a record may become several, judging by the transforms: authors' own may do so."""
         return any(getattr(step.transform, "multiplies", True) for step in self.transforms)
+
+    @property
+    def takes_header_texts(self) -> bool:
+        """Whether transforms take a record's headers as texts, and not as the bytes that authors' own are given."""
+        return all(
+            (isinstance(step.transform, _BUILT_IN) or getattr(step.transform, "on", "record") != "record")
+            and isinstance(step.predicate, RecordPredicate | None)
+            for step in self.transforms
+        )
 
     def of_bytes(self) -> Pipeline:
         """The pipeline for records that are bytes already. Raises ConfigError if a transform needs more than topic and headers."""

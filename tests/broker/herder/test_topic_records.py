@@ -94,6 +94,7 @@ def test_only_topics_that_a_connector_writes_are_shown(
         of_site = worker.request("GET", f"/ui/api/topics/{topic}/records", headers={"Origin": "https://evil.example"})
 
     assert {name: answer.status for name, answer in refused.items()} == dict.fromkeys(refused, 403)
+    assert f"is known to have written to {other}" in refused[other].body["message"]
     assert f"fencepost tail {other}" in refused[other].body["message"]
     assert (wrong, by_other, created, own.status, of_site.status) == ([400] * 6, 404, 201, 403, 403)
     assert "internal topic" in own.body["message"]

@@ -16,9 +16,10 @@ import pandas as pd  # type: ignore[import-untyped]
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as t
 
-from fencepost import converters
+from fencepost import ConfigDef, Predicate, converters, transform
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.record import RefusedRow, SourceRecord
 from fencepost.config.error_handling import ErrorHandling
@@ -29,6 +30,8 @@ from fencepost.engine.conversion import ROW, convert, in_record_order
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.errors import RecordRefusedError
 from fencepost.engine.grouping import RecordGroup, group_records, json_texts, signature
+from fencepost.transforms.chain import Step
+from fencepost.transforms.records import DropHeaders
 from tests.support.engine import SKIP, pipeline
 
 
@@ -177,16 +180,43 @@ class _Shouted(SimpleHeaderConverter):
         return super().from_connect_header(topic, schema, pc.utf8_upper(values))
 
 
+@transform(schema="topic STRING", on="record")
+def rerouted(rows: pa.RecordBatch) -> pa.RecordBatch:
+    return rows
+
+
+@transform(schema="id BIGINT")
+def changed(rows: pa.RecordBatch) -> pa.RecordBatch:
+    return rows
+
+
+class _Author(Predicate):
+    def config(self) -> ConfigDef:
+        return ConfigDef()
+
+    def configure(self, configs: Any) -> None: ...
+
+    def test(self, records: DataFrame) -> Column:
+        return records["key"].isNotNull()
+
+
 def test_only_a_converter_that_keeps_texts_has_records_with_headers_beside_others():
-    records = [record("a"), record("b", headers=[("h", "x")]), record("c"), record("d", headers=[("h", "y")])]
-    for converter, rows in ((SimpleHeaderConverter(), [[0, 1, 2, 3]]), (_Shouted(), [[0, 2], [1, 3]])):
+    headers: list[list[tuple[str, Any]]] = [[], [("h", "x"), ("n", None)], [("h", "z")], [("h", None)]]
+    records = [record(str(row), headers=given) for row, given in enumerate(headers)]
+    for converter, chain, rows in (
+        (SimpleHeaderConverter(), [Step(DropHeaders())], [[0, 1, 2, 3]]),
+        (_Shouted(), [Step(DropHeaders()), Step(changed())], [[0, 2], [1, 3]]),
+        (_Shouted(), [Step(rerouted())], [[0], [1, 2, 3]]),
+        (_Shouted(), [Step(DropHeaders(), _Author())], [[0], [1, 2, 3]]),
+    ):
         groups = group_records(
             records,
-            replace(pipeline(), header_converter=converter),
+            replace(pipeline(), header_converter=converter, transforms=chain),
             ErrorHandler(ErrorHandling(), records=records),
             structured=True,
         )
         assert [group.columns[ROW].to_pylist() for group in groups] == rows
+        assert [group.types.has_headers for group in groups] == [row != rows[0] or len(rows) == 1 for row in rows]
 
 
 def test_headers_of_many_kinds_stay_with_their_records():

@@ -67,7 +67,8 @@ _CONFIG = (
     )
     .define(
         BATCH_SIZE, ConfigDef.Type.INT, 2000, _Importance.LOW,
-        "The maximum number of lines in one poll. If it is not set, only batch.bytes limits a poll.",
+        "The maximum number of lines in one poll. The default is the one of Kafka's connector, and limits nothing: unless "
+        "the property is set, only batch.bytes limits a poll.",
         validator=at_least(1),
     )
     .define(

@@ -11,13 +11,13 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import chain, islice
 from typing import Any, Final
 
 from fencepost.api.errors import DataError, FencepostError
-from fencepost.api.record import ArrowReader, PollResult, SourceBatch, SourceOffset, SourcePartition
+from fencepost.api.record import PollResult, SourceBatch, SourceOffset, SourcePartition
 from fencepost.api.source import TASK_ADDITIONS, Config, SourceTask
 from fencepost.connectors.files.config import (
     AFTER_END,
@@ -33,7 +33,6 @@ from fencepost.connectors.files.config import (
     declared_columns,
 )
 from fencepost.connectors.files.content.growing import FILENAME_FIELD, GrowingFile, wait_for
-from fencepost.connectors.files.content.held import HELD_BYTES, HeldRange
 from fencepost.connectors.files.content.identity import inode_at
 from fencepost.connectors.files.content.ranges import FileRange
 from fencepost.connectors.files.discovery.additions import additions_in
@@ -45,12 +44,10 @@ from fencepost.connectors.files.discovery.renames import resume
 from fencepost.connectors.files.discovery.seen_inodes import SeenInodes
 from fencepost.connectors.files.discovery.shares import Share
 from fencepost.connectors.files.discovery.spellings import other_spellings
-from fencepost.connectors.files.formats.tables.table_reader import RowRange
+from fencepost.connectors.files.file_batch import MOST_FILES, FileBatch, Splits
 from fencepost.connectors.files.opening import Opening
 from fencepost.connectors.files.readers import Readers
 from fencepost.connectors.files.tracked import FileState, TrackedFile
-
-Splits = Sequence[FileRange | RowRange]
 
 LOOKS_FOR_RENAMED: Final = 3
 """The number of scans to wait for until a file that was replaced is an error."""
@@ -61,43 +58,7 @@ LEAST_WAIT_SECONDS: Final = 10.0
 LOOK_FILES: Final = 200
 """The number of files checked between two waits: 4,000 in a second, in 20 ms of CPU time."""
 
-MOST_FILES: Final = 1_000
-"""The largest number of files in a batch."""
-
-GATHER_SECONDS: Final = 1.0
-"""How long files are added to a batch: records of slow stores do not wait longer for more."""
-
 _log: Final = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Batch:
-    """Records of files that one reader reads. `limit` is a number of bytes, which the first file may exceed."""
-
-    reader: ArrowReader
-    limit: int
-    splits: dict[str, list[FileRange | RowRange]] = field(default_factory=dict)
-    files: dict[str, TrackedFile] = field(default_factory=dict)
-    bytes: int = 0
-    held: int = 0
-    partial: bool = False
-    until: float = field(default_factory=lambda: time.monotonic() + GATHER_SECONDS)
-
-    def add(self, tracked: TrackedFile, splits: Splits) -> None:
-        self.files[tracked.path] = tracked
-        self.splits.setdefault(tracked.path, []).extend(splits)
-        self.bytes += sum(split.size for split in splits)
-        self.held += sum(split.size for split in splits if isinstance(split, HeldRange))
-        # The size of such a file's next records is unknown in advance.
-        self.partial = not (tracked.file.finished or isinstance(tracked.file, GrowingFile))
-
-    @property
-    def room(self) -> int:
-        """The number of bytes that still fit, 0 if the batch is full."""
-        full = (
-            self.partial or len(self.files) >= MOST_FILES or self.held >= HELD_BYTES or time.monotonic() >= self.until
-        )
-        return 0 if full else max(0, self.limit - self.bytes)
 
 
 class FileSourceTask(SourceTask):
@@ -114,6 +75,8 @@ class FileSourceTask(SourceTask):
         self._inodes = SeenInodes({}, 0.0)
         # None if the task's configuration has names.
         self._listing: OwnListing | None = None
+        # What it found until the offsets of these files are read, which may fail.
+        self._found: tuple[list[str], Mapping[str, int]] | None = None
         self._characters_taken = 0
         # Offsets to commit before anything else: for renamed files, None for a name that has no file any more.
         self._changed: list[tuple[SourcePartition, SourceOffset | None]] = []
@@ -143,10 +106,11 @@ class FileSourceTask(SourceTask):
 
     def _track_listed(self) -> None:
         """Take up files of the rule that are found now."""
-        found = self._listing.look() if self._listing is not None else None
-        if found is None:
+        if self._found is None and self._listing is not None:
+            self._found = self._listing.look()
+        if self._found is None:
             return
-        files, inodes = found
+        files, inodes = self._found
         renamed = {*self._share.renamed, *chain(*self._share.renamed.values())}
         if self._files and not renamed.isdisjoint(files):
             raise DataError(
@@ -155,6 +119,7 @@ class FileSourceTask(SourceTask):
             )
         self._all_looked_at, self._lag = False, None
         self._track(replace(self._share, files=files, inodes=inodes))
+        self._found = None
 
     def _take_additions(self, config: Config) -> None:
         """Take up the files that the task got since the last call."""
@@ -242,12 +207,12 @@ class FileSourceTask(SourceTask):
                 if mark is not None and tracked.was_read(mark) and mark.modified <= latest:
                     yield tracked, mark
 
-    def _look(self) -> list[_Batch]:
+    def _look(self) -> list[FileBatch]:
         """Return the next records, empty if there are none.
 
         An error is raised after the records before it were returned.
         """
-        batch: _Batch | None = None
+        batch: FileBatch | None = None
         try:
             for tracked in self._in_turn():
                 if self._ahead is None:
@@ -278,14 +243,14 @@ class FileSourceTask(SourceTask):
             self._next = (self._next + 1) % count
             self._all_looked_at = self._all_looked_at or self._next == 0
 
-    def _with_ahead(self, batch: _Batch | None) -> _Batch | None:
+    def _with_ahead(self, batch: FileBatch | None) -> FileBatch | None:
         """Return the batch with the records ahead, if there are any and its reader is theirs."""
         if self._ahead is None:
             return batch
         tracked, splits = self._ahead
         reader = self._readers.of(tracked)
         if batch is None:
-            batch = _Batch(reader, self._parsed[BATCH_BYTES])
+            batch = FileBatch(reader, self._parsed[BATCH_BYTES])
         if batch.reader == reader:
             batch.add(tracked, splits)
             self._ahead, self._had_more = None, not tracked.file.finished

@@ -26,7 +26,7 @@ from fencepost.engine.conversion import ROW, RawHeaders, needs_raw_headers
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.errors import AllRowsRefusedError, RetriableJobError
 from fencepost.engine.function_steps import apply_functions, finished, segments
-from fencepost.engine.grouping import RecordGroup
+from fencepost.engine.grouping import TEXT_HEADERS, RecordGroup
 from fencepost.engine.job_failure import JobFailure
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.preparation import prepare_headers
@@ -41,7 +41,6 @@ from fencepost.transforms.timestamp_converter import utc_millis
 
 _log: Final = logging.getLogger(__name__)
 
-_TEXT_HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
 _ABSENT: Final = {
     "topic": "STRING", "partition": "INT", "key": "VOID", "timestamp": "BIGINT", "headers": "ARRAY<STRUCT<key: STRING, value: STRING>>",
 }  # fmt: skip
@@ -224,7 +223,7 @@ def _all_columns(group: RecordGroup) -> pa.RecordBatch:
         "partition": lambda: pa.nulls(count, pa.int32()),
         "key": lambda: pa.nulls(count),
         "timestamp": lambda: pa.nulls(count, pa.int64()),
-        "headers": lambda: pa.nulls(count, _TEXT_HEADERS),
+        "headers": lambda: pa.nulls(count, TEXT_HEADERS),
     }
     present = group.columns
     columns = {name: present[name] if name in present.schema.names else absent[name]() for name in COLUMNS}

@@ -75,9 +75,10 @@ class TopicRecords:
         if connector is not None:
             self._states.config(connector)
         if not writers or connector not in (None, *writers):
-            whose = "No connector of this cluster has" if connector is None else f"The connector {connector} has not"
+            whose = "No connector of this group is" if connector is None else f"The connector {connector} is not"
             raise ForbiddenError(
-                f"{whose} written to {topic}, so its records are not shown. fencepost tail {topic} shows them"
+                f"{whose} known to have written to {topic}, so its records are not shown; a standalone worker knows what was "
+                f"written since its start. fencepost tail {topic} shows them"
             )
         if self._reads >= _WAITING:
             raise ServiceUnavailableError("Records of other topics are being read for other requests: ask again soon")

@@ -88,6 +88,7 @@ export function Configuration({ name, config }) {
   const set = (key, value) => setDraft({ ...draft, [key]: value });
   const remove = (key) => setDraft(Object.fromEntries(Object.entries(draft).filter(([other]) => other !== key)));
   const save = () => api.configure(name, draft).then(() => setTold("Saved."), (error) => setTold(error.message));
+  const go = (key) => lead(key) || set(key, "");
   const add = (event) => { event.preventDefault(); if (added) { set(added, ""); setAdded(""); } };
   return html`<section><h2>Configuration</h2>
     ${Object.keys(draft).sort().map((key) => html`<${Property} key=${key} name=${key} value=${draft[key]}
@@ -100,7 +101,8 @@ export function Configuration({ name, config }) {
       <button>Add</button></form>
     <p class="line"><button disabled=${!changed || !checked || faulty.length > 0} onClick=${save}>Save</button>
       <button disabled=${!changed} onClick=${() => setDraft(config)}>Discard changes</button>
-      <span role="status"><${Outcome} checks=${checks} missing=${missing} go=${(key) => lead(key) || set(key, "")}
-        otherwise=${changed ? "Valid, not saved." : ""} /></span></p>
+      <span role="status">${draft["connector.class"]
+        ? html`<${Outcome} checks=${checks} missing=${missing} go=${go} otherwise=${changed ? "Valid, not saved." : ""} />`
+        : html`Still missing: <${Names} names=${["connector.class"]} go=${go} />.`}</span></p>
     <${Problem} text=${told} /></section>`;
 }

@@ -170,7 +170,7 @@ export function Connector({ name, live }) {
     <${Problem} text=${live.rows.get(name)?.error} /><${Traces} status=${status} /><${Tasks} status=${status} tasks=${tasks} />
     ${tasks.length ? html`<section><h2>Transactions</h2><${TimeLine} key=${tasks.map((task) => task.task).join()} tasks=${tasks} /></section>` : null}
     <${Figures} name=${name} live=${live} />
-    <section><h2>Topics</h2>${found.topics.length ? null : html`<p>It has not written to a topic yet.</p>`}<ul class="plain">${found.topics.map((topic) => html`<li key=${topic}>
+    <section><h2>Topics</h2>${found.topics.length ? null : html`<p>It is not known to have written to a topic.</p>`}<ul class="plain">${found.topics.map((topic) => html`<li key=${topic}>
       <a href="#/topics/${encodeURIComponent(topic)}">${topic}</a>: its last records, and why readers may not see some</li>`)}</ul></section>
     <${Offsets} name=${name} state=${status.connector.state} offsets=${found.offsets} more=${found.moreOffsets} problem=${found.offsetsProblem} onDone=${look} />
     <${Logs} name=${name} />

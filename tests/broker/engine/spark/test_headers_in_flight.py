@@ -98,15 +98,25 @@ def test_a_record_whose_header_has_no_name_is_skipped_if_that_is_tolerated(
     assert [one.headers for one in read_topic(bootstrap_servers, topic)] == [(("1", b"text"),), (("3", b"text"),)]
 
 
+@pytest.mark.parametrize("chain", ["insert", "concat", "map", "function"])
+def test_an_added_text_is_converted_beside_texts_of_the_record(
+    engine: SparkEngine, bootstrap_servers: str, topic: str, chain: str
+):
+    records = [SourceRecord({"s": 1}, {"o": 1}, topic, "v", headers=[("t", "x"), ("u", "y")])]
+    own, added = (("t", b'"x"'), ("u", b'"y"')), (("h", b'"text"'),)
+    expected = {"insert": own + added, "concat": own + added, "map": added, "function": own}[chain]
+    assert written(engine, bootstrap_servers, topic, records, chain, header=json_converter()) == [expected]
+
+
 def test_an_added_text_is_converted_whatever_other_records_are_in_the_batch(
     engine: SparkEngine, bootstrap_servers: str, topic: str
 ):
     """A record with a header took the conversion from the texts of all others."""
     records = [
         SourceRecord({"s": 1}, {"o": number}, topic, f"v{number}", headers=headers)
-        for number, headers in enumerate([[], [("t", "x")], []])
+        for number, headers in enumerate([[], [("t", 5)], []])
     ]
-    converted, beside = ("h", b'"text"'), (("t", b'"x"'), ("h", b"text"))
+    converted, beside = ("h", b'"text"'), (("t", b"5"), ("h", b"text"))
     found = written(engine, bootstrap_servers, topic, records, "insert", header=json_converter())
     assert found == [(converted,), beside, (converted,)]
     alone = written(engine, bootstrap_servers, topic, records[:1], "insert", header=json_converter())

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fencepost import DataError, SourceBatch
+from fencepost import DataError, RetriableError, SourceBatch
 from fencepost.api.errors import IllegalStateError
 from fencepost.connectors.files import task as file_task
 from fencepost.connectors.files.connector import FileSourceConnector
@@ -239,6 +239,26 @@ def test_a_renamed_file_that_comes_after_its_task_has_started_is_an_error(machin
         machine.reader.read_all()
     machine.start(given)
     assert sorted(machine.reader.read_all()) == lines(0, 1, 2)
+
+
+def test_a_file_that_comes_late_is_read_after_its_offset_could_not_be_read(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in" / "d").write_text(text(3))
+    given = machine.configured()
+    late = (tmp_path / "in" / "d").rename(tmp_path / "late")
+    machine.start(given)
+    machine.reader.read_all()
+    late.rename(tmp_path / "in" / "d")
+
+    def refuse(_: object) -> None:
+        raise RetriableError("no broker answers")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(machine.reader.offsets, "offsets", refuse)
+        with pytest.raises(RetriableError):
+            machine.reader.read_all()
+    assert sorted(machine.reader.read_all()) == lines(0, 1, 2, 3)
 
 
 def test_a_task_that_is_to_end_waits_for_a_missing_file(machine: Machine, tmp_path: Path) -> None:
