@@ -40,7 +40,7 @@ def define_syntax(definitions: ConfigDef) -> ConfigDef:
 def alternatives(name: str, names: Sequence[str]) -> str:
     """Return the names of the fields there are, for a message about one that is not, with the one that may be meant."""
     nearest = unknown_properties([name], names)[name]
-    return ", ".join(names) + ("" if nearest is None else f"; did you mean {nearest}?")
+    return ", ".join(names) + ("" if nearest is None else f" (did you mean {nearest}?)")
 
 
 def field_path(text: str, properties: Mapping[str, Any], name: str) -> FieldPath:

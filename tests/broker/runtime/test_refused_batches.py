@@ -66,7 +66,7 @@ def test_a_misspelt_field_is_warned_of_once_until_a_batch_passes(
     assert first == second
     assert first.startswith(f"Task {name}-0 wrote no record of a batch: 10 were refused, all for the same reason: ")
     assert "transforms.m.value: Sql needs the field value.emial" in first
-    assert "there are: id, email; did you mean email?" in first
+    assert "there are: id, email (did you mean email?). Correct" in first
     assert f"They are in the topic {dead}." in first
 
 

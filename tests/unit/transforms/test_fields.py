@@ -98,7 +98,7 @@ def test_flatten_refuses_names_that_are_taken(spark: SparkSession) -> None:
 
 def test_extract_field_takes_a_fields_content(spark: SparkSession) -> None:
     assert applied(spark, PEOPLE, step("ExtractField$Value", {"field": "name"})) == ["Ada", None]
-    with pytest.raises(DataError, match=r"needs the field 'nam'.*it has: id, name; did you mean name\?"):
+    with pytest.raises(DataError, match=r"needs the field 'nam'.*it has: id, name \(did you mean name\?\)\. Correct"):
         applied(spark, PEOPLE, step("ExtractField$Value", {"field": "nam"}))
 
 

@@ -196,7 +196,7 @@ def test_a_missing_field_is_refused_or_null(spark: SparkSession) -> None:
     with pytest.raises(DataError, match=r"needs the field value.name in value.*there are: id, email, op, .*\. Correct"):
         applied(spark, RECORDS, sql(value="value.name"))
     with pytest.raises(
-        DataError, match=r"needs the field value.emial in .*; did you mean email\?\. Correct"
+        DataError, match=r"needs the field value.emial in .* \(did you mean email\?\)\. Correct"
     ) as failure:
         applied(spark, RECORDS, sql(value="value.emial"))
     assert failure.value.name == "value"

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from fencepost import transform
 from fencepost.api.record import SourceBatch, SourceRecord
 from fencepost.config.error_handling import ErrorHandling, Tolerance
 from fencepost.engine.engine import SparkEngine
 from fencepost.engine.errors import RecordRefusedError, SparkJobError
+from fencepost.transforms.chain import Step
 from tests.broker.engine.spark.test_engine_sql import sql
 from tests.support.checker import read_topic
 from tests.support.engine import json_converter, pipeline, producer, write
@@ -101,3 +104,25 @@ def test_a_row_that_needs_more_memory_than_there_is_fails_its_batch(
     steps = pipeline(topic, value=json_converter(), transforms=[sql(value=large)], errors=errors)
     with producer(bootstrap_servers) as owner, pytest.raises(SparkJobError, match="the JVM's memory is full"):
         write(engine, owner, batch(topic, "small"), steps)
+
+
+@transform(schema="id BIGINT")
+def misspelt(rows: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"id": rows["idd"]})
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("chain", ["Sql", "function"])
+def test_the_only_cause_of_a_batch_is_known_whatever_refused_its_rows(
+    engine: SparkEngine, bootstrap_servers: str, topic: str, chain: str, route: str
+):
+    step, cause = Step(misspelt(), alias="t"), f"KeyError: 'Field \"idd\" does not exist in schema' ({__file__}:"
+    if chain == "Sql":
+        step, cause = replace(sql(value="value.idd"), alias="t"), "transforms.t.value: Sql needs the field value.idd in"
+    steps = pipeline(topic, transforms=[step], errors=ErrorHandling(Tolerance.ALL))
+    with producer(bootstrap_servers) as owner:
+        result = write(engine, owner, batch(topic, route), steps)
+        some = write(engine, owner, batch(topic, route), replace(steps, transforms=[sql(value="1 / (value.id - 2)")]))
+    assert result.errors.skipped == len(ROWS)
+    assert cause in (result.only_cause or "")
+    assert (some.errors.skipped, some.only_cause) == (1, None)
