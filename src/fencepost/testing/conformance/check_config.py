@@ -9,6 +9,7 @@ from typing import Any, Final
 from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError
+from fencepost.api.source import TASK_ADDITIONS
 from fencepost.config.connector_config import connector_config_def
 from fencepost.config.connector_instance import ConnectorInstance
 from fencepost.config.validation_context import ValidationContext
@@ -76,7 +77,7 @@ def reads_only_defined_properties(subject: Subject) -> None:
         config = _Recorded(subject.task_configs(started, 1)[0])
         RunningTask(started, 0, config).stop()
     # A task's configuration may have properties that the connector adds for it.
-    allowed = defined | (config.keys() - recorded.keys())
+    allowed = defined | (config.keys() - recorded.keys()) | {TASK_ADDITIONS}
     for reads in (recorded, config):
         for name, where in reads.read.items():
             if name not in allowed:
