@@ -30,6 +30,11 @@ _PLACEHOLDER: Final = re.compile(r"\$\{([^}:]*):(?:([^}:]*):)?([^}]*)\}")
 _SHORTEST_HIDDEN: Final = 4
 
 
+def without_placeholders(json_text: str) -> str:
+    """Return the same JSON without a `$`: what a connector found, such as a file's name, must not be a placeholder."""
+    return json_text.replace("$", "\\u0024")
+
+
 @dataclass(frozen=True, slots=True)
 class TransformedConfig:
     """Properties with their placeholders replaced; unresolved ones keep them, and `errors` says why."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
@@ -13,6 +14,7 @@ from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.ddl import parse_columns
 from fencepost.api.errors import ConfigError
+from fencepost.config.config_transformer import without_placeholders
 from fencepost.config.validators import at_least, one_of
 from fencepost.connectors.files.content.codecs.foreign_content import UTF_8
 from fencepost.connectors.files.content.growing import DEFAULT_BATCH_BYTES
@@ -279,6 +281,17 @@ def check_move(parsed: Mapping[str, Any]) -> None:
                 "end. Name a directory that no pattern reads",
                 name=MOVE_TO,
             )
+
+
+def inferred_columns(ddl: str) -> dict[str, str]:
+    """Return the property of a task's configuration with inferred columns. JSON if a name has a `$`."""
+    return {TASK_SCHEMA: without_placeholders(json.dumps(ddl)) if "$" in ddl else ddl}
+
+
+def inferred_in(config: Mapping[str, str]) -> str | None:
+    """Return the inferred columns in a task's configuration, None if it has none."""
+    text = config.get(TASK_SCHEMA)
+    return str(json.loads(text)) if text is not None and text.startswith('"') else text
 
 
 def declared_columns(parsed: Mapping[str, Any]) -> StructType | None:

@@ -39,11 +39,11 @@ from fencepost.connectors.files.config import (
     POLL_INTERVAL,
     SCHEMA,
     SETTLE,
-    TASK_SCHEMA,
     check_move,
     declared_columns,
     declared_schemas,
     infer,
+    inferred_columns,
     table_format,
 )
 from fencepost.connectors.files.content.growing import FILENAME_FIELD, check_offsets
@@ -190,7 +190,7 @@ class FileSourceConnector(SourceConnector):
         shares = distribute(units, min(max_tasks, len(units)), self._hashes) if files else [[]]
         if files and self._parsed[SCHEMA] == INFER:
             self._inferred = self._inferred or self._schema(files)
-            own |= {TASK_SCHEMA: self._inferred}
+            own |= inferred_columns(self._inferred)
         if groups is not None:
             shares = [[file for unit in share for file in groups[unit]] for share in shares]
         found = [self._share(share, inodes) for share in shares]

@@ -29,8 +29,8 @@ from fencepost.connectors.files.config import (
     POLL_INTERVAL,
     SCHEMA,
     SETTLE,
-    TASK_SCHEMA,
     declared_columns,
+    inferred_in,
 )
 from fencepost.connectors.files.content.growing import FILENAME_FIELD, GrowingFile, wait_for
 from fencepost.connectors.files.content.identity import inode_at
@@ -90,7 +90,8 @@ class FileSourceTask(SourceTask):
         """Start in each file after the last committed record."""
         allowed = self.context.allowed_paths
         self._parsed = FILE_SOURCE_CONFIG.parse(config)
-        self._inferred = {SCHEMA: config[TASK_SCHEMA]} if TASK_SCHEMA in config else {}
+        inferred = inferred_in(config)
+        self._inferred = {} if inferred is None else {SCHEMA: inferred}
         self._readers = Readers(self._parsed, declared_columns({**self._parsed, **self._inferred}), allowed)
         self._opening = Opening(self._parsed, allowed)
         self._after_end = AfterEnd(self._parsed[AFTER_END].lower())

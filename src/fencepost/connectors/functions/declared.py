@@ -11,6 +11,7 @@ from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
 from fencepost.api.plugin_calls import call_plugin, kind_of
 from fencepost.api.record import SourcePartition
+from fencepost.config.config_transformer import without_placeholders
 
 Declared = ConfigDef | Mapping[str, Any] | None
 """A ConfigDef, or name -> type, default value, or a pair of either with the documentation."""
@@ -103,7 +104,8 @@ def _checked(partitions: Sequence[Any], what: str) -> list[str]:
                 f"{what} has {partition!r}: a partition is a text, a number or a boolean, or a dict of them without the name "
                 f"{SOURCE!r}"
             )
-        texts.append(json.dumps(dict(partition) if isinstance(partition, Mapping) else partition, sort_keys=True))
+        text = json.dumps(dict(partition) if isinstance(partition, Mapping) else partition, sort_keys=True)
+        texts.append(without_placeholders(text))
     if twice := next((text for text in texts if texts.count(text) > 1), None):
         raise ConfigError(f"{what} has {twice} twice: give each partition once")
     return texts

@@ -16,6 +16,7 @@ from fencepost.api.context import ExactlyOnceSupport
 from fencepost.api.errors import ConfigError, DataError, FencepostError
 from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.api.source import Config, SourceConnector, SourceTask
+from fencepost.config.config_transformer import without_placeholders
 from fencepost.connectors.distribution import distribute
 from fencepost.connectors.jdbc.connection import PostgresAddress, translated
 from fencepost.connectors.jdbc.drivers import check_url
@@ -106,7 +107,7 @@ class JdbcSourceConnector(SourceConnector):
         own = {name: value for name, value in self._config.items() if name in CONFIG.keys()}  # noqa: SIM118 - a method
         if self._tables is None:
             return [own]
-        tables = [json.dumps((table.schema, table.name)) for table in self._tables]
+        tables = [without_placeholders(json.dumps((table.schema, table.name))) for table in self._tables]
         shares = distribute(tables, min(max_tasks, len(tables)))
         return [own | {TASK_TABLES: f"[{', '.join(share)}]"} for share in shares]
 

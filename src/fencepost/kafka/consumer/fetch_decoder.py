@@ -210,11 +210,14 @@ def _records(topic: str, partition: int, batch: Any, from_offset: int) -> Iterat
 
 
 def transaction_marker(topic: str, partition: int, batch: Any) -> TransactionMarker | None:
-    """Return the marker that a batch is, None if it has data. Reads the batch's records: they are read once."""
-    if not (batch.is_control_batch and batch.is_transactional):
+    """Return the marker that a batch is, None if it has data or nothing. Reads the batch's records: they are read once."""
+    # Compaction removes an old marker, but keeps the header of the last batch of a producer.
+    record = next(iter(batch), None) if batch.is_control_batch and batch.is_transactional else None
+    if record is None:
         return None
-    committed = bool(next(iter(batch)).commit)
-    return TransactionMarker(topic, partition, batch.base_offset, batch.producer_id, batch.producer_epoch, committed)
+    return TransactionMarker(
+        topic, partition, batch.base_offset, batch.producer_id, batch.producer_epoch, bool(record.commit)
+    )
 
 
 def _writer(batch: Any) -> tuple[tuple[int, int], bool]:

@@ -132,6 +132,12 @@ def test_partitions_are_shared_out_over_tasks() -> None:
         assert sorted(region for share in found for region in share) == sorted(REGIONS)
 
 
+def test_no_partition_in_a_configuration_is_a_placeholder() -> None:
+    [found] = StartedConnector(source(partitions=["${env:HOME}"])(regional.function), CONFIG).task_configs(1)
+    assert "$" not in found["source.partitions"]
+    assert json.loads(found["source.partitions"]) == ["${env:HOME}"]
+
+
 def test_a_function_without_partitions_has_one_task() -> None:
     assert len(StartedConnector(source(echo), CONFIG).task_configs(4)) == 1
 

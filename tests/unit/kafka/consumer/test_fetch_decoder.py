@@ -87,6 +87,15 @@ class _Log:
         self.offset += len(records)
 
 
+def _emptied(batch: bytes) -> bytes:
+    """Return what compaction leaves of the last batch of a producer: its header, without records."""
+    header = bytearray(batch[:61])
+    struct.pack_into(">i", header, 8, len(header) - 12)
+    struct.pack_into(">i", header, 57, 0)
+    struct.pack_into(">I", header, 17, crc32c(bytes(header[21:])))
+    return bytes(header)
+
+
 def _seen(log: _Log, data: bytes | None = None, from_offset: int = 0) -> list[tuple[int, bytes | None]]:
     fetched = read_fetched("t", 0, log.data if data is None else data, log.aborted, from_offset=from_offset)
     return [(record.offset, record.value) for record in fetched.records]
@@ -149,6 +158,20 @@ def test_a_position_within_a_batch_skips_earlier_records():
     log = _Log()
     log.write(1, [b"a", b"b", b"c"], transactional=False)
     assert _seen(log, from_offset=2) == [(2, b"c")]
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_batches_that_compaction_emptied_are_read_over(*, commit: bool):
+    log = _Log()
+    log.write(1, [b"a"])
+    log.end(1, commit=commit)
+    log.write(2, [b"b"], transactional=False)
+    data, marker, other = log.batches
+    log.batches[:] = [_emptied(data), _emptied(marker), other]
+    fetched = read_fetched("t", 0, log.data, [], from_offset=0)
+    assert [record.value for record in fetched.records] == [b"b"]
+    assert fetched.next_offset == log.offset
+    assert fetched.markers == []
 
 
 def test_a_truncated_batch_is_left_for_the_next_fetch():

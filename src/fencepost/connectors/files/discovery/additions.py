@@ -25,6 +25,7 @@ from typing import Final
 
 from fencepost.api.errors import DataError
 from fencepost.api.source import TASK_ADDITIONS
+from fencepost.config.config_transformer import without_placeholders
 
 MOST_CHARACTERS: Final = 16_000
 """The maximum number of characters of additions: then the task gets another configuration, and is restarted."""
@@ -32,8 +33,7 @@ MOST_CHARACTERS: Final = 16_000
 
 def with_additions(config: Mapping[str, str], added: Mapping[str, int]) -> dict[str, str] | None:
     """Return a task's properties with more files, each with its inode; None if these are too many."""
-    # A $ could begin a placeholder of a config provider.
-    lines = "".join(json.dumps(line).replace("$", "\\u0024") + "\n" for line in added.items())
+    lines = "".join(without_placeholders(json.dumps(line)) + "\n" for line in added.items())
     text = config.get(TASK_ADDITIONS, "") + lines
     return {**config, TASK_ADDITIONS: text} if len(text) <= MOST_CHARACTERS else None
 

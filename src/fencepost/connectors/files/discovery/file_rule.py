@@ -20,6 +20,7 @@ from typing import Final, Self
 import numpy as np
 
 from fencepost.api.errors import DataError
+from fencepost.config.config_transformer import without_placeholders
 from fencepost.connectors.distribution import PathHashes, mixed, preferring
 from fencepost.connectors.files.discovery.sketch import Numbers, Sketch
 
@@ -90,19 +91,16 @@ class FileRule:
 
     def in_config(self) -> dict[str, str]:
         """Return the property of a task's configuration: about 70 kB, and 11 bytes for each exception."""
-        return {
-            TASK_RULE: json.dumps(
-                {
-                    "task": self.task,
-                    "tasks": self.tasks,
-                    "count": self.count,
-                    "names": self.names.in_text(),
-                    "files": self.files.in_text(),
-                    "sample": dict(self.sample),
-                    "exceptions": base64.b64encode(self.exceptions.astype("<u8").tobytes()).decode(),
-                },
-            )
+        content = {
+            "task": self.task,
+            "tasks": self.tasks,
+            "count": self.count,
+            "names": self.names.in_text(),
+            "files": self.files.in_text(),
+            "sample": dict(self.sample),
+            "exceptions": base64.b64encode(self.exceptions.astype("<u8").tobytes()).decode(),
         }
+        return {TASK_RULE: without_placeholders(json.dumps(content))}
 
     def candidates(self, paths: Iterable[str], hashes: PathHashes) -> list[str]:
         """Return the paths that may be the task's."""

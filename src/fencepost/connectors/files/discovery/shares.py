@@ -18,6 +18,7 @@ from itertools import accumulate, chain
 from typing import Any, Final, Self
 
 from fencepost.api.errors import DataError
+from fencepost.config.config_transformer import without_placeholders
 from fencepost.connectors.distribution import PathHashes
 from fencepost.connectors.files.discovery.file_rule import TASK_RULE, FileRule
 
@@ -93,15 +94,15 @@ class Share:
     def in_config(self, place: TaskPlace | None = None) -> dict[str, str]:
         """Return the properties of a task's configuration. Only a task with a place can have a rule."""
         other = {}
-        if self.renamed and len(renamed := json.dumps(self.renamed)) <= MOST_RENAMED:
+        if self.renamed and len(renamed := _text(self.renamed)) <= MOST_RENAMED:
             other = {TASK_RENAMED: renamed}
         elif self.renamed:
             other = self._packed_renamed()
         if self.spellings:
-            other[TASK_SPELLINGS] = json.dumps(self.spellings)
+            other[TASK_SPELLINGS] = _text(self.spellings)
         if len(self.files) <= MOST_NAMED:
-            inodes = {TASK_INODES: json.dumps(self.inodes)} if self.inodes is not None else {}
-            named = {TASK_FILES: json.dumps(self.files)} | inodes
+            inodes = {TASK_INODES: _text(self.inodes)} if self.inodes is not None else {}
+            named = {TASK_FILES: _text(self.files)} | inodes
             if sum(map(len, named.values())) <= MOST_CHARACTERS:
                 return named | other
         if place is None or self.inodes is None:
@@ -158,6 +159,10 @@ def _with_prefix(
     found: Any = accumulate(step or 0 for step in steps)
     inodes = (None if step is None else inode for step, inode in zip(steps, found, strict=True))
     return files, dict(zip(files, inodes, strict=True))
+
+
+def _text(content: object) -> str:
+    return without_placeholders(json.dumps(content))
 
 
 def _packed(content: object) -> str:

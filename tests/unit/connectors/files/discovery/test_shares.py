@@ -40,6 +40,21 @@ def test_few_files_are_named_as_before() -> None:
     assert Share.of(share.in_config()) == share
 
 
+@pytest.mark.parametrize("place", [None, TaskPlace(0, 1, PathHashes())], ids=["named", "by a rule"])
+def test_no_name_in_a_configuration_is_a_placeholder(place: TaskPlace | None) -> None:
+    chance = random.Random(0)
+    files = [f"/in/{chance.randbytes(50).hex()}${{env:HOME}}" for _ in range(1 if place is None else 2_000)]
+    formers = {files[0]: ["/in/${env:HOME}"]}
+    share = Share(files, {file: number for number, file in enumerate(files, 1)}, formers, {"/in": ["/${env:IN}"]})
+    given = share.in_config(place)
+    assert (TASK_RULE in given) == (place is not None)
+    assert "$" not in "".join(given.values())
+    read = Share.of(given)
+    assert (read.renamed, read.spellings) == (share.renamed, share.spellings)
+    if place is None:
+        assert read == share
+
+
 def test_a_configuration_of_many_names_of_an_older_version_is_read() -> None:
     files = [f"/in/{number}" for number in range(MOST_NAMED * 5)]
     inodes = {file: number for number, file in enumerate(files)}

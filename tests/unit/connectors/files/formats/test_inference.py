@@ -168,6 +168,13 @@ def test_the_inferred_schema_is_in_the_offset_and_survives_a_restart(
     assert refused == ([b"x", b"y"] if form == "csv" else [b'{"n": "x"}', b'{"n": "y"}'])
 
 
+def test_no_name_of_an_inferred_column_is_a_placeholder(path: Path) -> None:
+    path.write_text("${env:HOME}\n1\n2\n")
+    [task_config] = task_configs(path, **CSV)
+    assert "$" not in task_config[TASK_SCHEMA]
+    assert read(start(FileSourceTask(), task_config).poll()) == [{"${env:HOME}": 1}, {"${env:HOME}": 2}]
+
+
 def test_all_tasks_have_the_columns_of_the_first_file(tmp_path: Path) -> None:
     for number in range(4):
         (tmp_path / f"{number}.csv").write_text("a,b\n1,2\n" if number == 0 else "a,b\nx,y\n")
