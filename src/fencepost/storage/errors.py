@@ -71,8 +71,8 @@ class ConfigTooLargeError(DataError):
         told = "" if limit is None else f"the {limit} bytes that "
         super().__init__(
             f"{what} takes {size} bytes, more than {told}a record of the config topic {topic} may "
-            "have: make it smaller, or raise producer.max.request.size of all workers and max.message.bytes of the "
-            "topic"
+            "have: make it smaller (task configurations: raise tasks.max), or raise "
+            "producer.max.request.size of all workers and max.message.bytes of the topic"
         )
 
 

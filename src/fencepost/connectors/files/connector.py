@@ -136,8 +136,8 @@ class FileSourceConnector(SourceConnector):
         # What the last call found holds for most of the files in the next one.
         self._hashes = PathHashes()
         self._shares: list[_Given] = []
-        # Other files cannot be listed by a task as by the connector: it would find more of them, or other spellings.
-        self._are_listed = not (parsed[SETTLE] or any(map(is_object, parsed[FILES])) or may_differ(parsed[FILES]))
+        # Others cannot be listed by a task as by the connector, whose earlier scans decide between two spellings.
+        self._are_listed = not may_differ(parsed[FILES])
 
     def stop(self) -> None:
         """End the watch."""

@@ -100,7 +100,8 @@ class FileSourceTask(SourceTask):
         self._inodes = SeenInodes({}, self._looks_s)
         self._track(self._share)
         if (rule := FileRule.from_config(config)) is not None:
-            discovery = Discovery(tuple(self._parsed[FILES]), allowed, by_time=self._parsed[ORDER].lower() == "time")
+            by_time, settle_s = self._parsed[ORDER].lower() == "time", self._parsed[SETTLE] / 1000
+            discovery = Discovery(tuple(self._parsed[FILES]), allowed, by_time=by_time, settle_s=settle_s)
             self._listing = OwnListing(rule, discovery, self._parsed[POLL_INTERVAL] / 1000)
             self._track_listed()
         self._take_additions(config)
@@ -127,7 +128,8 @@ class FileSourceTask(SourceTask):
         text = config.get(TASK_ADDITIONS, "")
         if len(text) > self._characters_taken:
             added = additions_in(text[self._characters_taken :])
-            self._track(replace(self._share, files=list(added), inodes=added, renamed={}))
+            inodes = {file: inode for file, inode in added.items() if inode is not None}
+            self._track(replace(self._share, files=list(added), inodes=inodes, renamed={}))
             self._characters_taken = len(text)
 
     def _track(self, share: Share) -> None:

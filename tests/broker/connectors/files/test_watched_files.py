@@ -212,6 +212,51 @@ def test_tasks_that_list_the_files_themselves_read_each_line_once(
     assert all(given.get("task.files", "[]") == "[]" for given in configs_of_tasks)
 
 
+def test_files_are_read_once_they_have_settled_however_many_others_have_not(
+    bootstrap_servers: str, topics: Topics, tmp_path: Path, configs_of_tasks: list[dict[str, str]]
+) -> None:
+    """Each task sees more files that have not settled than its summary can show, and they settle in no order."""
+    topic, config, folder = topics.create(partitions=2), worker_config(bootstrap_servers), tmp_path / "in"
+    folder.mkdir()
+    connector = {
+        "name": unique("connector"), "connector.class": "FileSource", "files": f"{folder}/*", "format": "text",
+        "topic": topic, "tasks.max": "2", "files.poll.interval.ms": "200", "files.settle.ms": "3600000",
+    }  # fmt: skip
+    written = [folder / f"{number * 7919 % 10_007:05}" for number in range(6_000)]
+    for path in written:
+        path.write_text("a part\n")
+    lines: list[bytes] = []
+
+    def settle(count: int) -> None:
+        for path in written[len(lines) : len(lines) + count]:
+            path.write_text(f"{path.name}\n")
+            os.utime(path, ns=(0, 0))
+            lines.append(path.name.encode())
+
+    def until_read(failures: list[Exception]) -> None:
+        wait_for(
+            lambda: failures or len(read_topic(bootstrap_servers, topic)) >= len(lines), what="the lines are committed"
+        )
+
+    settle(1_500)
+    for _ in range(2):
+        with running(StandaloneWorker(config, connector)) as failures:
+            for _ in range(2):
+                until_read(failures)
+                settle(100)
+            until_read(failures)
+        assert not failures
+        settle(50)
+    with running(StandaloneWorker(config, connector)) as failures:
+        until_read(failures)
+        settle(len(written))
+        until_read(failures)
+    assert not failures
+    assert_exactly_once(values(read_topic(bootstrap_servers, topic)), lines)
+    assert any(TASK_RULE in given for given in configs_of_tasks)
+    assert all(given.get("task.files", "[]") == "[]" for given in configs_of_tasks)
+
+
 def test_files_under_another_spelling_are_not_read_again(
     bootstrap_servers: str, topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -282,3 +282,24 @@ def test_a_task_that_is_to_end_fails_without_a_file(
     machine.start(given)
     with pytest.raises(DataError, match="1 of 3 files of the task that the connector found are not there"):
         machine.reader.tasks[0].at_end()
+
+
+@pytest.mark.usefixtures("by_rule")
+def test_a_task_reads_a_file_once_the_connector_takes_it_to_be_whole(tmp_path: Path) -> None:
+    rows = write(tmp_path, 40)
+    young = [path for number, path in enumerate(sorted(tmp_path.iterdir())) if number % 2]
+    for path in tmp_path.iterdir():
+        os.utime(path, ns=(0, 0))
+    for path in young:
+        path.touch()
+    properties = {"files_settle_ms": "3600000", "files_poll_interval_ms": "1"}
+    reader = Reader(tmp_path / "*", **properties)
+    [given] = reader.restart()
+    assert given.keys() & {TASK_FILES, TASK_PACKED, TASK_RULE} == {TASK_RULE}
+    assert sorted(reader.read_all()) == sorted(rows[::2])
+    # It is whole for the task alone.
+    os.utime(young[0], ns=(0, 0))
+    reader.tasks = [start(FileSourceTask(), given, reader.offsets)]  # type: ignore[arg-type]
+    assert sorted(reader.read_all()) == sorted(rows[::2])
+    reader.restart()
+    assert sorted(reader.read_all()) == sorted([*rows[::2], rows[1]])

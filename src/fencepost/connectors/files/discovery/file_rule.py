@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Self
@@ -56,7 +56,7 @@ class FileRule:
         hashes: PathHashes,
         elsewhere: Sequence[str] = (),
     ) -> Self:
-        """Return the rule of files with these inodes, None for one that is not known.
+        """Return the rule of files with these inodes, None for one that is not known, and for an object.
 
         `elsewhere` are files of other tasks that hashes give to this one.
         """
@@ -109,26 +109,33 @@ class FileRule:
         own = (preferring(numbers, self.tasks) == self.task) ^ np.isin(numbers, self.exceptions)
         return [path for path, is_own in zip(listed, own.tolist(), strict=True) if is_own]
 
-    def seen_files(self, inodes: Mapping[str, int], hashes: PathHashes) -> list[str] | None:
-        """Return the files that the connector saw with these inodes; None if too many others differ."""
+    def seen_files(
+        self, inodes: Mapping[str, int | None], hashes: PathHashes, unlikely: Container[str] = ()
+    ) -> list[str] | None:
+        """Return the files that the connector saw with these inodes; None if too many others differ.
+
+        Of the `unlikely` ones those count that the connector saw, of the others those that it did not see.
+        """
         files = list(inodes)
-        return _in_both(self.files, files, _with_inodes(hashes.of(files), inodes.values()))
+        return _in_both(self.files, files, _with_inodes(hashes.of(files), inodes.values()), unlikely)
 
-    def seen_names(self, paths: Sequence[str], hashes: PathHashes) -> list[str] | None:
-        """Return the paths that the connector saw, whatever inodes they have; None if too many others differ."""
-        return _in_both(self.names, paths, hashes.of(paths))
+    def seen_names(self, paths: Sequence[str], hashes: PathHashes, unlikely: Container[str] = ()) -> list[str] | None:
+        """Return the paths that the connector saw, whatever inodes they have; None as `seen_files`."""
+        return _in_both(self.names, paths, hashes.of(paths), unlikely)
 
-    def numbers_differ(self, inodes: Mapping[str, int]) -> bool:
+    def numbers_differ(self, inodes: Mapping[str, int | None]) -> bool:
         """Return whether the files of the sample are there, and all have other inodes than on the connector's machine."""
         there = [file for file in self.sample if file in inodes]
         return bool(there) and all(inodes[file] != self.sample[file] for file in there)
 
 
-def _in_both(sketch: Sketch, files: Sequence[str], numbers: Numbers) -> list[str] | None:
-    differences = sketch.differences(numbers)
+def _in_both(sketch: Sketch, files: Sequence[str], numbers: Numbers, unlikely: Container[str]) -> list[str] | None:
+    compared = np.fromiter((file not in unlikely for file in files), np.bool_, len(files))
+    differences = sketch.differences(numbers[compared])
     if differences is None:
         return None
-    alike = ~np.isin(numbers, differences)
+    # What was not compared is a difference if the connector saw it.
+    alike = np.isin(numbers, differences) ^ compared
     return [file for file, both in zip(files, alike.tolist(), strict=True) if both]
 
 

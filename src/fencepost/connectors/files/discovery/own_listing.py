@@ -5,6 +5,8 @@
     files that it saw, but that are not here or have another inode  --> looked for again, more and more seldom
 
 If so many files differ that the rule cannot tell which, none is read until fewer differ, or another configuration comes.
+Files that have not settled (`files.settle.ms`) do not keep the others back, however many they are: those alone count then that
+the connector saw, before they changed again.
 If no file has the inode that the connector saw, for 30 s, then the file system numbers files for each machine, and
 inodes are not compared.
 """
@@ -13,7 +15,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from fencepost.api.errors import DataError
@@ -22,6 +25,7 @@ from fencepost.connectors.files.content.identity import inode_at
 from fencepost.connectors.files.discovery import seen_inodes
 from fencepost.connectors.files.discovery.file_rule import FileRule
 from fencepost.connectors.files.discovery.find import Discovery
+from fencepost.connectors.files.stores.objects import is_object
 
 LEAST_WAIT_SECONDS: Final = 1.0
 MOST_WAIT_SECONDS: Final = 600.0
@@ -58,27 +62,37 @@ class OwnListing:
     def look(self) -> tuple[list[str], Mapping[str, int]] | None:
         """Return files that were not found before, in reading order, with their inodes, if it is time to look.
 
-        There are no inodes if they are not compared. Raises as `Discovery.scan`.
+        There are no inodes of objects, nor if they are not compared. Raises as `Discovery.scan`.
         """
         now = self._clock()
         if not self.missing or now < self._due:
             return None
         self._due, self._wait_s = now + self._wait_s, min(2 * self._wait_s, MOST_WAIT_SECONDS)
-        # Paths without a * were there when the connector started, and may be missing now.
-        known = dict.fromkeys(self._discovery.patterns)
-        paths = self._rule.candidates(self._discovery.scan(known), self._hashes)
-        inodes = {path: inode for path in paths if (inode := inode_at(path)) is not None}
-        files = self._rule.seen_files(inodes, self._hashes)
-        if not (files or self._taken) and self._has_waited and self._rule.numbers_differ(inodes):
-            files, inodes = self._rule.seen_names(paths, self._hashes), {}
-            if files is not None:
-                _log.warning(seen_inodes.NUMBERED_OTHERWISE)
-        if files is None:
+        own = ((path, inode_at(path)) for path in self._rule.candidates(self._scan(0.0), self._hashes))
+        inodes = {path: inode for path, inode in own if inode is not None or is_object(path)}
+        found = self._seen(inodes)
+        if found is None and self._discovery.settle_s:
+            found = self._seen(inodes, inodes.keys() - self._scan(self._discovery.settle_s))
+        if found is None:
             self._warn()
             return None
-        new = [file for file in files if file not in self._taken]
+        new = [file for file in found if file not in self._taken]
         self._taken.update(new)
-        return (new, {file: inodes[file] for file in new if file in inodes}) if new else None
+        return (new, {file: inode for file in new if (inode := found[file]) is not None}) if new else None
+
+    def _scan(self, settle_s: float) -> Iterable[str]:
+        # Paths without a * were there when the connector started, and may be missing now.
+        known = dict.fromkeys(self._discovery.patterns)
+        return replace(self._discovery, settle_s=settle_s).scan(known)
+
+    def _seen(self, inodes: Mapping[str, int | None], unlikely: Container[str] = ()) -> dict[str, int | None] | None:
+        """Return the files that the connector saw, with their inodes if these are compared; None as `seen_files`."""
+        files = self._rule.seen_files(inodes, self._hashes, unlikely)
+        if not (files or self._taken) and self._has_waited and self._rule.numbers_differ(inodes):
+            files, inodes = self._rule.seen_names(list(inodes), self._hashes, unlikely), {}
+            if files is not None:
+                _log.warning(seen_inodes.NUMBERED_OTHERWISE)
+        return None if files is None else {file: inodes.get(file) for file in files}
 
     def check_end(self) -> None:
         """Raise DataError if files are missing that are not expected to come any more."""

@@ -21,6 +21,7 @@ from fencepost.api.errors import DataError
 from fencepost.config.config_transformer import without_placeholders
 from fencepost.connectors.distribution import PathHashes
 from fencepost.connectors.files.discovery.file_rule import TASK_RULE, FileRule
+from fencepost.connectors.files.stores.objects import is_object
 
 TASK_FILES: Final = "task.files"
 TASK_INODES: Final = "task.inodes"
@@ -109,20 +110,24 @@ class Share:
             return {TASK_PACKED: _packed_files(self.files, self.inodes)} | other
         if not self._seem_long() and len(packed := _packed_files(self.files, self.inodes)) <= MOST_CHARACTERS:
             return {TASK_PACKED: packed} | other
-        rule = FileRule.of(place.task, place.tasks, self.inodes, place.hashes, place.elsewhere).in_config()
+        # Objects have no inodes.
+        seen = {file: self.inodes.get(file) for file in self.files}
+        rule = FileRule.of(place.task, place.tasks, seen, place.hashes, place.elsewhere).in_config()
         if TASK_RENAMED in other:
             del other[TASK_RENAMED]
             other |= self._packed_renamed()
         return rule | other
 
-    def added_to(self, former: Share) -> dict[str, int] | None:
+    def added_to(self, former: Share) -> dict[str, int | None] | None:
         """Return the files that this share has more than a former one, with their inodes; None if more than that differs."""
         count, inodes = len(former.files), self.inodes or {}
-        new = self.files[count:]
-        added = {file: inode for file in new if (inode := inodes.get(file)) is not None}
-        if len(added) < len(new) or (self.renamed, self.spellings) != (former.renamed, former.spellings):
+        added = {file: inodes.get(file) for file in self.files[count:]}
+        seen = {file: inode for file, inode in added.items() if inode is not None}
+        if not all(map(is_object, added.keys() - seen)):
             return None
-        if self.files[:count] != former.files or {**(former.inodes or {}), **added} != inodes:
+        if (self.renamed, self.spellings) != (former.renamed, former.spellings):
+            return None
+        if self.files[:count] != former.files or {**(former.inodes or {}), **seen} != inodes:
             return None
         # The task knows the files of renamed ones by the names that they had when it started.
         return added if added.keys().isdisjoint(chain(*self.renamed.values())) else None

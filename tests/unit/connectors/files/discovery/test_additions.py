@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("short_waits")
 class Watching:
     """A connector, and its tasks: a task goes on where only its additions are longer, else a new one starts."""
 
-    def __init__(self, folder: Path, most: int = 2, **properties: str) -> None:
+    def __init__(self, folder: Path | str, most: int = 2, **properties: str) -> None:
         self.offsets = Committed()
         self.rows: list[str] = []
         self._most = most
@@ -38,7 +38,7 @@ class Watching:
         context.offset_reader = self.offsets  # type: ignore[assignment]
         self._connector.context = context
         self._connector.start(
-            config(folder / "*", **{"format": "text", "files_poll_interval_ms": "3600000", **properties})
+            config(f"{folder}/*", **{"format": "text", "files_poll_interval_ms": "3600000", **properties})
         )
         self._connector.stop()
         self.configs: list[dict[str, str]] = []
@@ -82,10 +82,10 @@ def _few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(
-    st.dictionaries(st.text(min_size=1), st.integers(1, 2**63), max_size=5),
-    st.dictionaries(st.text(min_size=1), st.integers(1, 2**63), max_size=5),
+    st.dictionaries(st.text(min_size=1), st.none() | st.integers(1, 2**63), max_size=5),
+    st.dictionaries(st.text(min_size=1), st.none() | st.integers(1, 2**63), max_size=5),
 )
-def test_additions_are_read_as_they_were_written(first: dict[str, int], second: dict[str, int]) -> None:
+def test_additions_are_read_as_they_were_written(first: dict[str, int | None], second: dict[str, int | None]) -> None:
     once = with_additions({"a": "b"}, first)
     assert once is not None
     twice = with_additions(once, second)
@@ -117,9 +117,10 @@ def test_additions_that_no_connector_wrote_are_an_error() -> None:
         (Share(["b", "a"], {"a": 1, "b": 2}), None),
         (Share(["a", "b"], {"a": 1}), None),
         (Share(["a", "b"], {"a": 1, "b": 2}, {"b": ["c"]}), None),
+        (Share(["a", "s3://in/b"], {"a": 1}), {"s3://in/b": None}),
     ],
 )
-def test_only_more_files_are_additions(share: Share, added: dict[str, int] | None) -> None:
+def test_only_more_files_are_additions(share: Share, added: dict[str, int | None] | None) -> None:
     assert share.added_to(Share(["a"], {"a": 1})) == added
 
 

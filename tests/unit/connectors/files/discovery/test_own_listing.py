@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,24 @@ def clock() -> Clock:
     return Clock()
 
 
-def listing(folder: Path, inodes: dict[str, Any], clock: Clock) -> OwnListing:
+def listing(folder: Path, inodes: dict[str, Any], clock: Clock, settle_s: float = 0.0) -> OwnListing:
     rule = FileRule.of(0, 1, inodes, PathHashes())
-    return OwnListing(rule, Discovery((f"{folder}/*",), ANYWHERE), 5.0, clock)
+    return OwnListing(rule, Discovery((f"{folder}/*",), ANYWHERE, settle_s=settle_s), 5.0, clock)
+
+
+def flood(folder: Path) -> list[str]:
+    """More files that have not settled than a summary shows."""
+    others = [folder / f"new-{number:04}" for number in range(2_000)]
+    for other in others:
+        other.touch()
+    return list(map(str, others))
+
+
+def age(*names: str) -> None:
+    """The files have not changed for a day."""
+    for name in names:
+        now = Path(name).stat().st_mtime
+        os.utime(name, (now, now - 86_400))
 
 
 def seen(names: list[str]) -> dict[str, int | None]:
@@ -103,6 +119,42 @@ def test_a_machine_that_numbers_files_otherwise_reads_them_after_a_while(
 def test_a_few_files_with_other_numbers_are_read_after_a_while(tmp_path: Path, names: list[str], clock: Clock) -> None:
     """The summary shows each of so few differences, and that none of the files is alike."""
     found = listing(tmp_path, {name: 10_000_000_000 + number for number, name in enumerate(names)}, clock)
+    assert found.look() is None
+    clock.now = 31.0
+    assert found.look() == (names, {})
+
+
+def test_any_number_of_files_that_have_not_settled_keeps_no_file_back(
+    tmp_path: Path, names: list[str], clock: Clock
+) -> None:
+    age(*names[:40])
+    others = flood(tmp_path)
+    # The connector saw the last ten before they changed again, and a task without files.settle.ms sees too many others.
+    assert listing(tmp_path, seen(names), clock).look() is None
+    found = listing(tmp_path, seen(names), clock, settle_s=60.0)
+    assert found.look() == (names, seen(names))
+    assert not found.missing
+    # Those that the connector takes to be whole are in the next configuration.
+    age(*others[:100])
+    assert listing(tmp_path, seen([*names, *others[:50]]), clock, settle_s=60.0).look() == (
+        [*names, *others[:50]],
+        seen([*names, *others[:50]]),
+    )
+
+
+def test_a_task_reads_no_file_that_has_settled_for_it_alone(tmp_path: Path, names: list[str], clock: Clock) -> None:
+    age(*names)
+    found = listing(tmp_path, seen(names[:40]), clock, settle_s=60.0)
+    assert found.look() == (names[:40], seen(names[:40]))
+
+
+def test_another_numbering_of_files_is_found_among_many_that_have_not_settled(
+    tmp_path: Path, names: list[str], clock: Clock
+) -> None:
+    age(*names[:40])
+    flood(tmp_path)
+    inodes = {name: 10_000_000_000 + number for number, name in enumerate(names)}
+    found = listing(tmp_path, inodes, clock, settle_s=60.0)
     assert found.look() is None
     clock.now = 31.0
     assert found.look() == (names, {})

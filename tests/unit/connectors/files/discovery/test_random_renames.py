@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from fencepost import DataError
+from fencepost.connectors.files import connector, task
+from fencepost.connectors.files.discovery import sketch
+from fencepost.connectors.files.discovery.find import Discovery
 from tests.unit.connectors.files.renaming import Reader
 
 pytestmark = pytest.mark.usefixtures("short_waits")
@@ -28,6 +33,9 @@ class Writer:
             action(self.chance.choice(files))
         else:
             self.append(self._new_name())
+
+    def grow(self) -> None:
+        self.append(self.chance.choice(sorted(self.folder.iterdir())))
 
     def append(self, path: Path) -> None:
         if self.chance.random() < 0.3:
@@ -70,11 +78,30 @@ def test_tasks_that_list_the_files_themselves_read_each_line_once(seed: int, tmp
     write_and_read(seed, tmp_path)
 
 
-def write_and_read(seed: int, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("by_rule")
+@pytest.mark.parametrize("seed", range(100, 140))
+def test_files_that_settle_at_any_time_are_read_once(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each scan of the connector or a task finds that other files have settled, and a summary shows few differences."""
+    chance, ends = random.Random(seed), list[bool]()
+
+    def clock() -> float:
+        changed = [path.stat().st_mtime for path in sorted(tmp_path.iterdir())]
+        return 60.0 + (max(changed) if ends else chance.choice(changed))
+
+    for module in (connector, task):
+        monkeypatch.setattr(module, "Discovery", partial(Discovery, clock=clock))
+    monkeypatch.setattr(sketch, "PART_CELLS", 3)
+    monkeypatch.setattr(Writer, "act", Writer.grow)
+    write_and_read(seed, tmp_path, lambda: ends.append(True), files_settle_ms="60000")
+
+
+def write_and_read(seed: int, tmp_path: Path, end: Callable[[], object] = bool, **properties: str) -> None:
     chance = random.Random(seed)
     writer = Writer(tmp_path, chance)
     writer.append(tmp_path / "log 0")
-    reader = Reader(tmp_path / "*", batch_bytes=chance.choice(["700", "100000"]))
+    reader = Reader(tmp_path / "*", batch_bytes=chance.choice(["700", "100000"]), **properties)
     meanwhile = [bool, writer.act, lambda: [writer.act() for _ in range(5)]]
     for _ in range(40):
         act = chance.choice(
@@ -87,6 +114,7 @@ def write_and_read(seed: int, tmp_path: Path) -> None:
             reader.restart()
         if chance.random() < 0.3:
             reader.restart(chance.randrange(1, 4), found=chance.choice(meanwhile), given=chance.choice(meanwhile))
+    end()
     reader.restart()
     reader.read_all()
     assert sorted(int(row.split()[1]) for row in reader.rows) == list(range(writer.count))

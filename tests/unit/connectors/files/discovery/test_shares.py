@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fencepost import DataError
 from fencepost.connectors.distribution import PathHashes
 from fencepost.connectors.files.discovery import shares
-from fencepost.connectors.files.discovery.file_rule import TASK_RULE
+from fencepost.connectors.files.discovery.file_rule import TASK_RULE, FileRule
 from fencepost.connectors.files.discovery.shares import (
     MOST_NAMED,
     TASK_FILES,
@@ -82,6 +82,15 @@ def test_25_000_files_take_less_than_100_kb() -> None:
     config = Share(files, {file: 10_000_000 + number for number, file in enumerate(files)}).in_config()
     assert config.keys() == {TASK_PACKED}
     assert len(config[TASK_PACKED]) < 100_000
+
+
+def test_many_objects_take_less_than_100_kb() -> None:
+    objects = [f"s3://incoming/{number * 7919 % 1_000_003:06}.json" for number in range(50_000)]
+    config = Share(objects, {}).in_config(TaskPlace(0, 1, PathHashes()))
+    assert sum(map(len, config.values())) < 80_000
+    rule = FileRule.from_config(config)
+    assert rule is not None
+    assert rule.seen_files(dict.fromkeys([*objects, "s3://incoming/new"]), PathHashes()) == objects
 
 
 def test_thousands_of_old_names_take_less_than_100_kb() -> None:

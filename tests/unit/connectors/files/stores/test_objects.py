@@ -19,6 +19,7 @@ from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.source import SourceTask
 from fencepost.connectors.files.connector import FileSourceConnector
 from fencepost.connectors.files.content import restart_point
+from fencepost.connectors.files.discovery.file_rule import TASK_RULE
 from fencepost.connectors.files.discovery.find import Discovery
 from fencepost.connectors.files.stores import arrow as arrow_stores
 from fencepost.connectors.files.stores import hadoop as hadoop_store
@@ -28,6 +29,7 @@ from tests.support.hadoop_store import Hdfs
 from tests.support.object_store import BUCKET, GoogleStore, ObjectStore, Seaweed
 from tests.support.topics import unique
 from tests.unit.connectors.files.content.test_restart_points import Offsets
+from tests.unit.connectors.files.discovery.test_additions import Watching
 from tests.unit.connectors.files.test_file_source import config, errors_of, tasks
 from tests.unit.connectors.support import errors_in, read, read_to_end, start
 
@@ -124,6 +126,34 @@ def test_the_objects_of_a_pattern_are_read_to_their_ends(store: ObjectStore, fol
     for scheme in (store.scheme, *store.aliases):
         [task] = tasks(config(pattern.replace(f"{store.scheme}://", f"{scheme}://"), format="text"))
         assert read_to_end(task) == ["1", "2", "3", "4"]
+
+
+@pytest.mark.usefixtures("short_waits", "by_rule")
+def test_tasks_that_list_objects_themselves_read_each_once(store: ObjectStore, folder: str) -> None:
+    for number in range(20):
+        store.put(f"{folder}/{number:02}", b"%d\n" % number)
+    watching = Watching(store.url(folder))
+    watching.look()
+    assert all(TASK_RULE in given for given in watching.configs)
+    # The connector has not seen this one.
+    store.put(f"{folder}/20", b"20\n")
+    assert sorted(map(int, watching.read())) == list(range(20))
+    watching.look()
+    assert sorted(map(int, watching.read())) == list(range(21))
+    assert watching.restarted == [0, 1]
+
+
+@pytest.mark.usefixtures("short_waits", "by_rule")
+def test_a_task_that_starts_later_reads_the_objects_that_the_connector_saw(store: ObjectStore, folder: str) -> None:
+    for number in range(3):
+        store.put(f"{folder}/{number}", b"%d\n" % number)
+    watching = Watching(store.url(folder), most=1)
+    watching.look()
+    store.put(f"{folder}/3", b"3\n")
+    store.delete(f"{folder}/1")
+    [task] = [start(FileSourceTask(), given, Offsets()) for given in watching.configs]
+    assert read(task.poll()) == ["0", "2"]
+    assert not task.at_end()
 
 
 @pytest.mark.parametrize("form", ["text", "parquet"])
