@@ -192,7 +192,8 @@ def _isolated(
     left = source
     if kept is not None:
         refused = np.setdiff1d(np.arange(numbers.count), kept)
-        left = _joined(source, [numbers.at(position) for position in refused.tolist()], "left_anti")
+        # Spark would evaluate filters of the transforms before the join, for refused rows as well, but not before a cache.
+        left = keep(_joined(source, [numbers.at(position) for position in refused.tolist()], "left_anti"))
     with running():
         given = left if errors.tolerates and pipeline.may_multiply else left.drop(ROW)
         return _computed(transform_frame(given, pipeline), keep)

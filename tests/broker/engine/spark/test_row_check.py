@@ -173,13 +173,14 @@ class AsNumber(Transformation):
         return records.withColumn("value", F.expr(f"CAST(CAST({TEXT} AS INT) AS STRING)"))
 
 
-@pytest.mark.parametrize("kind", ["sql", "exploded", "author"])
+@pytest.mark.parametrize("kind", ["sql", "filtered", "exploded", "author"])
 def test_many_refused_rows_of_a_large_batch_cost_no_jobs_of_their_own(
     engine: SparkEngine, bootstrap_servers: str, topics: Topics, kind: str
 ):
     topic, dead = topics.create(partitions=1), topics.create(partitions=1)
     changed = {
         "sql": sql(value=f"CAST(CAST({TEXT} AS INT) AS STRING)"),
+        "filtered": sql(where=f"CAST({TEXT} AS INT) >= 0"),
         "exploded": sql(explode=f"array({TEXT})", value="CAST(CAST(item AS INT) AS STRING)"),
         "author": Step(AsNumber()),
     }[kind]
