@@ -258,7 +258,8 @@ class ErrorHandler:
         return found
 
     def _keep_letters(self, rows: StageRows, refused: Refused, found: Mapping[int, int | None]) -> None:
-        cause = (refused.reason, message_of(refused.reason))
+        message = message_of(refused.reason)
+        cause = (refused.reason, message + rows.place(message))
         letter = partial(DeadLetter.of_record, stage=rows.stage, plugin=rows.plugin, topic=rows.topic, cause=cause)
         if None in found.values():
             self._letters += [letter(content) for content in rows.contents(refused.start, refused.stop)]

@@ -290,8 +290,10 @@ def inferred_columns(ddl: str) -> dict[str, str]:
 
 def inferred_in(config: Mapping[str, str]) -> str | None:
     """Return the inferred columns in a task's configuration, None if it has none."""
-    text = config.get(TASK_SCHEMA)
-    return str(json.loads(text)) if text is not None and text.startswith('"') else text
+    if TASK_SCHEMA not in config:
+        return None
+    text = config[TASK_SCHEMA]
+    return str(json.loads(text)) if text.startswith('"') else text
 
 
 def declared_columns(parsed: Mapping[str, Any]) -> StructType | None:

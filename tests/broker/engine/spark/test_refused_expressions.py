@@ -96,6 +96,28 @@ def test_a_refused_row_fails_a_task_and_is_named(
         assert "{'position': 2}" in str(failure.value)
 
 
+PLACES: Mapping[str, tuple[dict[str, str], str]] = {
+    "value": ({"value": "1 / (value.id - 2)"}, "(transforms.t.value)"),
+    "timestamp": ({"timestamp": "CAST(if(value.id = 2, 'no', '2026-01-01') AS TIMESTAMP)"}, "(transforms.t"),
+}
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("name", PLACES)
+def test_a_dead_letter_names_the_property_whose_expression_failed(
+    engine: SparkEngine, bootstrap_servers: str, topics: Topics, name: str, route: str
+):
+    topic, dead = topics.create(partitions=1), topics.create(partitions=1)
+    properties, place = PLACES[name]
+    errors = ErrorHandling(Tolerance.ALL, dead_letter_topic=dead)
+    step = replace(sql(**properties), alias="t")
+    steps = pipeline(topic, value=json_converter(), transforms=[step], errors=errors)
+    with producer(bootstrap_servers) as owner:
+        write(engine, owner, batch(topic, route), steps)
+    (letter,) = read_topic(bootstrap_servers, dead)
+    assert place in (dict(letter.headers)["__connect.errors.exception.message"] or b"").decode()
+
+
 def test_a_row_that_needs_more_memory_than_there_is_fails_its_batch(
     engine: SparkEngine, bootstrap_servers: str, topic: str
 ):
