@@ -50,6 +50,7 @@ from fencepost.connectors.files.content.growing import FILENAME_FIELD, check_off
 from fencepost.connectors.files.content.identity import FileIdentity
 from fencepost.connectors.files.content.restart_point import check_content_offset
 from fencepost.connectors.files.discovery.additions import with_additions
+from fencepost.connectors.files.discovery.begun import BegunFiles
 from fencepost.connectors.files.discovery.find import FILES, Discovery
 from fencepost.connectors.files.discovery.former_names import FormerNames
 from fencepost.connectors.files.discovery.renames import together
@@ -122,6 +123,8 @@ class FileSourceConnector(SourceConnector):
         if parsed[SCHEMA] == INFER:
             discovery = replace(discovery, ready=_AfterRows(parsed, self.context.allowed_paths))
         context = self.context
+        if parsed[SETTLE]:
+            discovery = replace(discovery, begun=BegunFiles(context.offset_reader, context.allowed_paths))
         self._watch = FileWatch(
             discovery,
             interval_s=parsed[POLL_INTERVAL] / 1000,

@@ -21,6 +21,7 @@ from fencepost.api.allowed_paths import AllowedPaths, check_path
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.connectors.files.content.growing import check_file
 from fencepost.connectors.files.content.identity import inode_at
+from fencepost.connectors.files.discovery.begun import BegunFiles
 from fencepost.connectors.files.discovery.directories import Listing, directories_of
 from fencepost.connectors.files.discovery.spellings import spelled_once
 from fencepost.connectors.files.stores.objects import ObjectUrl, check_allowed, is_object, objects_below, size_and_time
@@ -40,7 +41,7 @@ class Discovery:
 
     Directories, pipes, devices and broken links match no pattern: only regular files do. `by_time` orders the files of
     a pattern by their last change, else they are ordered by name. A file of a pattern is found once it has not changed
-    for `settle_s` seconds and is `ready`. `clock` returns the time as `os.stat` does.
+    for `settle_s` seconds and is `ready`, or is `begun`. `clock` returns the time as `os.stat` does.
     """
 
     patterns: tuple[str, ...]
@@ -49,6 +50,7 @@ class Discovery:
     settle_s: float = 0.0
     clock: Callable[[], float] = time.time
     ready: Callable[[str], bool] | None = None
+    begun: BegunFiles | None = None
 
     def find(self) -> list[str]:
         """Return the files, each once. Raises as `scan`."""
@@ -100,7 +102,11 @@ class Discovery:
                 changed[path] = os.stat(path).st_mtime  # noqa: PTH116 - spares making a Path for each file
             except FileNotFoundError:
                 del changed[path]
-        return found | {path: new[path] for path in self._settled(changed, known)}
+        settled = self._settled(changed, known)
+        if self.begun is not None and len(settled) < len(changed):
+            unsettled = {path: new[path] for path in changed.keys() - settled}
+            settled += sorted(self.begun.among(unsettled, known), key=changed.__getitem__)
+        return found | {path: new[path] for path in settled}
 
     def _checked(self, listing: Listing, known: Mapping[str, Entry]) -> list[str]:
         """Return the paths that were not known with these entries, after a check of each."""

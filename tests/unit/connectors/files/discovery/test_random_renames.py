@@ -34,9 +34,6 @@ class Writer:
         else:
             self.append(self._new_name())
 
-    def grow(self) -> None:
-        self.append(self.chance.choice(sorted(self.folder.iterdir())))
-
     def append(self, path: Path) -> None:
         if self.chance.random() < 0.3:
             path = self._new_name()
@@ -80,10 +77,23 @@ def test_tasks_that_list_the_files_themselves_read_each_line_once(seed: int, tmp
 
 @pytest.mark.usefixtures("by_rule")
 @pytest.mark.parametrize("seed", range(100, 140))
+def test_tasks_that_list_files_which_settle_read_each_line_once(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A summary shows few differences."""
+    monkeypatch.setattr(sketch, "PART_CELLS", 3)
+    write_and_settle(seed, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("seed", range(140, 200))
 def test_files_that_settle_at_any_time_are_read_once(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each scan of the connector or a task finds that other files have settled, and a summary shows few differences."""
+    write_and_settle(seed, tmp_path, monkeypatch)
+
+
+def write_and_settle(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each scan of the connector or a task finds that other files have settled."""
     chance, ends = random.Random(seed), list[bool]()
 
     def clock() -> float:
@@ -92,8 +102,6 @@ def test_files_that_settle_at_any_time_are_read_once(
 
     for module in (connector, task):
         monkeypatch.setattr(module, "Discovery", partial(Discovery, clock=clock))
-    monkeypatch.setattr(sketch, "PART_CELLS", 3)
-    monkeypatch.setattr(Writer, "act", Writer.grow)
     write_and_read(seed, tmp_path, lambda: ends.append(True), files_settle_ms="60000")
 
 
