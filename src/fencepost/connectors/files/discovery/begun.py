@@ -29,5 +29,5 @@ class BegunFiles:
         # Tasks commit offsets of known files at any time, and of no others.
         given = set(known.values())
         files = [file for file, inode in unsettled.items() if inode in given or (file, inode) not in self._checked]
-        self._checked.update(unsettled.items())
+        self._checked = {(file, inode) for file, inode in self._checked if file not in known} | {*unsettled.items()}
         return former_names(files, self._reader.items(), self._allowed).keys() if files else ()
