@@ -178,7 +178,7 @@ def test_task_configurations_of_null_are_an_error_that_says_so(
 ):
     name = connector.hostile(topics.create(), f"{how} in connector.taskConfigs")
     connector.worker.process.wait_for_output(f"taskConfigs() returned {returned}, and no tasks can be made of null")
-    assert connector.worker.get(f"/connectors/{name}/status")["tasks"] == []
+    connector.worker.wait_for_states(name, "RUNNING")
 
 
 def test_a_retriable_exception_is_polled_again(connector: Connectors, topics: Topics, bootstrap_servers: str):
