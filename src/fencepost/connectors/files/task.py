@@ -82,6 +82,8 @@ class FileSourceTask(SourceTask):
         self._changed: list[tuple[SourcePartition, SourceOffset | None]] = []
         # Records that their file has already passed, but that are not in a batch yet.
         self._ahead: tuple[TrackedFile, Splits] | None = None
+        # The next poll raises it.
+        self._error: FencepostError | None = None
         # Files whose end is in the records returned so far.
         self._ended: list[TrackedFile] = []
         self._lag: int | None = None
@@ -215,6 +217,9 @@ class FileSourceTask(SourceTask):
 
         An error is raised after the records before it were returned.
         """
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
         batch: FileBatch | None = None
         try:
             for tracked in self._in_turn():
@@ -227,10 +232,11 @@ class FileSourceTask(SourceTask):
                 batch = self._with_ahead(batch)
                 if self._ahead is not None:
                     break
-        except FencepostError:
-            # The next poll reads this file again.
+        except FencepostError as error:
             if batch is None:
                 raise
+            # The file may have passed records that are not in the batch.
+            self._error = error
         return [] if batch is None else [batch]
 
     def _in_turn(self) -> Iterator[TrackedFile]:
