@@ -83,6 +83,7 @@ class TopApp(App[None]):
     #problem { color: $text-error; }
     #detail, #workers { border-top: solid $surface-lighten-2; }
     #detail { max-height: 30%; }
+    #workers { text-wrap: nowrap; text-overflow: ellipsis; }
     DataTable { height: 1fr; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 1; }
     TraceScreen { background: $background 60%; }
     TraceScreen VerticalScroll { background: $surface; padding: 0 1; }

@@ -138,7 +138,7 @@ def test_all_listed_workers_are_seen_in_a_small_terminal() -> None:
         served.router.add_get(top_app.OVERVIEW, overview)
         async with TestServer(served) as server:
             app = TopApp(str(server.make_url("/")))
-            async with app.run_test(size=(80, 24)) as pilot:
+            async with app.run_test(size=(30, 24)) as pilot:
                 workers = app.query_one("#workers", Static)
                 await _until(pilot, lambda: "and 4 more" in str(workers.render()))
                 await _until(pilot, lambda: workers.size.height == len(str(workers.render()).splitlines()))
