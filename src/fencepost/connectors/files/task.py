@@ -176,9 +176,12 @@ class FileSourceTask(SourceTask):
         return {**tracked.offset, **self._inferred}
 
     def commit(self) -> None:
-        """Delete or move the files whose end is committed."""
-        if self._after_end is not AfterEnd.LEAVE:
-            self._take_away()
+        """Delete or move the files whose end is committed. The next poll raises an error of that."""
+        try:
+            if self._after_end is not AfterEnd.LEAVE:
+                self._take_away()
+        except DataError as error:
+            self._error = error
 
     def _take_away(self) -> None:
         while self._ended:
