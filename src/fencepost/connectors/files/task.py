@@ -82,6 +82,8 @@ class FileSourceTask(SourceTask):
         self._changed: list[tuple[SourcePartition, SourceOffset | None]] = []
         # Records that their file has already passed, but that are not in a batch yet.
         self._ahead: tuple[TrackedFile, Splits] | None = None
+        # The next poll raises it.
+        self._error: FencepostError | None = None
         # Files whose end is in the records returned so far.
         self._ended: list[TrackedFile] = []
         self._lag: int | None = None
@@ -174,9 +176,12 @@ class FileSourceTask(SourceTask):
         return {**tracked.offset, **self._inferred}
 
     def commit(self) -> None:
-        """Delete or move the files whose end is committed."""
-        if self._after_end is not AfterEnd.LEAVE:
-            self._take_away()
+        """Delete or move the files whose end is committed. The next poll raises an error of that."""
+        try:
+            if self._after_end is not AfterEnd.LEAVE:
+                self._take_away()
+        except DataError as error:
+            self._error = error
 
     def _take_away(self) -> None:
         while self._ended:
@@ -215,6 +220,9 @@ class FileSourceTask(SourceTask):
 
         An error is raised after the records before it were returned.
         """
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
         batch: FileBatch | None = None
         try:
             for tracked in self._in_turn():
@@ -227,10 +235,11 @@ class FileSourceTask(SourceTask):
                 batch = self._with_ahead(batch)
                 if self._ahead is not None:
                     break
-        except FencepostError:
-            # The next poll reads this file again.
+        except FencepostError as error:
             if batch is None:
                 raise
+            # The file may have passed records that are not in the batch.
+            self._error = error
         return [] if batch is None else [batch]
 
     def _in_turn(self) -> Iterator[TrackedFile]:
