@@ -178,7 +178,8 @@ def test_task_configurations_of_null_are_an_error_that_says_so(
 ):
     name = connector.hostile(topics.create(), f"{how} in connector.taskConfigs")
     connector.worker.process.wait_for_output(f"taskConfigs() returned {returned}, and no tasks can be made of null")
-    connector.worker.wait_for_states(name, "RUNNING")
+    # The log line comes before the status.
+    (_connector,) = wait_for(lambda: connector.worker.states(name), what="its status")
 
 
 def test_a_retriable_exception_is_polled_again(connector: Connectors, topics: Topics, bootstrap_servers: str):
