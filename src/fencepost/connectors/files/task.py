@@ -282,13 +282,21 @@ class FileSourceTask(SourceTask):
             tracked.restart = tracked.identity = tracked.mark = None
         another = self._inodes.has_another(tracked.path)
         if tracked.state is FileState.NEW and not another:
-            self._opening.identify(tracked, whole=self._whole)
+            self._identify(tracked)
         if tracked.state is FileState.SUSPECT:
             self._check_suspect(tracked)
         found = self._advance(tracked, room) if tracked.state is FileState.FOLLOWED and not another else ()
         if self._lag is not None:
             self._note_lag(tracked, unsure=another or self._inodes.was_unsure(tracked.path))
         return found
+
+    def _identify(self, tracked: TrackedFile) -> None:
+        try:
+            self._opening.identify(tracked, whole=self._whole)
+        except DataError:
+            # A file that went away just then is missing, as one that went away before.
+            if self._whole or tracked.track is None or inode_at(tracked.path) is not None:
+                raise
 
     def _check_suspect(self, tracked: TrackedFile) -> None:
         if tracked.error is not None and (self._whole or time.monotonic() >= tracked.deadline):
