@@ -101,10 +101,10 @@ class FileSourceTask(SourceTask):
         self._looks_s = LOOKS_FOR_RENAMED * self._parsed[POLL_INTERVAL] / 1000
         self._inodes = SeenInodes({}, self._looks_s)
         self._track(self._share)
+        by_time, settle_s = self._parsed[ORDER].lower() == "time", self._parsed[SETTLE] / 1000
+        self._discovery = Discovery(tuple(self._parsed[FILES]), allowed, by_time=by_time, settle_s=settle_s)
         if (rule := FileRule.from_config(config)) is not None:
-            by_time, settle_s = self._parsed[ORDER].lower() == "time", self._parsed[SETTLE] / 1000
-            discovery = Discovery(tuple(self._parsed[FILES]), allowed, by_time=by_time, settle_s=settle_s)
-            self._listing = OwnListing(rule, discovery, self._parsed[POLL_INTERVAL] / 1000)
+            self._listing = OwnListing(rule, self._discovery, self._parsed[POLL_INTERVAL] / 1000)
             self._track_listed()
         self._take_additions(config)
 
@@ -280,6 +280,7 @@ class FileSourceTask(SourceTask):
             new = self._opening.new(tracked.path, None)
             tracked.file, tracked.track = new.file, new.track
             tracked.restart = tracked.identity = tracked.mark = None
+            tracked.begun = False
         another = self._inodes.has_another(tracked.path)
         if tracked.state is FileState.NEW and not another:
             self._identify(tracked)
@@ -291,6 +292,8 @@ class FileSourceTask(SourceTask):
         return found
 
     def _identify(self, tracked: TrackedFile) -> None:
+        if not (tracked.begun or self._discovery.has_settled(tracked.path)):
+            return
         try:
             self._opening.identify(tracked, whole=self._whole)
         except DataError:
