@@ -308,8 +308,8 @@ GUARDS = (
     Guard(
         "the new file that has the name or the inode of a former one, and has not settled",
         "connectors/files/task.py",
-        "        if tracked.begun or self._discovery.has_settled(tracked.path):\n",
-        "        if True:\n",
+        "        if not (tracked.begun or self._discovery.has_settled(tracked.path)):\n",
+        "        if False:\n",
         f"{_BEGUN}test_a_new_file_of_an_old_name_settles_first[True]",
     ),
     Guard(

@@ -302,8 +302,14 @@ class FileSourceTask(SourceTask):
         return found
 
     def _identify(self, tracked: TrackedFile) -> None:
-        if tracked.begun or self._discovery.has_settled(tracked.path):
+        if not (tracked.begun or self._discovery.has_settled(tracked.path)):
+            return
+        try:
             self._opening.identify(tracked, whole=self._whole)
+        except DataError:
+            # A file that went away just then is missing, as one that went away before.
+            if self._whole or tracked.track is None or inode_at(tracked.path) is not None:
+                raise
 
     def _check_suspect(self, tracked: TrackedFile) -> None:
         if tracked.error is not None and (self._whole or time.monotonic() >= tracked.deadline):
