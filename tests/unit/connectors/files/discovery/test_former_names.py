@@ -40,6 +40,9 @@ class Watched:
         self._names.update(self._watch, self._watch.files, self._watch.inodes)
         return self._names.formers
 
+    def objects(self, count: int) -> None:
+        self._names.update(self._watch, [f"s3://bucket/{number}.txt" for number in range(count)], {})
+
 
 @pytest.fixture
 def reader(tmp_path: Path) -> Reader:
@@ -60,6 +63,12 @@ def test_a_new_file_needs_no_offsets_of_others(tmp_path: Path, watched: Watched)
     (tmp_path / "d.txt").write_text(text(3))
     assert watched.formers() == {}
     assert watched.formers() == {}
+    assert watched.reads == 1
+
+
+def test_new_objects_need_no_offsets_of_others(watched: Watched) -> None:
+    for count in (1, 2, 3):
+        watched.objects(count)
     assert watched.reads == 1
 
 
@@ -101,3 +110,12 @@ def test_a_file_that_was_read_while_the_connector_ran_and_went_away_is_found(tmp
     watched.formers()
     away.rename(tmp_path / "e.txt")
     assert watched.formers() == {str(tmp_path / "e.txt"): [str(tmp_path / "d.txt")]}
+
+
+def test_the_former_names_of_a_file_that_is_gone_are_forgotten(tmp_path: Path, watched: Watched) -> None:
+    watched.formers()
+    (tmp_path / "a.txt").rename(tmp_path / "d.txt")
+    assert watched.formers() == {str(tmp_path / "d.txt"): [str(tmp_path / "a.txt")]}
+    (tmp_path / "e.txt").write_text(text(3))
+    (tmp_path / "d.txt").unlink()
+    assert watched.formers() == {}
