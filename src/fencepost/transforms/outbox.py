@@ -31,7 +31,7 @@ from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.schema_name import IDENTITY, JSON_METADATA, NULLS_METADATA, field_identity
 from fencepost.config.java_regex import check_replacement, java_pattern, java_regex
 from fencepost.config.validators import not_blank, one_of
-from fencepost.transforms.base import DroppingTransformation, is_json, planned_by_schema, text
+from fencepost.transforms.base import DroppingTransformation, divided, is_json, planned_by_schema, text
 from fencepost.transforms.change_event import ChangeEvent, EventColumns
 from fencepost.transforms.event_fields import OLD_KEY, OPERATION
 
@@ -271,7 +271,8 @@ class _Messages:
                 f"{self.plugin} needs a timestamp in {_FIELD}timestamp, but the column {name} is of type "
                 f"{field.dataType.simpleString()}: name a column of a timestamp type"
             )
-        return F.floor(column / F.lit(divisor)).cast("BIGINT") if divisor > 1 else column
+        # Rounded down: a time before 1970 is refused, and must not become 0.
+        return divided(column - F.pmod(column, F.lit(divisor)), divisor)
 
     def headers(self, kind: t.DataType) -> Column:
         """The headers after the existing ones, all as texts: `id`, and additional columns."""
