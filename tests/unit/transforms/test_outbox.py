@@ -113,9 +113,7 @@ def test_a_timestamp_may_be_a_text_with_a_zone(spark: SparkSession, text: str | 
 def test_the_digits_below_a_millisecond_are_cut_off(spark: SparkSession, kind: str, last: int) -> None:
     """A DOUBLE has no room for all digits of a time in nanoseconds, and gave the next millisecond."""
     at = 1_700_000_000_000 * (last + 1) + last
-    records = Records(
-        ENVELOPE.replace("MicroTimestamp", kind), [event("c", after=(*FIRST[:6], at))], key="STRING"
-    )
+    records = Records(ENVELOPE.replace("MicroTimestamp", kind), [event("c", after=(*FIRST[:6], at))], key="STRING")
     assert [row["timestamp"] for row in messages(spark, records, table_field_event_timestamp="at")] == [
         1_700_000_000_000
     ]
