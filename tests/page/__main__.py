@@ -38,6 +38,7 @@ _STATES = "[...document.querySelectorAll('.tiles .state')].map((each) => each.te
 _FAIL_THE_LAST = """
 import(new URL('live.js', document.baseURI)).then(({ live }) => { live.rows.get('connector-499').state = 'FAILED'; })
 """
+_RESTART = "[...document.querySelectorAll('button')].find((each) => each.textContent === 'Restart what failed')"
 _ROW = "document.querySelectorAll('table.connectors tbody tr')"
 
 
@@ -188,6 +189,7 @@ async def _failed_connector(tab: Tab) -> None:
     await tab.wait_for(
         "document.querySelector('main > .problem')?.textContent.includes('LongConverter takes BIGINT only')"
     )
+    assert not await tab.value(f"{_RESTART}.disabled")
     for told in ("It is not known to have written to a topic.", "No offset is committed yet."):
         await tab.wait_for(f"document.querySelector('main').textContent.includes({told!r})")
     assert await tab.value("[scrollY, document.activeElement.id]") == [0, "main"]
@@ -198,6 +200,7 @@ async def _failed_connector(tab: Tab) -> None:
 
 async def _one_connector(tab: Tab, pictures: Path) -> None:
     await tab.value("document.querySelector('a[href=\"#/connectors/orders\"]').click()")
+    await tab.wait_for(f"{_RESTART}?.disabled")
     # The time line and the rate, and the lag if there is one.
     await tab.wait_for("document.querySelectorAll('canvas').length >= 2")
     await tab.wait_for("document.querySelector('ul.logs li') !== null")

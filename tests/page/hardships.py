@@ -16,6 +16,9 @@ _TOPIC = "document.getElementById('config-topic')"
 _OUTCOME = "[...document.querySelectorAll('section')].pop().querySelector('[role=status]').textContent.trim()"
 _SAVE = "[...document.querySelectorAll('button')].find((each) => each.textContent === 'Save')"
 _PLUGINS = "document.getElementById('plugin').options"
+_NAMES = "[...document.querySelectorAll('table.connectors tbody th')].map((each) => each.textContent.trim()).join()"
+_ROWS = "document.querySelectorAll('table.connectors tbody tr').length"
+_TURNING = "d\u202ee"
 _DAYS = 1_000
 _SECONDS = 60
 # The worker itself ends each stream after that time.
@@ -86,7 +89,8 @@ def check_hardships(folder: Path) -> None:
     herder = ModelHerder()
     with RestApis() as apis:
         api = apis.serve(herder)
-        assert api.post("/connectors", {"name": "c", "config": config}).status == 201
+        for name in ("c", _TURNING):
+            assert api.post("/connectors", {"name": name, "config": config}).status == 201
         secured = apis.serve(herder, {"rest.basic.auth.credentials.file": str(users)})
         apis.call(_look(folder, api, secured))
 
@@ -94,6 +98,8 @@ def check_hardships(folder: Path) -> None:
 async def _look(folder: Path, api: Api, secured: Api) -> None:
     async with chromium(folder / "profile-hardships") as tab, _relay(api) as (relay, url):
         await _with_a_password_in_the_address(tab, secured)
+        await _a_name_that_turns_the_text(tab, url)
+        await _a_filter_that_is_left(tab, url)
         await _slips_of_keys(tab, url)
         await _a_validation_that_takes_long(tab)
         await _a_draft_without_a_class(tab)
@@ -119,6 +125,28 @@ async def _relay(api: Api) -> AsyncIterator[tuple[Relay, str]]:
 async def _with_a_password_in_the_address(tab: Tab, secured: Api) -> None:
     await tab.open(f"{secured.url.rstrip('/')}/ui/#/connectors/c".replace("://", "://reader:secret@"))
     await tab.wait_for("document.querySelector('h1 .state') !== null")
+
+
+async def _a_name_that_turns_the_text(tab: Tab, url: str) -> None:
+    """It is shown escaped wherever it is text, and leads to its connector."""
+    await tab.open(f"{url}/ui/#/")
+    await tab.wait_for(f"{_NAMES} === 'c,d\\\\u{{202e}}e'")
+    await tab.value("[...document.querySelectorAll('table.connectors a')].pop().click()")
+    await tab.wait_for("document.querySelector('h1 .state') !== null")
+    assert "\u202e" not in await tab.value("document.title + document.getElementById('app').innerText")
+    assert await tab.value("document.getElementById('config-name').value") == _TURNING
+
+
+async def _a_filter_that_is_left(tab: Tab, url: str) -> None:
+    await tab.open(f"{url}/ui/#/")
+    await tab.wait_for("document.querySelector('.filter input') !== null")
+    await tab.value("document.querySelector('.filter input').focus()")
+    await tab.send("Input.insertText", text="d")
+    await tab.wait_for(f"{_ROWS} === 1")
+    await tab.value("document.querySelector('table.connectors a').click()")
+    await tab.wait_for("document.querySelector('h1 .state') !== null")
+    await tab.value("history.back()")
+    await tab.wait_for(f"document.querySelector('.filter input')?.value === 'd' && {_ROWS} === 1")
 
 
 async def _slips_of_keys(tab: Tab, url: str) -> None:

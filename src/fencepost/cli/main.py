@@ -18,6 +18,7 @@ from click.shell_completion import CompletionItem, shell_complete
 
 from fencepost.api.errors import ConfigError, FencepostError
 from fencepost.api.secrets import SECRETS
+from fencepost.api.texts import printable
 from fencepost.api.traces import format_trace
 from fencepost.cli.common.exit_codes import ExitCode, exit_codes
 from fencepost.cli.common.left_threads import end_without_threads
@@ -150,7 +151,7 @@ def _invoke(context: click.Context) -> int:
 
 
 def _one_line(error: FencepostError) -> str:
-    return SECRETS.hidden(" ".join(str(error).split()))
+    return printable(SECRETS.hidden(" ".join(str(error).split())))
 
 
 def main() -> None:

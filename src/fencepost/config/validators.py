@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from fencepost.api.config_def import ConfigValue, Validator
 from fencepost.api.errors import ConfigError
+
+_LONGEST_NAME: Final = 1_000
+"""Of a connector, in bytes. A text between the workers of a group has 32,767 at most, and a request's line 8,190 with
+each byte as three. A longer name ended the membership of all workers."""
 
 
 def at_least(minimum: int, *, nullable: bool = True) -> Validator:
@@ -82,8 +86,14 @@ def _has_nested_sets(text: str) -> bool:
 
 
 def connector_name(name: str, value: Any) -> None:
-    """Allow text that no_control_characters allows, except names that cannot be in a URL's path."""
+    """Allow text that no_control_characters allows, except names that are too long, or cannot be in a URL's path."""
     no_control_characters(name, value)
+    if value is not None and len(str(value).strip().encode(errors="replace")) > _LONGEST_NAME:
+        raise ConfigError(
+            f"The property {name} must have at most {_LONGEST_NAME:,} bytes: workers could not tell each other longer names. "
+            "Choose a shorter one",
+            name=name,
+        )
     if value is not None and str(value).strip() in (".", ".."):
         raise ConfigError(
             f"The property {name} must not be {value.strip()!r}: the REST API could not be asked for the connector, because a "

@@ -136,7 +136,7 @@ def connector_offsets(body: bytes) -> list[ConnectorOffset]:
             'The body names no offsets: send {"offsets": [{"partition": {...}, "offset": {...}}]}. To remove all '
             "offsets of the connector, send DELETE"
         )
-    return [_offset(item, f"Item {number} of offsets") for number, item in enumerate(given)]
+    return [_offset(item, f"offsets[{number}]") for number, item in enumerate(given)]
 
 
 def logger_level(body: bytes) -> str:
@@ -195,9 +195,9 @@ def _offset(item: Any, what: str) -> ConnectorOffset:
     given = _object(item, what, allowed=("partition", "offset"))
     # A source with a single partition may name it null, as Connect allows.
     unnamed = "partition" in given and given["partition"] is None
-    partition = None if unnamed else _object(given.get("partition"), f'"partition" of {what}')
+    partition = None if unnamed else _object(given.get("partition"), f"{what}.partition")
     offset = given.get("offset")
-    return ConnectorOffset(partition, None if offset is None else _object(offset, f'"offset" of {what}'))
+    return ConnectorOffset(partition, None if offset is None else _object(offset, f"{what}.offset"))
 
 
 def _text(key: str, value: Any) -> str:

@@ -219,11 +219,14 @@ def test_an_unknown_starting_place_is_wrong_usage(tail: Tail, where: str) -> Non
     assert "is not a place to begin: give beginning, end, -N" in err
 
 
-def test_a_topic_that_does_not_exist_is_one_line(bootstrap_servers: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_topic_that_does_not_exist_is_looked_for_and_refused(
+    bootstrap_servers: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     missing = unique("missing")
 
     assert main.run(["tail", missing, "--bootstrap-server", bootstrap_servers]) == 1
-    (line,) = capsys.readouterr().err.splitlines()
+    at_once, line = capsys.readouterr().err.splitlines()
+    assert at_once.startswith(f"The brokers do not know {missing}")
     assert f"Topic {missing} does not exist on this cluster: check the name" in line
     assert "topic.creation" not in line
 

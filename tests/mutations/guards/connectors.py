@@ -59,7 +59,7 @@ GUARDS = (
     Guard(
         "the check of a configuration's files",
         "connectors/files/stream_source.py",
-        "            blame(values, lambda: self._check_file(config))",
+        "            blame(values, lambda: self._check_file(config[FILE]))",
         "            pass",
         "tests/unit/connectors/files/test_allowed_files.py::"
         "test_the_property_that_names_another_file_is_refused_when_it_is_checked",

@@ -13,6 +13,7 @@ _LISTING = "tests/unit/connectors/files/discovery/test_own_listing.py::"
 _WATCH = "tests/unit/connectors/files/discovery/test_watch.py::"
 _SMALL = "tests/unit/connectors/files/content/test_small_files.py::"
 _TOUCHED = "tests/unit/connectors/files/discovery/test_touched_files.py::"
+_BEGUN = "tests/unit/connectors/files/discovery/test_begun.py::"
 _FORMER = "tests/unit/connectors/files/discovery/test_former_names.py::"
 
 GUARDS = (
@@ -296,5 +297,19 @@ GUARDS = (
         "if (self.renamed, self.spellings) != (former.renamed, former.spellings):",
         "if False:",
         "tests/unit/connectors/files/discovery/test_additions.py::test_a_renamed_addition_is_read_once[True]",
+    ),
+    Guard(
+        "the renamed file that has not settled, and whose first records are not committed yet",
+        "connectors/files/discovery/begun.py",
+        "        begun = {file for file, inode in unsettled.items() if inode in given}\n",
+        "        begun = set[str]()\n",
+        f"{_BEGUN}test_a_file_may_be_renamed_before_the_commit_of_its_first_records[True]",
+    ),
+    Guard(
+        "the new file that has the name or the inode of a former one, and has not settled",
+        "connectors/files/task.py",
+        "        if tracked.begun or self._discovery.has_settled(tracked.path):\n",
+        "        if True:\n",
+        f"{_BEGUN}test_a_new_file_of_an_old_name_settles_first[True]",
     ),
 )

@@ -27,9 +27,9 @@ def test_a_message_fits_into_a_line() -> None:
 
 
 def test_control_characters_of_an_error_are_shown_escaped() -> None:
-    error = ValueError("bad \x1b[2J\u202e\x00 \u00e9")
-    assert describe_error(error) == "ValueError: bad \\x1b[2J\\u202e\\x00 \u00e9"
-    assert format_trace(error) == "ValueError: bad \\x1b[2J\\u202e\\x00 \u00e9\n"
+    error = ValueError("bad \x1b[2J\u202e\x00 \u00e9\n\tat x.f(x.java:1)")
+    assert describe_error(error) == "ValueError: bad \\x1b[2J\\u202e\\x00 \u00e9 at x.f(x.java:1)"
+    assert format_trace(error) == "ValueError: bad \\x1b[2J\\u202e\\x00 \u00e9\n\tat x.f(x.java:1)\n"
 
 
 @pytest.mark.parametrize("shown", [describe_error, format_trace])

@@ -44,6 +44,12 @@ def test_a_name_that_cannot_be_a_key_or_a_part_of_a_path_is_refused(name: str):
         _connector({"name": name})
 
 
+def test_a_name_that_is_too_long_for_the_group_is_refused_by_its_bytes():
+    assert _connector({"name": "é" * 500}).name == "é" * 500
+    with pytest.raises(ConfigError, match="must have at most 1,000 bytes"):
+        _connector({"name": "é" * 500 + "x"})
+
+
 def test_a_connectors_converter_replaces_the_workers_with_its_properties():
     worker = {"value.converter": "Json", "value.converter.schemas.enable": "false"}
     assert _connector({}).converter("value.converter", worker) == PluginSpec("Json", {"schemas.enable": "false"})

@@ -311,10 +311,10 @@ def test_an_offset_beyond_every_double_is_refused_instead_of_stored_as_infinity(
         ({}, "names no offsets"),
         ({"offsets": []}, "send DELETE"),
         ({"offsets": {}}, "names no offsets"),
-        ({"offsets": [1]}, "Item 0 of offsets must be a JSON object"),
-        ({"offsets": [{"offset": {}}]}, '"partition" of Item 0'),
-        ({"offsets": [{"partition": {}, "offset": 1}]}, '"offset" of Item 0'),
-        ({"offsets": [{"partition": {}, "ofset": {}}]}, '"ofset"'),
+        ({"offsets": [1]}, "offsets[0] must be a JSON object"),
+        ({"offsets": [{"offset": {}}]}, "offsets[0].partition must be a JSON object, not null"),
+        ({"offsets": [{"partition": {}, "offset": 1}]}, "offsets[0].offset must be a JSON object, not a number"),
+        ({"offsets": [{"partition": {}, "ofset": {}}]}, 'offsets[0] has the field "ofset"'),
     ],
 )
 def test_bad_offsets_are_refused_with_the_reason(api: Api, config: Config, body: Any, said: str):

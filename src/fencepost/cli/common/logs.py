@@ -14,6 +14,7 @@ import click
 
 from fencepost.api.errors import FencepostError, describe_error
 from fencepost.api.secrets import SECRETS
+from fencepost.api.texts import printable
 from fencepost.api.traces import format_trace
 from fencepost.config.log_context import ContextFilter
 
@@ -28,10 +29,10 @@ _SILENT_LOGGERS: Final = ("kafka", "py4j")
 
 
 class _TextFormatter(logging.Formatter):
-    """Hides secrets."""
+    """Hides secrets, and escapes what would control a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return SECRETS.hidden(super().format(record))
+        return printable(SECRETS.hidden(super().format(record)))
 
 
 class _TraceFormatter(_TextFormatter):

@@ -16,6 +16,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fencepost.api.texts import printable
+
 # Output that a program reads is neither truncated nor wrapped.
 _WIDTH_OF_PIPES: Final = 10_000
 _UNITS: Final = ("kB", "MB", "GB")
@@ -43,7 +45,7 @@ def print_table(columns: Iterable[str], rows: Iterable[Iterable[str | Text]]) ->
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(printable(cell) if isinstance(cell, str) else cell for cell in row))
     # Brackets in names and configurations are literal, not markup.
     width = None if sys.stdout.isatty() else _WIDTH_OF_PIPES
     Console(markup=False, highlight=False, emoji=False, width=width).print(table)
@@ -51,6 +53,7 @@ def print_table(columns: Iterable[str], rows: Iterable[Iterable[str | Text]]) ->
 
 def print_indented(text: str) -> None:
     """Print a text of any length, indented; on a terminal broken into lines that fit."""
+    text = printable(text)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH_OF_PIPES
     indent = " " * 4
     click.echo(textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False))
@@ -60,7 +63,7 @@ def print_unknown(properties: Mapping[str, str | None]) -> None:
     """Print undefined properties, each with the defined one that may be meant."""
     for name, nearest in properties.items():
         hint = "" if nearest is None else f": did you mean {nearest}?"
-        click.echo(f"The property {name} is unknown{hint}")
+        click.echo(printable(f"The property {name} is unknown{hint}"))
 
 
 def print_figures(console: Console, title: str, rows: Iterable[tuple[str, str]]) -> None:

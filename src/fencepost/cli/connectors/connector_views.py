@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 from rich.text import Text
 
+from fencepost.api.texts import printable
 from fencepost.cli.common.tables import counted, print_indented, print_table, print_unknown, shown_size, shown_time
 from fencepost.cli.connectors.connector_figures import Figures, shown_figure
 
@@ -45,7 +46,7 @@ def print_connectors(connectors: Mapping[str, Json], figures: Mapping[str, Figur
     for name, error in errors.items():
         if error:
             # A column would be a few characters wide.
-            click.secho(name, bold=True)
+            click.secho(printable(name), bold=True)
             print_indented(error)
 
 
@@ -56,7 +57,7 @@ def print_connector(info: Json, status: Json) -> None:
     print_table(("", "state", "worker"), [(part, _state(of["state"]), of["worker_id"]) for part, of in parts.items()])
     for part, of in parts.items():
         if "trace" in of:
-            click.echo(f"{part} failed:\n{of['trace'].rstrip()}")
+            click.echo(printable(f"{part} failed:\n{of['trace'].rstrip()}"))
 
 
 def print_offsets(body: Json) -> None:
@@ -92,7 +93,7 @@ def print_validation(body: Json) -> None:
     wrong = [config["value"] for config in body["configs"] if config["value"]["errors"]]
     for value in wrong:
         # In a table, long values and errors would leave each other no space.
-        click.secho(f"{value['name']}={value['value']}" if value["value"] else value["name"], bold=True)
+        click.secho(printable(f"{value['name']}={value['value']}" if value["value"] else value["name"]), bold=True)
         for error in value["errors"]:
             print_indented(error)
     count = sum(len(value["errors"]) for value in wrong)
@@ -109,6 +110,11 @@ def states(status: Json) -> dict[str, Json]:
 def has_failed(status: Json) -> bool:
     """Return whether the connector, or one of its tasks, is FAILED."""
     return any(part["state"] == FAILED for part in states(status).values())
+
+
+def is_restarting(status: Json) -> bool:
+    """Return whether the connector, or one of its tasks, is RESTARTING."""
+    return any(part["state"] == "RESTARTING" for part in states(status).values())
 
 
 def first_line(trace: str) -> str:

@@ -11,6 +11,7 @@ from typing import Final
 import click
 
 from fencepost.api.errors import FencepostError
+from fencepost.api.texts import printable
 from fencepost.cli.common.connect_client import ConnectClient, connector_path
 from fencepost.cli.connectors.connector_views import Json, first_line, has_failed, states
 
@@ -87,4 +88,4 @@ def _tell(part: str, state: Json, *, as_json: bool) -> None:
     else:
         reason = first_line(state.get("trace", ""))
         line = f"{datetime.now().astimezone():%H:%M:%S} {part} {told['state']} {told['worker_id']} {reason}"
-        click.echo(line.rstrip())
+        click.echo(printable(line.rstrip()))

@@ -14,6 +14,7 @@ from urllib.parse import quote
 import click
 
 from fencepost.api.errors import ConfigError
+from fencepost.api.texts import printable
 from fencepost.cli.common.connect_client import ConnectClient, RequestRefusedError, connector_path
 from fencepost.cli.common.exit_codes import ExitCode, exit_codes
 from fencepost.cli.common.tables import output_option, print_json
@@ -46,7 +47,7 @@ class _Terminal:
     def done(self, body: Any, said: str) -> None:
         """Print that a request was accepted. As JSON, print the answer, if it has one."""
         if not self.as_json:
-            click.echo(said)
+            click.echo(printable(said))
         elif body is not None:
             print_json(body)
 
@@ -176,7 +177,10 @@ def restart(terminal: _Terminal, name: str, *, tasks: bool, only_failed: bool, t
     if task is None:
         query = {"includeTasks": str(tasks).lower(), "onlyFailed": str(only_failed).lower()}
         body = terminal.client.ask("POST", connector_path(name, "restart"), query=query)
-        terminal.done(body, f"Restarting {name}.")
+        nothing = (
+            f"Nothing of {name} has failed." if tasks else f"{name} itself has not failed. --tasks includes its tasks."
+        )
+        terminal.done(body, nothing if only_failed and not views.is_restarting(body) else f"Restarting {name}.")
     elif tasks or only_failed:
         raise click.UsageError("--task goes with neither --tasks nor --only-failed")
     else:

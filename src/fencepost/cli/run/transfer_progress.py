@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 
+from fencepost.api.texts import printable
 from fencepost.cli.common.count_progress import LINE_SECONDS, repeated
 from fencepost.cli.common.logs import JsonFormatter
 from fencepost.cli.common.tables import counted, shown_size
@@ -99,7 +100,7 @@ def summary(name: str, counts: TransferCounts, seconds: float) -> str:
     rate = counts.records / seconds if seconds else 0.0
     aborted = f" ({counts.aborted:,} more aborted)" if counts.aborted else ""
     return (
-        f"{name}: {counted(counts.records, 'row')}, {shown_size(counts.bytes)} in "
+        f"{printable(name)}: {counted(counts.records, 'row')}, {shown_size(counts.bytes)} in "
         f"{counted(counts.transactions, 'transaction')}{aborted}, {counts.skipped:,} skipped, in {timedelta(seconds=round(seconds))} "
         f"({rate:,.0f} rows/s)"
     )
@@ -149,7 +150,7 @@ def _live(transfers: Transfers) -> Iterator[None]:
             for name, transfer in found.items():
                 told = estimate.of(name, transfer)
                 if name not in lines:
-                    lines[name] = progress.add_task(name, total=None, told="")
+                    lines[name] = progress.add_task(printable(name), total=None, told="")
                 percent = "" if told.share is None else f"{told.share:4.0%}  "
                 progress.update(
                     lines[name],

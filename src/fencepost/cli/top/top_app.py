@@ -25,7 +25,7 @@ from textual.widgets import DataTable, Footer, Static
 from fencepost.api.errors import FencepostError
 from fencepost.api.texts import printable
 from fencepost.cli.common.connect_client import ConnectClient, RequestRefusedError, connector_path
-from fencepost.cli.connectors.connector_views import STYLES
+from fencepost.cli.connectors.connector_views import STYLES, is_restarting
 from fencepost.cli.top.top_view import (
     CONNECTOR,
     STATE,
@@ -33,7 +33,7 @@ from fencepost.cli.top.top_view import (
     Rates,
     TopColumn,
     columns_for,
-    group_line,
+    group_text,
     lines,
     problems,
     traces,
@@ -50,6 +50,8 @@ _ANSWER_SECONDS: Final = 15.0
 _OLD_SECONDS: Final = 5.0
 _REBALANCE_SECONDS: Final = 30.0
 _SCROLLBAR: Final = 1
+# Of a text that is not in the table, on both sides.
+_MARGINS: Final = 2
 # The workers take a quarter of the terminal, and on a small one that many lines.
 _WORKERS: Final = 4
 
@@ -81,6 +83,7 @@ class TopApp(App[None]):
     #problem { color: $text-error; }
     #detail, #workers { border-top: solid $surface-lighten-2; }
     #detail { max-height: 30%; }
+    #workers { text-wrap: nowrap; text-overflow: ellipsis; }
     DataTable { height: 1fr; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 1; }
     TraceScreen { background: $background 60%; }
     TraceScreen VerticalScroll { background: $surface; padding: 0 1; }
@@ -179,7 +182,9 @@ class TopApp(App[None]):
         if not self._open:
             return
         answer = self._answer
-        self._head_part.update(Text("Asking the worker ..." if answer is None else group_line(answer)))
+        self._head_part.update(
+            Text("Asking the worker ..." if answer is None else group_text(answer, self.size.width - _MARGINS))
+        )
         told = [] if answer is None else problems(answer)
         old = time.monotonic() - self._answered_at
         if self._failure:
@@ -235,7 +240,7 @@ class TopApp(App[None]):
             told += f"  {row['class']}  on {line.cells['worker'] or 'no worker'}"
             error = line.error or (row["error"] or "")
             told += f"\n{error}" * bool(error)
-        self._detail_part.update(Text(told))
+        self._detail_part.update(Text(printable(told)))
 
     def on_data_table_row_highlighted(self) -> None:
         """Show the details of the line under the cursor."""
@@ -303,8 +308,11 @@ class TopApp(App[None]):
             return
 
         async def ask() -> None:
-            await self._changing.request(method, path(line), query)
-            self.notify(f"{what} {printable(line.connector)}", markup=False)
+            status = await self._changing.request(method, path(line), query)
+            name = printable(line.connector)
+            # Only a restart answers with a status.
+            did = status is None or is_restarting(status)
+            self.notify(f"{what} {name}" if did else f"{name} has not failed", markup=False)
 
         await self._telling(ask)
         self._due.set()

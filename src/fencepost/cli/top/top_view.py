@@ -6,6 +6,7 @@ The answers are the ones for the page at /ui: the overview of the group, and the
 from __future__ import annotations
 
 import re
+import textwrap
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ _TREND_WIDTH: Final = 20
 # Beside each cell, on both sides.
 _PADDING: Final = 2
 _LONGEST_NAME: Final = 48
+_NO_BREAK: Final = "\N{NO-BREAK SPACE}"
 # The modules or packages of an exception's class, which do not fit into a column.
 _MODULE: Final = re.compile(r"^(?:\w+\.)+(?=\w+:)")
 
@@ -140,7 +142,7 @@ def _connector(name: str, row: Json, now: int, rates: Rates) -> Line:
     state = worst(row)
     running = sum(task["state"] == "RUNNING" for task in row["tasks"])
     cells = {
-        CONNECTOR: printable(name),
+        CONNECTOR: name,
         "tasks": f"{running}/{len(row['tasks'])}",
         "worker": row["worker_id"],
         **_figures(row, now, rates.of(name)),
@@ -158,7 +160,8 @@ def _task(name: str, task: Json, figures: Json | None, now: int, rates: Rates) -
 
 def _line(connector: str, task: int | None, state: str, error: str | None, cells: Mapping[str, str]) -> Line:
     told = printable(error or "")
-    return Line(connector, task, state, told, {**cells, STATE: state, ERROR: _MODULE.sub("", told.partition("\n")[0])})
+    shown = {title: printable(cell) for title, cell in cells.items()}
+    return Line(connector, task, state, told, {**shown, STATE: state, ERROR: _MODULE.sub("", told.partition("\n")[0])})
 
 
 def _figures(of: Json, now: int, rates: Sequence[float]) -> dict[str, str]:
@@ -205,8 +208,8 @@ def age(since_ms: int | None, now_ms: int) -> str:
     return f"{seconds / 86400:.0f}d"
 
 
-def group_line(answer: Json) -> str:
-    """Return the group, the setting of exactly-once delivery, and the sums of all connectors."""
+def group_text(answer: Json, width: int) -> str:
+    """Return the group, the setting of exactly-once delivery, and the sums of all connectors, in lines of `width`."""
     rows = answer["rows"].values()
     states = Counter(map(worst, rows))
     parts = [
@@ -217,7 +220,8 @@ def group_line(answer: Json) -> str:
         *(f"{states[state]} {state}" for state in sorted(states, key=_rank)),
         f"{figure(sum(row['rate'] for row in rows))} rows/s",
     ]
-    return "  ".join(parts)
+    text = "  ".join(part.replace(" ", _NO_BREAK) for part in parts)
+    return textwrap.fill(text, max(1, width), break_long_words=False, break_on_hyphens=False).replace(_NO_BREAK, " ")
 
 
 def problems(answer: Json) -> list[str]:
@@ -234,7 +238,8 @@ def worker_lines(answer: Json, room: int) -> list[str]:
     """Return the workers with the counts of their work, the busiest first, in at most `room` lines."""
     workers = sorted(answer["workers"].items(), key=lambda item: (-item[1]["tasks"], item[0]))
     shown = [
-        f"{name}  {_worker(worker, answer['now'])}" + ("  answers this" if name == answer["worker_id"] else "")
+        f"{printable(name)}  {_worker(worker, answer['now'])}"
+        + ("  answers this" if name == answer["worker_id"] else "")
         for name, worker in workers[: room if len(workers) <= room else room - 1]
     ]
     left = len(workers) - len(shown)

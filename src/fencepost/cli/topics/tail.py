@@ -151,6 +151,10 @@ def _show(config: ClientConfig, topic: str, start: Start, show: _Printer, *, fol
     require_answer(config)
     most_bytes = _READ_MEGABYTES * 1024 * 1024
     with TopicReader(config, topic, most_bytes=most_bytes) as reader, suppress(BrokenPipeError):
+        if reader.is_missing():
+            click.echo(
+                f"The brokers do not know {topic}; one that was just created they will know within seconds", err=True
+            )
         # Waits for the markers of transactions that have just been committed.
         open_transactions(config, topic)
         for record in _records(reader, start):

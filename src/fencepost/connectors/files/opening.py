@@ -67,14 +67,15 @@ class Opening:
 
     def new(self, path: str, offset: SourceOffset | None) -> TrackedFile:
         """Return a file whose first bytes were not read yet. Raises DataError as `started`."""
+        begun = offset is not None
         track = None if is_object(path) else FileTrack(path, FileIdentity.in_offset(path, offset), self._allowed)
         if self._table is not None:
             position, origin = TablePosition.of(path, offset), origin_of(path, self._allowed)
             table = TableFile(origin, self._table, position, self._batch_bytes, self._allowed)
-            return TrackedFile(path, table, track=track)
+            return TrackedFile(path, table, begun, track=track)
         start, restart = position_of(path, offset), RestartPoint.of(path, offset)
         file = GrowingFile(path, start, self._plan, self._batch_bytes, self._allowed, self._quoting)
-        return TrackedFile(path, file, track=track, restart=restart, identity=identity_in(offset))
+        return TrackedFile(path, file, begun, track=track, restart=restart, identity=identity_in(offset))
 
     def identify(self, tracked: TrackedFile, *, whole: bool) -> None:
         """Choose how to read a NEW file by its first bytes; it stays NEW while it has too few.

@@ -33,8 +33,8 @@ class Readers:
         self._parsed = parsed
         self._columns = columns
         self._allowed = allowed
-        # The header of an object is read once: an object is never changed.
-        self._of_objects: dict[str, ArrowReader] = {}
+        # The header of the object that is being read is read once: an object is never changed.
+        self._of_object: dict[str, ArrowReader] = {}
 
     @property
     def of_nothing(self) -> ArrowReader:
@@ -45,9 +45,9 @@ class Readers:
         """Return the reader of records that were returned. Raises DataError for a header that does not fit."""
         if not (isinstance(tracked.file, ContentFile) and is_object(tracked.path)):
             return self._new(tracked)
-        if tracked.path not in self._of_objects:
-            self._of_objects[tracked.path] = self._new(tracked)
-        return self._of_objects[tracked.path]
+        if tracked.path not in self._of_object:
+            self._of_object = {tracked.path: self._new(tracked)}
+        return self._of_object[tracked.path]
 
     def _new(self, tracked: TrackedFile) -> ArrowReader:
         form, file = self._parsed[FORMAT].lower(), tracked.file

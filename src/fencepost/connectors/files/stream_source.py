@@ -60,7 +60,12 @@ _JAVA_TASK = "org.apache.kafka.connect.file.FileStreamSourceTask"
 _Importance = ConfigDef.Importance
 _CONFIG = (
     ConfigDef()
-    .define(FILE, ConfigDef.Type.STRING, None, _Importance.HIGH, "The file to read.", validator=not_blank)
+    .define(
+        FILE, ConfigDef.Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
+        "The file to read. Without this property Kafka's connector reads the standard input, which is not supported: no "
+        "position in it can be resumed.",
+        validator=not_blank,
+    )
     .define(
         TOPIC, ConfigDef.Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The topic to write the lines to.",
         validator=topic_name,
@@ -98,29 +103,23 @@ class FileStreamSourceConnector(SourceConnector):
         """Check each property, and that the file may be read. It may not exist yet."""
         values = super().validate(config)
         if not any(value.errors for value in values if value.name == FILE):
-            blame(values, lambda: self._check_file(config))
+            blame(values, lambda: self._check_file(config[FILE]))
         return values
 
     def start(self, config: Config) -> None:
         """Read the configuration. Raises ConfigError without a file."""
         # Its links may have changed since the last check.
-        self._check_file(config)
+        self._check_file(_CONFIG.parse(config)[FILE])
         super().start(config)
 
-    def _check_file(self, config: Config) -> None:
-        if not config.get(FILE):
+    def _check_file(self, file: str) -> None:
+        if _URL.match(file):
+            raise ConfigError(f"The property {FILE} names {file}, which is a URL. {_REMEDY}", name=FILE)
+        check_file(file, FILE, self.context.allowed_paths)
+        if Path(file).is_dir():
             raise ConfigError(
-                f"The property {FILE} is not set. Reading the standard input is not supported, since no position in "
-                f"it can be resumed: write to a file, and set {FILE} to its path",
-                name=FILE,
-            )
-        if _URL.match(config[FILE]):
-            raise ConfigError(f"The property {FILE} names {config[FILE]}, which is a URL. {_REMEDY}", name=FILE)
-        check_file(config[FILE], FILE, self.context.allowed_paths)
-        if Path(config[FILE]).is_dir():
-            raise ConfigError(
-                f"The property {FILE} names {config[FILE]}, which is a directory: name a file. FileSource reads all files of "
-                "a directory",
+                f"The property {FILE} names {file}, which is a directory: name a file. FileSource reads all files of a "
+                "directory",
                 name=FILE,
             )
 
@@ -132,16 +131,16 @@ class FileStreamSourceConnector(SourceConnector):
         """Return the configuration of one task; with `task.class` a Java worker of the group can run it, too."""
         return [{**config, "task.class": _JAVA_TASK} for config in super().task_configs(max_tasks)]
 
-    def exactly_once_support(self, config: Config) -> ExactlyOnceSupport:
-        """Return SUPPORTED for a file, UNSUPPORTED for the standard input."""
-        return ExactlyOnceSupport.SUPPORTED if config.get(FILE) else ExactlyOnceSupport.UNSUPPORTED
+    def exactly_once_support(self, config: Config) -> ExactlyOnceSupport:  # noqa: ARG002 - a file can always be resumed
+        """Say yes."""
+        return ExactlyOnceSupport.SUPPORTED
 
     def alter_offsets(
-        self, config: Config, offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]]
+        self,
+        config: Config,  # noqa: ARG002 - any file may have these
+        offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]],
     ) -> bool:
         """Refuse offsets that a task could not start from."""
-        if not config.get(FILE):
-            raise ConfigError(f"Offsets belong to a file: set the property {FILE}", name=FILE)
         check_offsets(offsets)
         return True
 

@@ -82,6 +82,8 @@ class FileSourceTask(SourceTask):
         self._changed: list[tuple[SourcePartition, SourceOffset | None]] = []
         # Records that their file has already passed, but that are not in a batch yet.
         self._ahead: tuple[TrackedFile, Splits] | None = None
+        # The next poll raises it.
+        self._error: FencepostError | None = None
         # Files whose end is in the records returned so far.
         self._ended: list[TrackedFile] = []
         self._lag: int | None = None
@@ -99,10 +101,10 @@ class FileSourceTask(SourceTask):
         self._looks_s = LOOKS_FOR_RENAMED * self._parsed[POLL_INTERVAL] / 1000
         self._inodes = SeenInodes({}, self._looks_s)
         self._track(self._share)
+        by_time, settle_s = self._parsed[ORDER].lower() == "time", self._parsed[SETTLE] / 1000
+        self._discovery = Discovery(tuple(self._parsed[FILES]), allowed, by_time=by_time, settle_s=settle_s)
         if (rule := FileRule.from_config(config)) is not None:
-            by_time, settle_s = self._parsed[ORDER].lower() == "time", self._parsed[SETTLE] / 1000
-            discovery = Discovery(tuple(self._parsed[FILES]), allowed, by_time=by_time, settle_s=settle_s)
-            self._listing = OwnListing(rule, discovery, self._parsed[POLL_INTERVAL] / 1000)
+            self._listing = OwnListing(rule, self._discovery, self._parsed[POLL_INTERVAL] / 1000)
             self._track_listed()
         self._take_additions(config)
 
@@ -174,9 +176,12 @@ class FileSourceTask(SourceTask):
         return {**tracked.offset, **self._inferred}
 
     def commit(self) -> None:
-        """Delete or move the files whose end is committed."""
-        if self._after_end is not AfterEnd.LEAVE:
-            self._take_away()
+        """Delete or move the files whose end is committed. The next poll raises an error of that."""
+        try:
+            if self._after_end is not AfterEnd.LEAVE:
+                self._take_away()
+        except DataError as error:
+            self._error = error
 
     def _take_away(self) -> None:
         while self._ended:
@@ -215,6 +220,9 @@ class FileSourceTask(SourceTask):
 
         An error is raised after the records before it were returned.
         """
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
         batch: FileBatch | None = None
         try:
             for tracked in self._in_turn():
@@ -227,10 +235,11 @@ class FileSourceTask(SourceTask):
                 batch = self._with_ahead(batch)
                 if self._ahead is not None:
                     break
-        except FencepostError:
-            # The next poll reads this file again.
+        except FencepostError as error:
             if batch is None:
                 raise
+            # The file may have passed records that are not in the batch.
+            self._error = error
         return [] if batch is None else [batch]
 
     def _in_turn(self) -> Iterator[TrackedFile]:
@@ -271,15 +280,20 @@ class FileSourceTask(SourceTask):
             new = self._opening.new(tracked.path, None)
             tracked.file, tracked.track = new.file, new.track
             tracked.restart = tracked.identity = tracked.mark = None
+            tracked.begun = False
         another = self._inodes.has_another(tracked.path)
         if tracked.state is FileState.NEW and not another:
-            self._opening.identify(tracked, whole=self._whole)
+            self._identify(tracked)
         if tracked.state is FileState.SUSPECT:
             self._check_suspect(tracked)
         found = self._advance(tracked, room) if tracked.state is FileState.FOLLOWED and not another else ()
         if self._lag is not None:
             self._note_lag(tracked, unsure=another or self._inodes.was_unsure(tracked.path))
         return found
+
+    def _identify(self, tracked: TrackedFile) -> None:
+        if tracked.begun or self._discovery.has_settled(tracked.path):
+            self._opening.identify(tracked, whole=self._whole)
 
     def _check_suspect(self, tracked: TrackedFile) -> None:
         if tracked.error is not None and (self._whole or time.monotonic() >= tracked.deadline):

@@ -51,13 +51,14 @@ TRANSITIONS: Final[Mapping[FileState, frozenset[FileState]]] = {
 class TrackedFile:
     """One file of a task.
 
-    `track` follows the file's identity; objects have none. `restart` and `identity` come from the committed offset of a
+    `begun` if it had a committed offset: others settle first. `track` follows the file's identity; objects have none. `restart` and `identity` come from the committed offset of a
     compressed file or an object. `mark` belongs to an ENDED file. A SUSPECT raises its `error` at `deadline`, in
     seconds of the monotonic clock. `lag` is the number of bytes that were left at the last check.
     """
 
     path: str
     file: ReadFile
+    begun: bool
     state: FileState = FileState.NEW
     track: FileTrack | None = None
     restart: RestartPoint | None = None

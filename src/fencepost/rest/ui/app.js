@@ -4,7 +4,7 @@ import { render } from "./vendor/preact.mjs";
 import { useEffect, useReducer } from "./vendor/hooks.mjs";
 import { Connector } from "./connector.js";
 import { Create } from "./create.js";
-import { Problem, clock, html } from "./format.js";
+import { Problem, clock, html, printable } from "./format.js";
 import { follow, live, subscribe } from "./live.js";
 import { Overview } from "./overview.js";
 import { Topic } from "./topic.js";
@@ -68,7 +68,7 @@ function Page() {
     return () => { removeEventListener("hashchange", onPlace); removeEventListener("keydown", onEscape); forget(); };
   }, []);
   const { kind, name } = place();
-  useEffect(() => { document.title = [...(kind ? [name || "Create a connector"] : []), "fencepost"].join(" - "); }, [kind, name]);
+  useEffect(() => { document.title = [...(kind ? [printable(name) || "Create a connector"] : []), "fencepost"].join(" - "); }, [kind, name]);
   return html`<a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
     <header><a class="home" href="#/">fencepost</a>${live.group ? html`<${Group} group=${live.group} />` : null}
       <${Connection} /></header>

@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from "./vendor/hooks.mjs";
 import { OFFSETS, api, exact, keepsNumbers, repeat } from "./api.js";
 import { Configuration } from "./config.js";
-import { Head, Problem, State, ago, clock, count, html, size, worst } from "./format.js";
+import { Head, Problem, State, ago, clock, count, html, printable, size, worst } from "./format.js";
 import { Logs } from "./logs.js";
 import { FigurePlot, TimeLine } from "./plots.js";
 
@@ -22,17 +22,17 @@ async function loaded(name) {
   };
 }
 
-function Actions({ name, state, onDone }) {
+function Actions({ name, state, failed, onDone }) {
   const [told, setTold] = useState("");
   const run = (action) => () => action(name).then(() => { setTold(""); onDone(); }, (error) => setTold(error.message));
-  const stop = (of) => (confirm(`Stop ${of}? Its tasks end; configuration and offsets stay.`) ? api.stop(of) : Promise.resolve());
-  const remove = (of) => (confirm(`Delete ${of}? Its tasks end. Its offsets stay: a connector of that name goes on after them.`)
+  const stop = (of) => (confirm(`Stop ${printable(of)}? Its tasks end; configuration and offsets stay.`) ? api.stop(of) : Promise.resolve());
+  const remove = (of) => (confirm(`Delete ${printable(of)}? Its tasks end. Its offsets stay: a connector of that name goes on after them.`)
     ? api.remove(of).then(() => { location.hash = "#/"; }) : Promise.resolve());
   const paused = state === "PAUSED" || state === "STOPPED";
   return html`<p class="line">
     ${paused ? html`<button onClick=${run(api.resume)}>Resume</button>` : html`<button onClick=${run(api.pause)}>Pause</button>`}
     <button onClick=${run(stop)} disabled=${state === "STOPPED"}>Stop</button>
-    <button onClick=${run(api.restart)}>Restart what failed</button>
+    <button onClick=${run(api.restart)} disabled=${!failed}>Restart what failed</button>
     <button class="danger" onClick=${run(remove)}>Delete</button></p><${Problem} text=${told} />`;
 }
 
@@ -88,7 +88,7 @@ function OffsetForm({ row, stopped, onSave, onEnd }) {
       onEnd(`This is not JSON: ${error.message}`);
       return;
     }
-    if (offset === null && !confirm(`Remove the offset of ${row.key}? This source partition is read from its start again.`)) return;
+    if (offset === null && !confirm(`Remove the offset of ${printable(row.key)}? This source partition is read from its start again.`)) return;
     setSaving(true);
     onSave([{ partition: exact(row.key), offset }]).finally(() => setSaving(false));
   };
@@ -109,7 +109,7 @@ function Offsets({ name, state, offsets, more, problem, onDone }) {
   const after = (request) => request.then((answer) => { setEdited(null); setTold(answer?.message ?? ""); onDone(); },
     (error) => setTold(error.message));
   const reset = () => {
-    if (confirm(`Reset all offsets of ${name}? Its source is read from its start again.`)) after(api.resetOffsets(name));
+    if (confirm(`Reset all offsets of ${printable(name)}? Its source is read from its start again.`)) after(api.resetOffsets(name));
   };
   const row = rows.find((each) => each.key === edited);
   return html`<section><h2>Offsets</h2><${Problem} text=${problem} />
@@ -166,7 +166,8 @@ export function Connector({ name, live }) {
   const state = worst({ state: status.connector.state, tasks: status.tasks });
   return html`<h1>${name} <${State} state=${state} /></h1>
     <p><code>${info.config["connector.class"]}</code> on <code>${status.connector.worker_id}</code></p>
-    <${Problem} text=${problem} /><${Actions} name=${name} state=${status.connector.state} onDone=${look} />
+    <${Problem} text=${problem} /><${Actions} name=${name} state=${status.connector.state}
+      failed=${state === "FAILED"} onDone=${look} />
     <${Problem} text=${live.rows.get(name)?.error} /><${Traces} status=${status} /><${Tasks} status=${status} tasks=${tasks} />
     ${tasks.length ? html`<section><h2>Transactions</h2><${TimeLine} key=${tasks.map((task) => task.task).join()} tasks=${tasks} /></section>` : null}
     <${Figures} name=${name} live=${live} />

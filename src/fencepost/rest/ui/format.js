@@ -3,7 +3,13 @@
 import { h } from "./vendor/preact.mjs";
 import htm from "./vendor/htm.mjs";
 
-export const html = htm.bind(h);
+// What is not seen, or turns the direction of a text, would show another name than the one that is there. The two joiners
+// are part of letters.
+const UNSEEN = /(?![\n\t\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
+export const printable = (text) => text.replace(UNSEEN, (each) => `\\u{${each.codePointAt(0).toString(16)}}`);
+
+const child = (each) => (typeof each === "string" ? printable(each) : each);
+export const html = htm.bind((type, props, ...children) => h(type, props, ...children.map(child)));
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const UNITS = ["bytes", "kB", "MB", "GB", "TB"];

@@ -81,8 +81,12 @@ function TopicQuestion() {
     </form></section>`;
 }
 
+// Kept while another view is shown.
+let lastFilter = "";
+
 export function Overview({ live }) {
-  const [filter, setFilter] = useState("");
+  const [filter, setFilter] = useState(lastFilter);
+  lastFilter = filter;
   const field = useRef(null);
   useEffect(() => {
     const onKey = (event) => {

@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "./vendor/hooks.mjs";
 import { api, repeat } from "./api.js";
-import { Head, Problem, ago, clock, count, html, many, span } from "./format.js";
+import { Head, Problem, ago, clock, count, html, many, printable, span } from "./format.js";
 
 const REFRESH_MS = 3000;
 
@@ -85,7 +85,7 @@ export function Topic({ name }) {
     (error) => setProblem(error.message));
   useEffect(() => repeat(look, REFRESH_MS), [name]);
   const abort = async (id) => {
-    if (!confirm(`Abort the transaction of ${id}? Its producer is fenced; a running task of it fails or restarts.`)) return;
+    if (!confirm(`Abort the transaction of ${printable(id)}? Its producer is fenced; a running task of it fails or restarts.`)) return;
     try {
       await api.abort(id);
       await look();

@@ -41,9 +41,10 @@ class TaskSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """The activity of a task: `rate` is in records per second, `lag` in the source's unit, None if unknown.
+    """The activity of a task: `rate` is in records per second, 0 unless it is RUNNING.
 
-    Times are in milliseconds since the epoch. `ended` are the last transactions, the oldest first.
+    `lag` is in the source's unit, None if unknown. Times are in milliseconds since the epoch. `ended` are the last
+    transactions, the oldest first.
     """
 
     state: State
@@ -219,7 +220,7 @@ class TaskMetrics:
             return Activity(
                 state=self._state,
                 counts=counts,
-                rate=self._writes.rate(self._clock()),
+                rate=self._writes.rate(self._clock()) if self._state is State.RUNNING else 0.0,
                 lag=None if math.isnan(self._lag) else self._lag,
                 restarts=self._restarts,
                 open_since_ms=None if opened is None else opened.since_ms,

@@ -74,13 +74,15 @@ class CommitRecord:
     """Commits the preceding task records of a connector, with the number of its tasks.
 
     If unchanged tasks keep running, `digest` is the digest of the committed configurations, and `continues` the offset
-    of the connector's previous commit: see state.py. Kafka Connect ignores these fields.
+    of the connector's previous commit: see state.py. `adds` says that the leader lets tasks with more additions keep
+    running: one of an older version fences them. Kafka Connect ignores these fields.
     """
 
     connector: str
     tasks: int
     digest: str | None = None
     continues: int | None = None
+    adds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +140,8 @@ def encode(record: ConfigRecord) -> Row:
             key, value = f"connector-{connector}", {"properties": config, **_present(continues=continues)}
         case TaskRecord(task, config):
             key, value = f"task-{task}", {"properties": config}
-        case CommitRecord(connector, tasks, digest, continues):
-            more = _present(digest=digest, continues=continues)
+        case CommitRecord(connector, tasks, digest, continues, adds):
+            more = _present(digest=digest, continues=continues, adds=adds or None)
             key, value = f"commit-{connector}", {"tasks": tasks, **more}
         case TaskCountRecord(connector, tasks):
             return encode_task_count(connector, tasks)
@@ -214,7 +216,8 @@ def _task(name: str, value: bytes | None) -> TaskRecord:
 def _commit(connector: str, value: bytes | None) -> CommitRecord:
     commit = _object(value)
     digest = _string(commit, "digest") if "digest" in commit else None
-    return CommitRecord(connector, _integer(commit, "tasks"), digest, _optional_integer(commit, "continues"))
+    continues, adds = _optional_integer(commit, "continues"), commit.get("adds") is True
+    return CommitRecord(connector, _integer(commit, "tasks"), digest, continues, adds)
 
 
 def _read_target_state(connector: str, value: bytes | None) -> TargetStateRecord:

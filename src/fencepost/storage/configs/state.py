@@ -18,8 +18,9 @@ commit that it `continues`. No other connector may use the tasks of such a commi
 
 All tasks of a commit start a new generation, unless the commit `continues` the previous one: then a task with the same
 number and configuration keeps its generation, if the connector's configuration is the same except for `tasks.max`.
-All keep theirs if it only adds source partitions (`task.additions`), after a task count record: an added partition may have
-belonged to any former task, which cannot write any more then, and belongs to no other task now.
+All keep theirs if it says that it `adds`, and only adds source partitions (`task.additions`), after a task count record: an
+added partition may have belonged to any former task, which cannot write any more then, and belongs to no other task now.
+A leader of an older version does not say so, and fences these tasks at its next round.
 Tasks that did not change since the last task count record need not be fenced. No changed task may ever be treated as
 unchanged, and compaction may have removed any record that has a later one with its key. So a commit names the commit
 that it continues, and has a digest of both. A worker that has read anything else treats all tasks as new.
@@ -374,7 +375,7 @@ def _generations(
         both = list(zip(before.tasks, tasks, strict=False))
         unchanged = {number for number, (former, config) in enumerate(both) if former == config}
         all_fenced = len(before.tasks) == len(tasks) == len(before.unchanged_tasks)
-        if all_fenced and all(map(_has_all_of, tasks, before.tasks)):
+        if record.adds and all_fenced and all(map(_has_all_of, tasks, before.tasks)):
             unchanged = set(range(len(tasks)))
     return tuple(before.generations[number] if number in unchanged else generation for number in range(len(tasks)))
 

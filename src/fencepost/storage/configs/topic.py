@@ -16,6 +16,7 @@ from functools import partial
 from typing import Final, TypeVar, TypeVarTuple, Unpack
 
 from fencepost.api.errors import ConfigError, FencepostError, IllegalStateError
+from fencepost.api.source import TASK_ADDITIONS
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.internal_topics import InternalTopic
 from fencepost.kafka.clients import KafkaClients
@@ -294,7 +295,8 @@ class ConfigBackingStore:
         entry = self._state.entry(connector)
         if entry.config != config:
             return commit
-        return replace(commit, digest=tasks_digest(config, configs), continues=entry.commit)
+        adds = any(TASK_ADDITIONS in task for task in configs)
+        return replace(commit, digest=tasks_digest(config, configs), continues=entry.commit, adds=adds)
 
     def _catch_up(self, what: str) -> None:
         # An earlier write may have succeeded although it could not be read back.

@@ -64,6 +64,8 @@ class ConnectorOffsetStore:
         self._former: dict[Origin, OffsetStore | None] = {}
         self._needed: frozenset[Origin] = frozenset()
         self._view = self._new_view()
+        if shared is not None:
+            own.table.keep_removed(connector)
 
     @property
     def own(self) -> OffsetStore:
@@ -191,6 +193,7 @@ class ConnectorOffsetStore:
         store = self._former[origin]
         if store is None:
             return
+        store.table.keep_removed(self.connector)
         try:
             store.refresh(timeout_ms, create=False)
         except TopicNotFoundError:

@@ -241,7 +241,9 @@ class OffsetCopies:
             return copies, error
         sent = mended + [copy for copy in copies if not self._is_outdated(copy)]
         failed, failure = self._send(sent)
-        written = {copy.subject: copy for copy in sent if copy not in failed}
+        # There may be one for each of many source partitions.
+        lost = set(failed)
+        written = {copy.subject: copy for copy in sent if copy not in lost}
         self._unchecked = written if failure is None else self._unchecked | written
         return [copy for copy in failed if copy not in mended], failure
 

@@ -70,6 +70,10 @@ class SharedPartitions:
             shared = SharedPartition(connector, partition, (other.author.task, author.task))
             self._found[connector] = (self.found(connector)[0] + 1, shared)
 
+    def forget(self, connector: str, partition: str) -> None:
+        """Forget the commits of a source partition."""
+        self._spans.pop((connector, partition), None)
+
     def found(self, connector: str) -> tuple[int, SharedPartition | None]:
         """Return the number of commits that showed a shared source partition of a connector, and the last finding."""
         return self._found.get(connector, (0, None))

@@ -9,7 +9,8 @@ same map differently, which gives other bytes; and after partitions are added, t
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -18,6 +19,9 @@ from fencepost.kafka.consumer.fetch_decoder import NO_PRODUCER, ConsumedRecord
 from fencepost.kafka.records.columns import OutgoingRecord
 from fencepost.storage.offsets.codec import OffsetKey, OffsetMark, Origin, decode_key, encode_key, identity_of, mark_of
 from fencepost.storage.offsets.shared_partitions import SharedPartition, SharedPartitions
+
+DAY_SECONDS: Final = 86_400.0
+"""How long a removed offset is remembered at least: Kafka's default of `delete.retention.ms`."""
 
 _NOWHERE: Final = -1
 
@@ -55,15 +59,23 @@ class OffsetTable:
 
     In one place the last record counts, as in Kafka itself, except that a copy never replaces a newer commit. Between
     several places the newest record counts, and offsets are written there from then on, so that compaction replaces the
-    record that counts. This is why removed offsets are remembered too.
+    record that counts. This is why removed offsets are remembered too, but not for ever: after a day compaction drops them.
+
+    `clock` returns seconds that never go back.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._connectors: dict[str, dict[str, tuple[StoredOffset, ...]]] = {}
         # Before compaction a topic has many records of each key.
         self._named: dict[bytes, OffsetKey] = {}
         self._shared = SharedPartitions()
         self._with_origins: set[str] = set()
+        # Connectors whose offsets another topic has, too.
+        self._elsewhere: set[str] = set()
+        # The offsets that were removed on this day, and on the day before.
+        self._removed: tuple[set[tuple[str, str]], set[tuple[str, str]]] = set(), set()
+        self._day_ends_at = clock() + DAY_SECONDS
         self._lock = threading.Lock()
 
     def apply(self, record: ConsumedRecord) -> bool:
@@ -82,6 +94,8 @@ class OffsetTable:
             known[named.identity] = _with(known.get(named.identity, ()), stored)
             if mark.origin is not None or mark.former:
                 self._with_origins.add(named.connector)
+            if record.value is None:
+                self._removed[0].add((named.connector, named.identity))
             if mark.author is not None:
                 self._shared.commit(named.connector, named.identity, mark.author, mark.time)
         return True
@@ -90,6 +104,31 @@ class OffsetTable:
         """Return the number of commits that showed that two tasks share a source partition, and the last finding."""
         with self._lock:
             return self._shared.found(connector)
+
+    def keep_removed(self, connector: str) -> None:
+        """Remember the removed offsets of a connector for ever: another topic may have a copy of what they replaced."""
+        with self._lock:
+            self._elsewhere.add(connector)
+
+    def forget_removed(self) -> None:
+        """Forget offsets that were removed more than a day ago, in all of their places.
+
+        Call it with the topic read to its end: an older record in another place would be valid again.
+        """
+        now = self._clock()
+        with self._lock:
+            if now < self._day_ends_at:
+                return
+            today, yesterday = self._removed
+            self._removed, self._day_ends_at = (set(), today), now + DAY_SECONDS
+            for connector, identity in yesterday - today:
+                places = self._connectors[connector][identity]
+                alone = connector not in self._with_origins and connector not in self._elsewhere
+                if alone and all(place.value is None for place in places):
+                    del self._connectors[connector][identity]
+                    self._shared.forget(connector, identity)
+                    for place in places:
+                        self._named.pop(place.key, None)
 
     def leave_places(self) -> None:
         """Record that the topic was replaced by another one with its name: the offsets stay, but have no place."""

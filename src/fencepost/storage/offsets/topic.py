@@ -112,6 +112,7 @@ class OffsetStore(Closing):
             if not self.table.apply(record):
                 ignored, first = ignored + 1, first or record
         self._notice_another_topic()
+        self.table.forget_removed()
         if first is not None:
             # One line for all of them: a topic of another program may be configured, or named by a header.
             _LOG.warning(

@@ -52,6 +52,12 @@ def test_a_line_of_text_begins_with_its_subject(begin: Callable[[str], None], ca
     assert "ERROR   [c|task-0] It failed: no database (fencepost.tests)" in second
 
 
+def test_a_line_of_text_cannot_control_a_terminal(begin: Callable[[str], None], capsys: pytest.CaptureFixture[str]):
+    begin("text")
+    LOG.info("read %s", "a\x1b[2J\u202eb")
+    assert "read a\\x1b[2J\\u202eb (" in capsys.readouterr().err
+
+
 def test_json_is_an_object_in_each_line(begin: Callable[[str], None], capsys: pytest.CaptureFixture[str]):
     begin("json")
     LOG.debug("not told")

@@ -174,9 +174,20 @@ def test_a_connector_its_tasks_or_one_of_them_is_restarted(run: Run, file: Path)
     assert (whole["connector"]["state"], whole["tasks"][0]["state"]) == ("RESTARTING", "RESTARTING")
     failed = json.loads(run("restart", "lines", "--tasks", "--only-failed", "-o", "json")[1])
     assert (failed["connector"]["state"], failed["tasks"][0]["state"]) == ("RUNNING", "RUNNING")
+    assert run("restart", "lines", "--tasks", "--only-failed")[1] == "Nothing of lines has failed.\n"
+    assert run("restart", "lines", "--only-failed")[1].startswith("lines itself has not failed. --tasks includes")
     assert run("restart", "lines", "--task", 0)[0] == 0
     assert run("restart", "lines", "--task", 7)[0] == 1
     assert run("restart", "lines", "--task", 0, "--tasks")[0] == 2
+
+
+def test_a_name_cannot_turn_the_text_of_a_terminal(run: Run, file: Path) -> None:
+    file.write_text(json.dumps({**json.loads(file.read_text()), "name": "a\u202eb"}))
+    assert run("create", file)[1] == "Created a\\u202eb.\n"
+
+    for command in (["list"], ["show", "a\u202eb"], ["watch", "--until", "running"], ["offsets", "show", "a\u202eb"]):
+        assert "\u202e" not in run(*command)[1], command
+    assert "no connector no\\u202ebody (status" in run("show", "no\u202ebody")[2]
 
 
 def test_transactions_are_shown_by_task(run: Run, file: Path) -> None:

@@ -12,6 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
+from textual.widgets._toast import Toast
 
 from fencepost.cli.top import top_app
 from fencepost.cli.top.top_app import TopApp
@@ -63,6 +64,24 @@ def test_the_cursor_stays_on_a_connector_that_moves(tmp_path: Path) -> None:
                 del herder.known["a"]
                 await _until(pilot, lambda: _names(app) == ["c", "b"])
                 assert app.query_one(DataTable).cursor_row == 1
+
+        apis.call(use())
+
+
+def test_a_restart_where_nothing_failed_says_so(tmp_path: Path) -> None:
+    (tmp_path / "lines").write_text("one\n")
+    config = {"connector.class": "FileStreamSource", "file": str(tmp_path / "lines"), "topic": "t"}
+    with RestApis() as apis:
+        api = apis.serve(ModelHerder())
+        assert api.post("/connectors", {"name": "a", "config": config}).status == 201
+
+        async def use() -> None:
+            app = TopApp(api.url)
+            async with app.run_test(notifications=True) as pilot:
+                await _until(pilot, lambda: _names(app) == ["a"])
+                await pilot.press("s")
+                await _until(pilot, lambda: list(app.query(Toast)))
+                assert [str(toast.render()) for toast in app.query(Toast)] == ["a has not failed"]
 
         apis.call(use())
 
@@ -119,7 +138,7 @@ def test_all_listed_workers_are_seen_in_a_small_terminal() -> None:
         served.router.add_get(top_app.OVERVIEW, overview)
         async with TestServer(served) as server:
             app = TopApp(str(server.make_url("/")))
-            async with app.run_test(size=(80, 24)) as pilot:
+            async with app.run_test(size=(30, 24)) as pilot:
                 workers = app.query_one("#workers", Static)
                 await _until(pilot, lambda: "and 4 more" in str(workers.render()))
                 await _until(pilot, lambda: workers.size.height == len(str(workers.render()).splitlines()))

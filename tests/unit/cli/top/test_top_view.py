@@ -14,7 +14,7 @@ from fencepost.cli.top.top_view import (
     age,
     columns_for,
     figure,
-    group_line,
+    group_text,
     lines,
     problems,
     sparkline,
@@ -170,9 +170,12 @@ def test_the_group_is_summed_up_and_its_problems_are_named():
     membership = {"rebalancing": True}
     answer = _answer(rows, breaking=["v:1"], silent={"u:1": "it is away"}, membership=membership)
 
-    assert group_line(answer) == (
+    assert group_text(answer, 100) == (
         "group shop  exactly-once enabled  3 workers  2 connectors  1 FAILED  1 RUNNING  3 rows/s"
     )
+    assert group_text(answer, 50).splitlines() == [
+        "group shop  exactly-once enabled  3 workers", "2 connectors  1 FAILED  1 RUNNING  3 rows/s",
+    ]  # fmt: skip
     assert problems(answer) == [
         "These workers break exactly-once delivery: v:1", "u:1 does not answer: it is away", "The group is rebalancing",
     ]  # fmt: skip

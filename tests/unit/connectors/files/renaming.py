@@ -41,22 +41,43 @@ class Reader:
         context.offset_reader = self.offsets  # type: ignore[assignment]
         connector.context = context
         connector.start(self.properties)
-        found()
-        configs = connector.task_configs(most)
+        # It scans again in `look` alone.
         connector.stop()
+        self.connector = connector
+        found()
+        return self._distribute(most, given)
+
+    def look(self, most: int = 1, *, given: Callable[[], object] = bool) -> list[dict[str, str]]:
+        """Start all tasks with what the same connector gives them after another scan. `given` is as for `restart`."""
+        self.connector._watch._look()
+        return self._distribute(most, given)
+
+    def _distribute(self, most: int, given: Callable[[], object]) -> list[dict[str, str]]:
+        configs = self.connector.task_configs(most)
         given()
         self.tasks = [start(FileSourceTask(), config, self.offsets) for config in configs]  # type: ignore[arg-type]
         return configs
 
     def poll(self, *, commits: bool = True) -> bool:
         """Poll all tasks once. Return whether there was something."""
-        found = [(task, batch) for task in self.tasks if isinstance(batch := task.poll(), SourceBatch)]
-        for task, batch in found:
-            rows = read(batch) if batch.splits else []
-            if commits:
-                self.rows += rows
-                self.offsets.commit(task, batch)
+        found = self._polled()
+        if commits:
+            self._commit(found)
         return bool(found)
+
+    def poll_before_commit(self) -> Callable[[], None]:
+        """Poll all tasks once. Return what commits their records."""
+        found = self._polled()
+        return lambda: self._commit(found)
+
+    def _polled(self) -> list[tuple[SourceTask, SourceBatch, list[Any]]]:
+        found = [(task, batch) for task in self.tasks if isinstance(batch := task.poll(), SourceBatch)]
+        return [(task, batch, read(batch) if batch.splits else []) for task, batch in found]
+
+    def _commit(self, found: list[tuple[SourceTask, SourceBatch, list[Any]]]) -> None:
+        for task, batch, rows in found:
+            self.rows += rows
+            self.offsets.commit(task, batch)
 
     def read_all(self) -> list[Any]:
         while self.poll():

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import psutil
 import pytest
 
 from fencepost import DataError, SourceBatch
@@ -52,6 +53,20 @@ def test_a_file_of_another_encoding_may_grow_within_a_character(path: Path) -> N
     assert not task.at_end()
     assert read(task.poll()) == ["2 ö"]
     assert task.at_end()
+
+
+def test_files_that_were_read_to_their_ends_are_not_held_open(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.txt" for number in range(9)]
+    for path in paths:
+        path.write_bytes("é\n".encode("latin-1"))
+    before = psutil.Process().num_fds()
+    [task] = tasks(config(tmp_path / "*.txt", format="text", encoding="latin-1"))
+    assert read(task.poll()) == ["é"] * 9
+    assert task.poll() is None
+    assert psutil.Process().num_fds() == before
+    with paths[4].open("ab") as file:
+        file.write("ö\n".encode("latin-1"))
+    assert read(task.poll()) == ["ö"]
 
 
 def test_a_file_that_ends_within_a_character_is_not_at_its_end(path: Path) -> None:

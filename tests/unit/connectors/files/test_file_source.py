@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
 import pickle
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +228,30 @@ def test_a_pattern_that_fits_no_file_has_no_end_unless_files_are_taken_away(tmp_
 
     [task] = tasks({**properties, "files.after.end": "delete"})
     assert task.at_end()
+
+
+def test_rows_that_a_file_passed_before_an_error_are_not_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "a.txt", tmp_path / "b.txt"
+    for path in (first, second):
+        path.write_text("1\n")
+    [task] = tasks(config(tmp_path / "*.txt", format="text"))
+    assert read(task.poll()) == ["1", "1"]
+    for path in (first, second):
+        path.write_text("1\n2\n")
+    opens, system_open = count(), os.open
+
+    def short_of_descriptors(path: Any, *args: Any, **options: Any) -> int:
+        # Its rows were found, and then it is checked that it is still the same file.
+        if path == str(second) and next(opens) == 1:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return system_open(path, *args, **options)
+
+    monkeypatch.setattr(os, "open", short_of_descriptors)
+    assert read(task.poll()) == ["2"]
+    with pytest.raises(DataError, match=r"b\.txt cannot be read: Too many open files"):
+        task.poll()
 
 
 def test_a_file_may_grow_while_it_is_read(path: Path) -> None:

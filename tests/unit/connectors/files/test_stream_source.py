@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost import ConfigError, DataError, ExactlyOnceSupport, SourceBatch
+from fencepost import ConfigError, DataError, SourceBatch
 from fencepost.connectors.files.stream_source import FileStreamSourceConnector, FileStreamSourceTask
 from tests.unit.connectors.support import CommittedOffsets, errors_in, read, read_to_end, start, start_connector
 
@@ -159,12 +159,13 @@ def test_a_reader_can_be_sent_to_executors(path: Path) -> None:
     assert [row.as_py() for split in splits for part in reader.read(split) for row in part.column("value")] == ["one"]
 
 
-def test_the_standard_input_is_refused_and_never_called_exactly_once(path: Path) -> None:
+def test_the_standard_input_is_refused() -> None:
     connector = FileStreamSourceConnector()
-    with pytest.raises(ConfigError, match="standard input is not supported"):
+    with pytest.raises(ConfigError, match="file"):
         connector.start({"topic": "lines"})
-    assert connector.exactly_once_support({"topic": "lines"}) is ExactlyOnceSupport.UNSUPPORTED
-    assert connector.exactly_once_support(config(path)) is ExactlyOnceSupport.SUPPORTED
+    file = connector.config().keys()["file"]
+    assert file.required
+    assert "standard input, which is not supported" in file.documentation
 
 
 def test_one_file_is_one_task_with_any_tasks_max(path: Path) -> None:
@@ -178,10 +179,7 @@ def test_one_file_is_one_task_with_any_tasks_max(path: Path) -> None:
 def test_properties_are_checked_as_kafkas_are() -> None:
     found = errors_in(FileStreamSourceConnector(), {"topic": "", "batch.size": "x"})
     assert {name: len(errors) for name, errors in found.items()} == {"file": 1, "topic": 1, "batch.size": 1}
-    assert "The property file is not set. Reading the standard input" in found["file"][0]
-    definitions = FileStreamSourceConnector().config().keys()
-    assert definitions["batch.size"].default == 2000
-    assert not definitions["file"].required
+    assert FileStreamSourceConnector().config().keys()["batch.size"].default == 2000
 
 
 def test_offsets_can_be_altered_to_positions_and_removed(path: Path) -> None:
@@ -191,5 +189,3 @@ def test_offsets_can_be_altered_to_positions_and_removed(path: Path) -> None:
         connector.alter_offsets(config(path), [({"filename": "a"}, {"position": -7})])
     with pytest.raises(DataError, match="filename"):
         connector.alter_offsets(config(path), [({"file": "a"}, {"position": 7})])
-    with pytest.raises(ConfigError, match="set the property file"):
-        connector.alter_offsets({"topic": "t"}, [])

@@ -65,6 +65,19 @@ def test_metrics_have_the_names_and_labels_of_strimzis_rules():
     assert value("kafka_connect_connector_task_status", **labels, status="running") == 1
 
 
+@pytest.mark.parametrize("state", [State.PAUSED, State.FAILED, State.RESTARTING])
+def test_a_task_that_does_not_run_has_no_rate(state: State):
+    metrics = WorkerMetrics()
+    task = metrics.add(ConnectorTaskId("c", 0))
+    task.state(State.RUNNING)
+    task.wrote(30, 30)
+    assert task.activity().rate == pytest.approx(1)
+
+    task.state(state)
+
+    assert task.activity().rate == 0
+
+
 def test_the_process_shows_its_cpu_time_memory_and_file_descriptors():
     value = _read(WorkerMetrics())
     values = {name: value(name) for name in PROCESS}

@@ -42,6 +42,7 @@ _EXAMPLES: list[tuple[ConfigRecord, bytes, bytes | None]] = [
     (CommitRecord("c1", 2), b"commit-c1", b'{"tasks":2}'),
     (CommitRecord("c1", 2, "d1"), b"commit-c1", b'{"tasks":2,"digest":"d1"}'),
     (CommitRecord("c1", 2, "d1", 7), b"commit-c1", b'{"tasks":2,"digest":"d1","continues":7}'),
+    (CommitRecord("c1", 2, "d1", 7, adds=True), b"commit-c1", b'{"tasks":2,"digest":"d1","continues":7,"adds":true}'),
     (TaskCountRecord("c1", 2), b"tasks-fencing-c1", b'{"task-count":2}'),
     (TaskCountRecord("c1", None), b"tasks-fencing-c1", None),
     (TargetStateRecord("c1", TargetState.PAUSED), b"target-state-c1", b'{"state":"PAUSED","state.v2":"PAUSED"}'),

@@ -49,12 +49,13 @@ class _Topic:
         config, entry = {"name": "c", **changed}, self.state.entry("c")
         return self.write(ConnectorRecord("c", config, entry.committed if entry.applied_config == config else None))
 
-    def commit(self, *tasks: str, continues: bool = True) -> _Topic:
+    def commit(self, *tasks: str, continues: bool = True, adds: bool = True) -> _Topic:
         configs = [_config(share) for share in tasks]
         entry = self.state.entry("c")
         commit = CommitRecord("c", len(tasks))
         if continues and entry.config is not None:
-            commit = replace(commit, digest=tasks_digest(entry.config, configs), continues=entry.commit)
+            digest = tasks_digest(entry.config, configs)
+            commit = replace(commit, digest=digest, continues=entry.commit, adds=adds)
         return self.write(*self.records(*tasks), commit)
 
     def fenced(self) -> _Topic:
@@ -188,6 +189,13 @@ def test_a_task_gets_additions_once_all_former_tasks_are_fenced(topic: _Topic, *
     topic.commit("a+1", "x", "cd")
 
     assert topic.generations == ([0, 1, 0] if fenced else [2, 1, 0])
+
+
+def test_a_task_with_additions_is_new_if_the_leader_is_of_an_older_version(topic: _Topic):
+    topic.commit("a+1", "b", "cd", adds=False)
+
+    assert topic.generations == [1, 0, 0]
+    assert topic.unchanged == {1, 2}
 
 
 def test_a_task_with_additions_is_new_if_the_leader_continues_no_task(topic: _Topic):

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from fencepost.api.errors import DataError
 from fencepost.kafka.records.columns import OutgoingRecord
-from fencepost.storage.offsets.codec import OffsetMark, Origin
+from fencepost.storage.offsets.codec import CommitAuthor, OffsetMark, Origin, identity_of
 from fencepost.storage.offsets.overlay import OffsetView
-from fencepost.storage.offsets.table import OffsetTable
+from fencepost.storage.offsets.table import DAY_SECONDS, OffsetTable
 from tests.support.offset_log import apply
 
 _KEY = b'["c",{"a":1,"b":2}]'
@@ -206,3 +206,74 @@ def test_a_source_partition_may_be_null():
     view = OffsetView("c", table)
     assert (view.offset(None), view.offsets(), view.partitions()) == ({"n": 1}, [(None, {"n": 1})], [None])
     assert table.records("c", None, None) == [OutgoingRecord(b'["c",null]', None, partition=0)]
+
+
+class _Days:
+    """A clock that is moved by days."""
+
+    def __init__(self) -> None:
+        self.seconds = 7.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+    def pass_over(self, table: OffsetTable, days: int) -> None:
+        for _ in range(days):
+            self.seconds += DAY_SECONDS
+            table.forget_removed()
+
+
+@pytest.fixture
+def days() -> _Days:
+    return _Days()
+
+
+def test_a_removed_offset_is_forgotten_after_more_than_a_day(days: _Days):
+    table = OffsetTable(days)
+    apply(table, _KEY, b'{"p":1}', mark=OffsetMark(5, author=CommitAuthor("t-0", "1.1.1")))
+    apply(table, _KEY, None, mark=OffsetMark(6))
+    days.pass_over(table, 1)
+    assert list(table.stored_of("c")) == [identity_of(_PARTITION)]
+    days.pass_over(table, 1)
+    assert table.stored_of("c") == {}
+    # The commit before it is forgotten, too: another task cannot be found to share the source partition.
+    apply(table, _KEY, b'{"p":2}', mark=OffsetMark(5, author=CommitAuthor("t-1", "2.1.1")))
+    assert table.shared_partitions("c")[0] == 0
+    assert OffsetView("c", table).offset(_PARTITION) == {"p": 2}
+
+
+def test_an_offset_that_was_removed_again_is_remembered_for_another_day(days: _Days):
+    table = OffsetTable(days)
+    apply(table, _KEY, None, mark=OffsetMark(5))
+    days.pass_over(table, 1)
+    apply(table, _KEY, b'{"p":1}', mark=OffsetMark(6))
+    apply(table, _KEY, None, mark=OffsetMark(7))
+    days.pass_over(table, 1)
+    assert list(table.stored_of("c")) == [identity_of(_PARTITION)]
+    days.pass_over(table, 1)
+    assert table.stored_of("c") == {}
+
+
+def test_an_offset_that_was_committed_after_its_removal_is_kept(days: _Days):
+    table = OffsetTable(days)
+    apply(table, _KEY, None, mark=OffsetMark(5))
+    apply(table, _KEY, b'{"p":1}', mark=OffsetMark(6))
+    days.pass_over(table, 3)
+    assert OffsetView("c", table).offset(_PARTITION) == {"p": 1}
+
+
+def test_a_removal_is_remembered_as_long_as_another_place_has_an_older_offset(days: _Days):
+    table = OffsetTable(days)
+    apply(table, _KEY, b'{"p":1}', mark=OffsetMark(5), place=3)
+    apply(table, _SAME_IN_OTHER_ORDER, None, mark=OffsetMark(6), place=4)
+    days.pass_over(table, 3)
+    assert OffsetView("c", table).offset(_PARTITION) is None
+
+
+def test_removals_are_remembered_for_ever_if_another_topic_may_have_the_offset(days: _Days):
+    table = OffsetTable(days)
+    table.keep_removed("c")
+    apply(table, _KEY, None, mark=OffsetMark(5))
+    apply(table, b'["copied",{"a":1}]', None, mark=OffsetMark(5, Origin("own")))
+    days.pass_over(table, 3)
+    assert len(table.stored_of("c")) == len(table.stored_of("copied")) == 1

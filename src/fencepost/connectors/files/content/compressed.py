@@ -224,7 +224,9 @@ class ContentFile:
                 data = stream.read(limit - len(self._data))
                 if not data:
                     self._state = _State.ENDED
-                    if self.form.codec is not None:
+                    if self.form.codec is None and not self._origin.whole:
+                        stream.rest()
+                    else:
                         self._check_character()
                         self.close()
                     return

@@ -1,7 +1,12 @@
-"""Renamed files that were begun under another name need not settle again (`files.settle.ms`).
+"""Files that may have been begun are found although they have not settled (`files.settle.ms`).
 
-A file may be written to after it was renamed, and its old name may have a new file that settles earlier. If only the new
-file were found then, it would take the old name's offset, and the renamed file would be read from its start.
+    its name has a committed offset, in any spelling    it grows, and the connector was restarted
+    the offset of another name has its identity         it was renamed, and is still written to
+    a known name has its inode                          the same, but perhaps before the commit of its first records
+
+If only the new file of an old name were found, it would take the old name's offset, and the renamed file would be read
+from its start. A file of the last kind may also be a new one with the inode of a deleted one. The task that gets it can
+tell: no other task can commit its offset any more, and a file without one settles first (see `Discovery.has_settled`).
 """
 
 from __future__ import annotations
@@ -10,24 +15,36 @@ from collections.abc import Collection, Mapping
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.context import OffsetReader
+from fencepost.connectors.files.content.growing import FILENAME_FIELD
 from fencepost.connectors.files.discovery.renames import former_names
+from fencepost.connectors.files.discovery.spellings import other_spellings, respelled
 
 
 class BegunFiles:
-    """Finds them by the committed offsets, which are read only if there is a file that may be one."""
+    """Finds them by the known files and by the committed offsets, which are read once for a file."""
 
     def __init__(self, reader: OffsetReader, allowed: AllowedPaths) -> None:
         self._reader = reader
         self._allowed = allowed
-        self._checked: set[tuple[str, int | None]] = set()
+        # The files of the last call that had no offset.
+        self._checked: Mapping[str, int | None] = {}
 
     def among(self, unsettled: Mapping[str, int | None], known: Mapping[str, int | None]) -> Collection[str]:
-        """Return the begun ones of files that have not settled; `known` are the names of earlier scans. Both have inodes.
+        """Return the unsettled files that may have been begun; `known` are the names of earlier scans. Both have inodes.
 
         Raises DataError as `former_names`.
         """
-        # Tasks commit offsets of known files at any time, and of no others.
         given = set(known.values())
-        files = [file for file, inode in unsettled.items() if inode in given or (file, inode) not in self._checked]
-        self._checked = {(file, inode) for file, inode in self._checked if file not in known} | {*unsettled.items()}
-        return former_names(files, self._reader.items(), self._allowed).keys() if files else ()
+        begun = {file for file, inode in unsettled.items() if inode in given}
+        checked = self._checked
+        unsure = [file for file, inode in unsettled.items() if file not in begun and checked.get(file) != inode]
+        begun |= self._with_offsets(unsure) if unsure else set()
+        self._checked = {file: inode for file, inode in unsettled.items() if file not in begun}
+        return begun
+
+    def _with_offsets(self, files: Collection[str]) -> set[str]:
+        committed = self._reader.items()
+        names = {str((partition or {}).get(FILENAME_FIELD)) for partition, offset in committed if offset is not None}
+        spellings = respelled(files, names)
+        named = {file for file in files if not names.isdisjoint([file, *other_spellings(file, spellings)])}
+        return named | former_names(files, committed, self._allowed).keys()

@@ -11,13 +11,16 @@ complete, which is an error, because its first part is delivered and would be de
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from hashlib import blake2b
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -96,16 +99,37 @@ def take_away(path: str, after_end: AfterEnd, folder: str | None) -> None:
         if after_end is AfterEnd.DELETE or folder is None:
             os.unlink(path)  # noqa: PTH108 - as the other functions on paths here
         else:
-            shutil.move(path, _free_name(Path(folder), Path(path).name))
+            _move(path, Path(folder))
     except OSError as error:
+        if not os.path.lexists(path):
+            # Another program took it away.
+            return
         raise DataError(
             f"The file {path} was read to its end, but cannot be {'moved' if folder else 'deleted'}: {error}. Give the "
             "worker's operating system user the right to, or set files.after.end=leave"
         ) from error
 
 
-def _free_name(folder: Path, name: str) -> Path:
-    number = 0
-    while (target := folder / (f"{name}.{number}" if number else name)).exists():
-        number += 1
+def _move(path: str, folder: Path) -> None:
+    target = _taken_name(folder, Path(path).name)
+    try:
+        try:
+            os.replace(path, target)  # noqa: PTH105 - as above
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            shutil.copy2(path, target)
+            os.unlink(path)  # noqa: PTH108 - as above
+    except OSError:
+        target.unlink()
+        raise
+
+
+def _taken_name(folder: Path, name: str) -> Path:
+    """Return the first free name, which now has an empty file: other tasks move files of the same name at the same time."""
+    for number in count():
+        target = folder / (f"{name}.{number}" if number else name)
+        with suppress(FileExistsError):
+            target.touch(exist_ok=False)
+            break
     return target

@@ -69,6 +69,7 @@ class Discovery:
         if a store of objects does not answer.
         """
         found: dict[str, Entry] = {}
+        unsettled: dict[str, Entry] = {}
         for pattern in self.patterns:
             _check_encodable(pattern)
             if is_object(pattern):
@@ -77,9 +78,25 @@ class Discovery:
                 continue
             _check_no_url(pattern)
             _check_pattern(pattern, self.allowed)
-            found |= self._of_pattern(pattern, known) if is_pattern(pattern) else self._of_path(pattern, known)
+            if is_pattern(pattern):
+                settled, others = self._of_pattern(pattern, known)
+                found |= settled
+                unsettled |= others
+            else:
+                found |= self._of_path(pattern, known)
+        if unsettled and self.begun is not None:
+            found |= {path: unsettled[path] for path in sorted(self.begun.among(unsettled, known)) if path not in found}
         once = spelled_once(found, self.patterns, known)
         return {path: entry for path, entry in found.items() if path in once} if len(once) < len(found) else found
+
+    def has_settled(self, path: str) -> bool:
+        """Return whether a file that was found may be read for the first time."""
+        if not self.settle_s or path in self.patterns or is_object(path):
+            return True
+        try:
+            return os.stat(path).st_mtime <= self.clock() - self.settle_s  # noqa: PTH116 - called often: spares making a Path
+        except FileNotFoundError:
+            return True
 
     def _of_path(self, path: str, known: Mapping[str, Entry]) -> dict[str, Entry]:
         found = {match: inode_at(match) for match in _of_path(path, known)}
@@ -88,7 +105,8 @@ class Discovery:
             check_file(match, FILES, self.allowed)
         return found
 
-    def _of_pattern(self, pattern: str, known: Mapping[str, Entry]) -> dict[str, Entry]:
+    def _of_pattern(self, pattern: str, known: Mapping[str, Entry]) -> tuple[dict[str, Entry], dict[str, Entry]]:
+        """Return the known and the settled files, and the others."""
         found: dict[str, Entry] = {}
         other: dict[str, None] = {}
         for listing in directories_of(pattern):
@@ -103,10 +121,8 @@ class Discovery:
             except FileNotFoundError:
                 del changed[path]
         settled = self._settled(changed, known)
-        if self.begun is not None and len(settled) < len(changed):
-            unsettled = {path: new[path] for path in changed.keys() - settled}
-            settled += sorted(self.begun.among(unsettled, known), key=changed.__getitem__)
-        return found | {path: new[path] for path in settled}
+        unsettled = changed.keys() - settled
+        return found | {path: new[path] for path in settled}, {path: new[path] for path in unsettled}
 
     def _checked(self, listing: Listing, known: Mapping[str, Entry]) -> list[str]:
         """Return the paths that were not known with these entries, after a check of each."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import gc
 import gzip
 import json
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from fencepost.connectors.files.discovery.file_rule import TASK_RULE
 from fencepost.connectors.files.discovery.find import Discovery
 from fencepost.connectors.files.stores import arrow as arrow_stores
 from fencepost.connectors.files.stores import hadoop as hadoop_store
+from fencepost.connectors.files.stores.objects import ObjectFile
 from fencepost.connectors.files.task import FileSourceTask
 from tests.support.azure_store import ACCOUNT, Azurite
 from tests.support.hadoop_store import Hdfs
@@ -126,6 +128,14 @@ def test_the_objects_of_a_pattern_are_read_to_their_ends(store: ObjectStore, fol
     for scheme in (store.scheme, *store.aliases):
         [task] = tasks(config(pattern.replace(f"{store.scheme}://", f"{scheme}://"), format="text"))
         assert read_to_end(task) == ["1", "2", "3", "4"]
+
+
+def test_an_object_that_was_read_to_its_end_is_not_kept_in_memory(store: ObjectStore, folder: str) -> None:
+    url = store.put(f"{folder}/a.csv", b"n,t\n" + TEXT)
+    task = _task(url, Offsets(), **ROWS, header="true")
+    assert len(read_to_end(task)) == len(LINES)
+    left = [found for found in gc.get_objects() if type(found) is ObjectFile and found.url == url]
+    assert all(found.closed for found in left)
 
 
 @pytest.mark.usefixtures("short_waits", "by_rule")

@@ -135,12 +135,15 @@ class ContentStream:
 
     def __init__(self, path: str, form: Form, allowed: AllowedPaths, begin: Place = BEGIN, position: int = 0) -> None:
         self._path = path
+        self._allowed = allowed
         self._codec = form.codec
         self._encoding = form.encoding
         self._decoder = None if form.encoding == UTF_8 else codecs.getincrementaldecoder(form.encoding)()
         self._decoded = b""
         self._position = position
         self._file = open_file(path, allowed)
+        # Where to open an uncompressed file again.
+        self._rests_at = 0
         self._parts = None if form.codec is None else _PARTS[form.codec](self._file, begin)
 
     def __enter__(self) -> Self:
@@ -157,7 +160,7 @@ class ContentStream:
     @property
     def compressed_position(self) -> int:
         """The number of bytes read from the file: they contain all content up to here."""
-        return self._file.tell()
+        return self._rests_at if self._file.closed else self._file.tell()
 
     @property
     def identity(self) -> str:
@@ -206,6 +209,9 @@ class ContentStream:
 
     def _read_decompressed(self, size: int) -> bytes:
         size = min(size, READ_BYTES)
+        if self._file.closed:
+            self._file = open_file(self._path, self._allowed)
+            self._file.seek(self._rests_at)
         try:
             data = self._file.read(size) if self._parts is None else self._parts.read1(size)
         except EOFError as error:
@@ -228,6 +234,11 @@ class ContentStream:
                 f"The file {self._path} is compressed twice, as {inside} in {self._codec}. Decompress it once"
             )
         check_text(self._path, data, self._encoding)
+
+    def rest(self) -> None:
+        """Close an uncompressed file until the next read, which goes on in the file that is at the path then."""
+        self._rests_at = self._file.tell()
+        self._file.close()
 
     def close(self) -> None:
         """Close the file."""
