@@ -76,12 +76,12 @@ class Worker:
 
         wait_for(taken)
 
-    def states(self) -> Counter[str]:
-        """How many tasks are in which state."""
+    def states(self) -> Counter[str] | None:
+        """How many tasks are in which state, None if the worker does not answer."""
         with suppress(OSError, ValueError):
             _, body = self.request("GET", "/connectors?expand=status")
             return Counter(task["state"] for one in json.loads(body).values() for task in one["status"]["tasks"])
-        return Counter()
+        return None
 
     def cpu_seconds(self) -> float:
         spent = self.process.cpu_times()

@@ -129,6 +129,7 @@ def test_a_prefix_chooses_the_java_connector(
     file.write_text("one\n")
     name = connector.start({"connector.class": prefix + FILE_STREAM, "file": str(file), "topic": topic})
     wait_for(lambda: values(read_topic(bootstrap_servers, topic)) == [b"one"])
+    connector.worker.wait_for_states(name, "RUNNING", "RUNNING")
     version = connector.worker.get(f"/connectors/{name}/status")["connector"]["version"]
     assert (version == "4.1.1") == (prefix == "java:")
 
@@ -178,7 +179,8 @@ def test_task_configurations_of_null_are_an_error_that_says_so(
 ):
     name = connector.hostile(topics.create(), f"{how} in connector.taskConfigs")
     connector.worker.process.wait_for_output(f"taskConfigs() returned {returned}, and no tasks can be made of null")
-    assert connector.worker.get(f"/connectors/{name}/status")["tasks"] == []
+    # The log has it before the status is in the status topic.
+    wait_for(lambda: (connector.worker.get(f"/connectors/{name}/status") or {}).get("tasks") == [])
 
 
 def test_a_retriable_exception_is_polled_again(connector: Connectors, topics: Topics, bootstrap_servers: str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from fencepost.api.errors import ConfigError, RetriableError
@@ -53,22 +54,24 @@ class RestartPolicy:
 
     def __init__(self, config: RestartConfig | None = None) -> None:
         self.config = config or RestartConfig()
-        self._restarts = 0
+        # By whether they were for want of file descriptors.
+        self._restarts: Counter[bool] = Counter()
 
     def progressed(self) -> None:
         """Record a commit, or another sign that the last start was successful."""
-        self._restarts = 0
+        self._restarts.clear()
 
     def failed(self, error: Exception) -> float | None:
         """Return the seconds to wait before the next start; None for no restart.
 
-        Restarts because of missing file descriptors have no limit: others have to release some.
+        Restarts because of missing file descriptors have no limit, as others have to release some, and do not count.
         """
         waits = isinstance(error, OutOfFileDescriptorsError)
-        if not self._is_covered(error) or (not waits and self._restarts >= self.config.most != UNLIMITED):
+        restarts = self._restarts[waits]
+        if not self._is_covered(error) or (not waits and restarts >= self.config.most != UNLIMITED):
             return None
-        self._restarts += 1
-        return _pause(self.config, self._restarts - 1)
+        self._restarts[waits] += 1
+        return _pause(self.config, restarts)
 
     def _is_covered(self, error: Exception) -> bool:
         match self.config.policy:

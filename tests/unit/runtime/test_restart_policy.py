@@ -160,3 +160,10 @@ def test_a_task_without_file_descriptors_waits_for_them_without_a_limit():
     policy = RestartPolicy(RestartConfig(most=3))
     assert all(policy.failed(OutOfFileDescriptorsError("x")) is not None for _ in range(100))
     assert RestartPolicy(RestartConfig(TaskRestartPolicy.NEVER)).failed(OutOfFileDescriptorsError("x")) is None
+
+
+def test_waiting_for_file_descriptors_leaves_the_number_of_restarts():
+    policy = RestartPolicy()
+    for _ in range(20):
+        assert policy.failed(OutOfFileDescriptorsError("x")) is not None
+    assert [policy.failed(RetriableError("x")) for _ in range(3)] == [0.5, 1, 2]

@@ -42,8 +42,8 @@ def test_turns_that_hang_let_others_continue():
 
 def test_the_more_turns_hang_the_longer_it_takes_until_more_are_given():
     turns, last = Turns(2, 0.01), threading.Event()
-    hanging = ask(turns, 6)
     assert turns.patience_s == 0.01
+    hanging = ask(turns, 6)
     turns.ask(last.set)
     assert last.wait(60)
     assert turns.patience_s == 0.04

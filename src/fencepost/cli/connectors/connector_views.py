@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import click
@@ -30,18 +31,21 @@ def print_connectors(connectors: Mapping[str, Json], figures: Mapping[str, Figur
     for name, expanded in sorted(connectors.items()):
         info, status = expanded.get("info", {}), expanded.get("status", {})
         connector = status.get("connector", {})
-        found = figures.get(name)
+        found, tasks = figures.get(name), status.get("tasks", [])
+        if found and not any(task["state"] == "RUNNING" for task in tasks):
+            # The metric is the average of the last minute.
+            found = replace(found, rate=0.0)
         rows.append(
             (
                 name,
                 info.get("config", {}).get("connector.class", "").rpartition(".")[2],
                 _state(connector.get("state", "")),
-                _task_states(status.get("tasks", [])),
+                _task_states(tasks),
                 connector.get("worker_id", ""),
                 *((shown_figure(each) for each in (found.rate, found.lag, found.skipped)) if found else ("", "", "")),
             )
         )
-        errors[name] = _last_error(connector, *status.get("tasks", []))
+        errors[name] = _last_error(connector, *tasks)
     print_table(("connector", "class", "state", "tasks", "worker", "records/s", "lag", "skipped"), rows)
     for name, error in errors.items():
         if error:

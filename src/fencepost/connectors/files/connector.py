@@ -51,6 +51,7 @@ from fencepost.connectors.files.content.identity import FileIdentity
 from fencepost.connectors.files.content.restart_point import check_content_offset
 from fencepost.connectors.files.discovery.additions import with_additions
 from fencepost.connectors.files.discovery.begun import BegunFiles
+from fencepost.connectors.files.discovery.ended import Mark
 from fencepost.connectors.files.discovery.find import FILES, Discovery
 from fencepost.connectors.files.discovery.former_names import FormerNames
 from fencepost.connectors.files.discovery.renames import together
@@ -236,6 +237,7 @@ class FileSourceConnector(SourceConnector):
         tables = table_format(FILE_SOURCE_CONFIG.parse(config)) is not None
         check_offsets(offsets, TablePosition.of if tables else check_content_offset)
         check_offsets(offsets, FileIdentity.in_offset)
+        check_offsets(offsets, lambda _, offset: Mark.in_offset(offset))
         return True
 
 

@@ -40,7 +40,7 @@ from fencepost.connectors.files.discovery.ended import ENDED_FIELD, AfterEnd, Ma
 from fencepost.connectors.files.discovery.file_rule import FileRule
 from fencepost.connectors.files.discovery.find import FILES, Discovery
 from fencepost.connectors.files.discovery.own_listing import OwnListing
-from fencepost.connectors.files.discovery.renames import resume
+from fencepost.connectors.files.discovery.renames import Resumed, resume
 from fencepost.connectors.files.discovery.seen_inodes import SeenInodes
 from fencepost.connectors.files.discovery.shares import Share
 from fencepost.connectors.files.discovery.spellings import other_spellings
@@ -136,14 +136,11 @@ class FileSourceTask(SourceTask):
 
     def _track(self, share: Share) -> None:
         self._inodes.add(share.inodes or {})
-        # An offset is adopted only if the connector knows where the file went that had the name before.
-        seen = self._share.inodes or {}
-        unsure = {file: seen.get(file) for file in share.renamed if self._inodes.is_unsure(file)}
         spellings = {file: other_spellings(file, share.spellings) for file in share.files} if share.spellings else {}
         names = list(dict.fromkeys([*share.files, *chain(*share.renamed.values(), *spellings.values())]))
         offsets = self.context.offset_reader.offsets([{FILENAME_FIELD: name} for name in names])
         committed = dict(zip(names, offsets, strict=True))
-        resumed = resume(share.files, share.renamed, committed, self.context.allowed_paths, spellings, unsure=unsure)
+        resumed = self._resumed(share, committed, spellings)
         self._changed += resumed.changed
         # An old name may be used again.
         gone = {path for path in resumed.abandoned if inode_at(path) is None}
@@ -153,6 +150,19 @@ class FileSourceTask(SourceTask):
         at = self._next if self._all_looked_at else len(self._files)
         self._files[at:at] = new
         self._ended += [tracked for tracked in new if tracked.state is FileState.ENDED]
+
+    def _resumed(
+        self, share: Share, committed: Mapping[str, SourceOffset | None], spellings: Mapping[str, list[str]]
+    ) -> Resumed:
+        """Decide where the files start; once more if some were renamed meanwhile."""
+        # An offset is adopted only if the connector knows where the file went that had the name before.
+        seen = {file: (self._share.inodes or {}).get(file) for file in share.renamed}
+        unsure = {file: inode for file, inode in seen.items() if self._inodes.is_unsure(file)}
+        resumed = resume(share.files, share.renamed, committed, self.context.allowed_paths, spellings, unsure=unsure)
+        self._inodes.add({file: inode for file, inode in seen.items() if inode is not None})
+        if all(file in unsure for file in seen if self._inodes.is_unsure(file)):
+            return resumed
+        return self._resumed(share, committed, spellings)
 
     def poll(self) -> PollResult:
         """Return a batch of records of some files, or None after a second without any."""
@@ -292,8 +302,14 @@ class FileSourceTask(SourceTask):
         return found
 
     def _identify(self, tracked: TrackedFile) -> None:
-        if tracked.begun or self._discovery.has_settled(tracked.path):
+        if not (tracked.begun or self._discovery.has_settled(tracked.path)):
+            return
+        try:
             self._opening.identify(tracked, whole=self._whole)
+        except DataError:
+            # A file that went away just then is missing, as one that went away before.
+            if self._whole or tracked.track is None or inode_at(tracked.path) is not None:
+                raise
 
     def _check_suspect(self, tracked: TrackedFile) -> None:
         if tracked.error is not None and (self._whole or time.monotonic() >= tracked.deadline):

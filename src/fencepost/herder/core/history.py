@@ -40,10 +40,11 @@ class History:
         self._rings: dict[str, _Ring] = {}
 
     def record(self, step: int, figures: Mapping[str, StepFigures]) -> None:
-        """Add the figures of a step, by connector. A step that is not after the last one replaces nothing."""
+        """Add the figures of a step, by connector. A step that is up to an hour before the last one replaces nothing."""
         for connector, found in figures.items():
             ring = self._rings.get(connector)
-            if ring is None:
+            # A ring of the future would show nothing until its time has come.
+            if ring is None or step <= ring.last - STEPS:
                 ring = self._rings[connector] = _Ring(step)
             ring.put(step, found)
         for gone in [name for name, ring in self._rings.items() if ring.last <= step - STEPS]:

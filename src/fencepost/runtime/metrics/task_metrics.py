@@ -27,6 +27,7 @@ from fencepost.runtime.state import State
 
 _MS: Final = 1000.0
 _STARTED: Final = frozenset({State.RUNNING, State.PAUSED})
+_FAILED: Final = frozenset({State.FAILED, State.RESTARTING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,18 +211,20 @@ class TaskMetrics:
         """The totals transferred since the task's start."""
         with self._lock:
             counts = replace(self._transferred, open=self._active, skipped=self._errors.skipped)
-            return Transferred(counts, self._lag, self._greatest_lag)
+            # What a task polled before it failed may not be committed.
+            lag = math.nan if self._state in _FAILED else self._lag
+            return Transferred(counts, lag, self._greatest_lag)
 
     def activity(self) -> Activity:
         """Return the task's activity, for people."""
-        counts = self.transferred.counts
+        transferred = self.transferred
         with self._lock:
             commit, opened = self.transactions.last_commit, self.transactions.open
             return Activity(
                 state=self._state,
-                counts=counts,
+                counts=transferred.counts,
                 rate=self._writes.rate(self._clock()) if self._state is State.RUNNING else 0.0,
-                lag=None if math.isnan(self._lag) else self._lag,
+                lag=None if math.isnan(transferred.lag) else transferred.lag,
                 restarts=self._restarts,
                 open_since_ms=None if opened is None else opened.since_ms,
                 last_commit_ms=None if commit is None else commit.at_ms,

@@ -284,8 +284,11 @@ def test_connectors_are_listed_with_their_figures_and_the_last_error(capsys: pyt
 
     lines = capsys.readouterr().out.splitlines()
     line = next(line for line in lines if " a " in line)
-    assert [cell.strip() for cell in line.split("│")[4:-1]] == ["1 FAILED", "w", "1,234", "", "7"]
+    assert [cell.strip() for cell in line.split("│")[4:-1]] == ["1 FAILED", "w", "0", "", "7"]
     assert lines[-2:] == ["a", "    OSError: full"]
+    task["state"] = "RUNNING"
+    print_connectors({"a": {"status": status}}, {"a": Figures(rate=1234.4)})
+    assert "1,234" in capsys.readouterr().out
 
 
 def test_unknown_properties_are_reported_with_a_suggestion(run: Run, file: Path) -> None:

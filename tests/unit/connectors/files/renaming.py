@@ -20,22 +20,40 @@ from tests.unit.connectors.files.test_file_source import config
 from tests.unit.connectors.support import ConnectorContext, read, start
 
 
+class Offsets(Committed):
+    """Committed offsets, and what happens once when some were read."""
+
+    then: Callable[[], object] = bool
+
+    def offsets(self, partitions: Any) -> list[dict[str, Any] | None]:
+        found = super().offsets(partitions)
+        then, self.then = self.then, bool
+        then()
+        return found
+
+
 class Reader:
     """A connector and its tasks, with the committed offsets and the rows that were committed."""
 
     def __init__(self, files: object, **properties: str) -> None:
         self.properties = config(files, **{"format": "text", "files_poll_interval_ms": "3600000", **properties})
-        self.offsets = Committed()
+        self.offsets = Offsets()
         self.rows: list[Any] = []
         self.tasks: list[SourceTask] = []
         self.restart()
 
     def restart(
-        self, most: int = 1, *, found: Callable[[], object] = bool, given: Callable[[], object] = bool
+        self,
+        most: int = 1,
+        *,
+        found: Callable[[], object] = bool,
+        given: Callable[[], object] = bool,
+        started: Callable[[], object] = bool,
     ) -> list[dict[str, str]]:
         """Start the connector again, and all tasks with what it gives them.
 
-        `found` is called when the connector has found the files, `given` when it has distributed them.
+        `found` is called when the connector has found the files, `given` when it has distributed them, `started` when a
+        task has read offsets.
         """
         connector, context = FileSourceConnector(), ConnectorContext(self.properties)
         context.offset_reader = self.offsets  # type: ignore[assignment]
@@ -45,17 +63,23 @@ class Reader:
         connector.stop()
         self.connector = connector
         found()
-        return self._distribute(most, given)
+        return self._distribute(most, given, started)
 
-    def look(self, most: int = 1, *, given: Callable[[], object] = bool) -> list[dict[str, str]]:
-        """Start all tasks with what the same connector gives them after another scan. `given` is as for `restart`."""
+    def look(
+        self, most: int = 1, *, given: Callable[[], object] = bool, started: Callable[[], object] = bool
+    ) -> list[dict[str, str]]:
+        """Start all tasks with what the same connector gives them after another scan, as `restart` does."""
         self.connector._watch._look()
-        return self._distribute(most, given)
+        return self._distribute(most, given, started)
 
-    def _distribute(self, most: int, given: Callable[[], object]) -> list[dict[str, str]]:
+    def _distribute(
+        self, most: int, given: Callable[[], object], started: Callable[[], object]
+    ) -> list[dict[str, str]]:
         configs = self.connector.task_configs(most)
         given()
+        self.offsets.then = started
         self.tasks = [start(FileSourceTask(), config, self.offsets) for config in configs]  # type: ignore[arg-type]
+        self.offsets.then = bool
         return configs
 
     def poll(self, *, commits: bool = True) -> bool:

@@ -13,6 +13,7 @@ import tarfile
 import zipfile
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -152,6 +153,22 @@ def test_a_file_that_is_gone_before_it_was_read_fails_a_task_that_is_to_end(path
     assert not task.at_end()
     with pytest.raises(DataError, match="does not exist"):
         task.poll()
+
+
+def test_a_file_that_goes_away_while_it_is_opened_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.write_text("1\n")
+    [task] = tasks(config(path.with_name("*.csv"), format="text"))
+    system_open = os.open
+
+    def too_late(opened: Any, *args: Any, **options: Any) -> int:
+        path.unlink(missing_ok=True)
+        return system_open(opened, *args, **options)
+
+    monkeypatch.setattr(os, "open", too_late)
+    assert task.poll() is None
+    monkeypatch.undo()
+    path.write_text("2\n")
+    assert not task.at_end()
 
 
 _FIND = """

@@ -42,6 +42,14 @@ def test_a_clock_that_is_set_back_changes_nothing_that_was_recorded() -> None:
     assert _rates(history, 13) == [(10, 10), (11, 11), (12, 12)]
 
 
+def test_a_clock_that_is_set_back_by_more_than_an_hour_begins_again() -> None:
+    history = History()
+    for step in (10 + STEPS, 11 + STEPS, 11, 12):
+        history.record(step, {"c": StepFigures(step, 0)})
+
+    assert _rates(history, 13) == [(11, 11), (12, 12)]
+
+
 def test_a_connector_that_is_gone_for_an_hour_is_forgotten() -> None:
     history = History()
     history.record(1, {"c": StepFigures(1, 0)})

@@ -178,7 +178,7 @@ def test_a_transform_has_a_group_with_its_own_properties():
             {"predicates.p.plugin.version": 1},
         ),
         ({"topic.creation.groups": "g"}, {"topic.creation.default.partitions": 1}),
-        ({"exactly.once.support": "required", "file": ""}, {"exactly.once.support": 1, "file": 1}),
+        ({"file": ""}, {"file": 1}),
         ({"consumer.override.request.timeout.ms": "soon"}, {"consumer.override.request.timeout.ms": 1}),
         ({"admin.override.reqest.timeout.ms": "1"}, {"admin.override.reqest.timeout.ms": 1}),
         ({"producer.override.security.protocol": "SASL_SSL"}, {"producer.override.sasl.mechanism": 1}),

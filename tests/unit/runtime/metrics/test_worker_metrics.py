@@ -78,6 +78,21 @@ def test_a_task_that_does_not_run_has_no_rate(state: State):
     assert task.activity().rate == 0
 
 
+@pytest.mark.parametrize("state", [State.FAILED, State.RESTARTING])
+def test_the_lag_of_a_task_that_failed_is_not_known(state: State):
+    metrics = WorkerMetrics()
+    task = metrics.add(ConnectorTaskId("c", 0))
+    task.state(State.RUNNING)
+    # All is polled, and nothing is committed.
+    task.lag(0.0)
+    assert task.activity().lag == 0
+
+    task.state(state)
+
+    assert task.activity().lag is None
+    assert math.isnan(task.transferred.lag)
+
+
 def test_the_process_shows_its_cpu_time_memory_and_file_descriptors():
     value = _read(WorkerMetrics())
     values = {name: value(name) for name in PROCESS}

@@ -67,9 +67,23 @@ class Mark:
 
     @classmethod
     def in_offset(cls, offset: Mapping[str, Any] | None) -> Mark | None:
-        """Return the mark in a committed source offset, None if its file was not at its end."""
+        """Return the mark in a committed source offset, None if its file was not at its end.
+
+        Raises DataError if it is not one.
+        """
         text = (offset or {}).get(ENDED_FIELD)
-        return None if text is None else cls(**json.loads(text))
+        if text is None:
+            return None
+        try:
+            found = cls(**json.loads(text))
+        except (TypeError, ValueError):
+            found = None
+        if found is None or not type(found.inode) is type(found.modified) is type(found.size) is int:
+            raise DataError(
+                f"The field {ENDED_FIELD} of the offset {dict(offset or {})} is not what FileSource wrote: remove the field, so "
+                "that the file is taken away again after its end"
+            )
+        return found
 
     def in_json(self) -> str:
         """Return this as JSON text, because offsets cannot contain nested values."""

@@ -12,7 +12,7 @@ the rest of the work. They cannot tell anything new about a file that
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import compress
+from itertools import compress, filterfalse
 from operator import ne
 
 from fencepost.api.allowed_paths import AllowedPaths
@@ -22,6 +22,7 @@ from fencepost.connectors.files.content.identity import FileIdentity
 from fencepost.connectors.files.discovery.renames import former_names
 from fencepost.connectors.files.discovery.spellings import respelled
 from fencepost.connectors.files.discovery.watch import FileWatch
+from fencepost.connectors.files.stores.objects import is_object
 
 
 class FormerNames:
@@ -42,8 +43,8 @@ class FormerNames:
 
     def update(self, watch: FileWatch, files: Sequence[str], inodes: Mapping[str, int] | None) -> None:
         """Find the names of the files that are watched. Raises DataError as `former_names`."""
-        # A file without an inode may have been read before it was seen.
-        now = inodes if inodes is not None and all(map(inodes.__contains__, files)) else None
+        # A file without an inode may have been read before it was seen. Objects have none, and no other names.
+        now = inodes if inodes is not None and all(map(is_object, filterfalse(inodes.__contains__, files))) else None
         if now is None or not self._are_new(now):
             self._read(files, inodes or {})
         self._inodes = now

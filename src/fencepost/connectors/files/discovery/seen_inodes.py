@@ -50,6 +50,7 @@ class SeenInodes:
     def has_another(self, path: str) -> bool:
         """Return whether a name has another file than the connector saw: the connector soon reports a rename."""
         if path not in self._inodes or inode_at(path) in {self._inodes[path], None}:
+            self._waiting.pop(path, None)
             return False
         self._wait(path)
         return path in self._inodes

@@ -13,6 +13,7 @@ import pytest
 
 from fencepost import DataError, SourceBatch
 from fencepost.api.source import SourceTask
+from fencepost.connectors.files.connector import FileSourceConnector
 from fencepost.connectors.files.discovery.ended import AfterEnd, take_away
 from tests.unit.connectors.files.test_file_source import config, errors_of, tasks
 from tests.unit.connectors.support import read
@@ -194,6 +195,13 @@ def test_a_file_that_has_not_settled_or_lacks_a_line_end_is_not_at_its_end(path:
     for _ in range(2):
         offsets.commit(task, polled(task))
     assert not path.exists()
+
+
+@pytest.mark.parametrize("mark", ["x", "[1]", "{}", '{"inode": 1, "modified": 1, "size": "9", "head": ""}', 7])
+def test_a_mark_that_is_not_one_is_refused(path: Path, mark: object) -> None:
+    offset = {"position": 2, "ended": mark}
+    with pytest.raises(DataError, match="The field ended of the offset"):
+        FileSourceConnector().alter_offsets(properties(path), [({"filename": str(path)}, offset)])
 
 
 @pytest.mark.parametrize("pattern", ["*", "**", "**/*.csv", "*/*.csv"])

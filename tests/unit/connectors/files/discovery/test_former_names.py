@@ -40,6 +40,9 @@ class Watched:
         self._names.update(self._watch, self._watch.files, self._watch.inodes)
         return self._names.formers
 
+    def objects(self, count: int) -> None:
+        self._names.update(self._watch, [f"s3://bucket/{number}.txt" for number in range(count)], {})
+
 
 @pytest.fixture
 def reader(tmp_path: Path) -> Reader:
@@ -60,6 +63,12 @@ def test_a_new_file_needs_no_offsets_of_others(tmp_path: Path, watched: Watched)
     (tmp_path / "d.txt").write_text(text(3))
     assert watched.formers() == {}
     assert watched.formers() == {}
+    assert watched.reads == 1
+
+
+def test_new_objects_need_no_offsets_of_others(watched: Watched) -> None:
+    for count in (1, 2, 3):
+        watched.objects(count)
     assert watched.reads == 1
 
 

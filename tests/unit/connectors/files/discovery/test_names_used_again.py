@@ -88,6 +88,7 @@ def test_it_is_read_also_if_the_worker_was_killed_after_the_move(taking: Reader,
 def test_a_file_that_is_renamed_between_its_end_and_its_move_is_not_read_again(taking: Reader, tmp_path: Path) -> None:
     assert taking.poll()
     (tmp_path / "kept").rmdir()
+    assert taking.poll()
     with pytest.raises(DataError, match="cannot be moved"):
         taking.poll()
     (tmp_path / "kept").mkdir()

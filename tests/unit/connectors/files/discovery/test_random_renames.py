@@ -111,9 +111,16 @@ def write_and_read(seed: int, tmp_path: Path, end: Callable[[], object] = bool, 
     writer.append(tmp_path / "log 0")
     reader = Reader(tmp_path / "*", batch_bytes=chance.choice(["700", "100000"]), **properties)
     meanwhile = [bool, writer.act, lambda: [writer.act() for _ in range(5)]]
+
+    def look() -> None:
+        """A task may commit what it has read until the next one starts."""
+        given = [chance.choice(meanwhile), chance.choice([bool, reader.poll_before_commit()])]
+        chance.choice(meanwhile)()
+        reader.look(chance.randrange(1, 4), given=lambda: [act() for act in given], started=chance.choice(meanwhile))
+
     for _ in range(40):
         act = chance.choice(
-            [writer.act, writer.act, reader.poll, lambda: reader.poll(commits=False) and reader.restart(2)]
+            [writer.act, writer.act, reader.poll, look, lambda: reader.poll(commits=False) and reader.restart(2)]
         )
         try:
             act()
@@ -121,7 +128,8 @@ def write_and_read(seed: int, tmp_path: Path, end: Callable[[], object] = bool, 
             # A task that found another file is restarted with the next scan.
             reader.restart()
         if chance.random() < 0.3:
-            reader.restart(chance.randrange(1, 4), found=chance.choice(meanwhile), given=chance.choice(meanwhile))
+            found, given, started = chance.choices(meanwhile, k=3)
+            reader.restart(chance.randrange(1, 4), found=found, given=given, started=started)
     end()
     reader.restart()
     reader.read_all()

@@ -293,6 +293,26 @@ def test_files_that_are_rotated_again_before_the_task_starts_are_read_once(tmp_p
     assert sorted(reader.read_all()) == lines(0, 1, 2, 3)
 
 
+def test_files_that_are_rotated_while_the_task_starts_are_read_once(tmp_path: Path) -> None:
+    """A file has the name then that the connector saw another file under."""
+    rotate(tmp_path, text(0))
+    reader = Reader(tmp_path / "log*")
+    reader.read_all()
+    for number in (1, 2):
+        rotate(tmp_path, text(number))
+        reader.look()
+        reader.read_all()
+
+    def rotate_again() -> None:
+        (tmp_path / "log.2").rename(tmp_path / "log.3")
+        rotate(tmp_path, text(3))
+
+    reader.look(started=rotate_again)
+    reader.read_all()
+    reader.look()
+    assert sorted(reader.read_all()) == lines(0, 1, 2, 3)
+
+
 def exchanged_and_renamed(folder: Path, when: str) -> Reader:
     """Two files change their names, and one of them has a third name before the task starts."""
     (folder / "a").write_text(text(1, 2))
@@ -305,7 +325,7 @@ def exchanged_and_renamed(folder: Path, when: str) -> Reader:
     return reader
 
 
-when = pytest.mark.parametrize("when", ["found", "given"])
+when = pytest.mark.parametrize("when", ["found", "given", "started"])
 
 
 @when
