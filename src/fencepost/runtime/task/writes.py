@@ -193,7 +193,7 @@ class TaskWrites(ABC):
         return list(zip(batch, result.metadata or (), strict=True)) if self._context.keeps_records else []
 
     def _warn_of_refusals(self, result: WriteResult) -> None:
-        """Warn if all records are refused for one reason, once until records pass. One alone is no sign of that."""
+        """Warn if all records are refused for one reason, once until records pass. One record alone does not show that."""
         if result.written:
             self._refused_for, self._warned_of_refusals = None, False
         if result.only_cause is None or self._warned_of_refusals:
