@@ -163,6 +163,29 @@ def test_a_missing_column_is_refused(spark: SparkSession) -> None:
         router(table_fields_additional_placement="type:topic")
 
 
+@pytest.mark.parametrize(
+    "placement",
+    ["shard:envelope:payload", "type:envelope:a, shard:envelope:a", "shard:partition, at:partition", ":header"],
+)
+def test_places_that_one_message_cannot_have_are_refused(placement: str) -> None:
+    with pytest.raises(ConfigError, match=r"table\.fields\.additional\.placement"):
+        router(table_fields_additional_placement=placement)
+
+
+@pytest.mark.parametrize("kind", ["DOUBLE", "DECIMAL(10,2)"])
+@pytest.mark.parametrize("name", ["table_fields_additional_placement", "table_field_event_schema_version"])
+def test_a_column_with_fractions_is_neither_partition_nor_version(spark: SparkSession, name: str, kind: str) -> None:
+    """The fraction was cut off."""
+    records = Records(
+        ENVELOPE.replace("shard: INT", f"shard: {kind}"), [event("c", after=(*FIRST[:5], None, 0))], key="STRING"
+    )
+    given = {"table_fields_additional_placement": "type:envelope", name: "shard"}
+    if name == "table_fields_additional_placement":
+        given[name] = "shard:partition"
+    with pytest.raises(DataError, match="needs whole numbers in the column shard"):
+        messages(spark, records, **given)
+
+
 def test_headers_stay_before_the_new_ones(spark: SparkSession) -> None:
     given = {**CREATED, "headers": [("trace", bytearray(b"t"))]}
     (found,) = messages(spark, EVENTS.with_rows(given), table_fields_additional_placement="shard:header")
