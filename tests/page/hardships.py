@@ -130,7 +130,7 @@ async def _with_a_password_in_the_address(tab: Tab, secured: Api) -> None:
 async def _a_name_that_turns_the_text(tab: Tab, url: str) -> None:
     """It is shown escaped wherever it is text, and leads to its connector."""
     await tab.open(f"{url}/ui/#/")
-    await tab.wait_for(f"{_NAMES} === 'c,d\\\\u{{202e}}e'")
+    await tab.wait_for(f"{_NAMES} === 'c,d\\\\u202ee'")
     await tab.value("[...document.querySelectorAll('table.connectors a')].pop().click()")
     await tab.wait_for("document.querySelector('h1 .state') !== null")
     assert "\u202e" not in await tab.value("document.title + document.getElementById('app').innerText")

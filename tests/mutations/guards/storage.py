@@ -8,6 +8,14 @@ _UNCHANGED = "tests/unit/storage/configs/test_unchanged_tasks.py::"
 
 GUARDS = (
     Guard(
+        "the removed offset that another place has, and is remembered",
+        "storage/offsets/table.py",
+        "                if alone and all(place.value is None for place in places):\n",
+        "                if alone:\n",
+        "tests/unit/storage/offsets/test_table.py::"
+        "test_a_removal_is_remembered_as_long_as_another_place_has_an_older_offset",
+    ),
+    Guard(
         "the former offsets topics that commits name",
         "storage/offsets/connector_store.py",
         "former=lambda: self._needed,",

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's 
 from fencepost.api.record import SourceRecord
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.grouping import group_records
+from fencepost.engine.spark import known_plans
 from fencepost.engine.spark.known_plans import KnownPlans, LocalPlan
 from fencepost.engine.spark.local_rows import local_rows
 from fencepost.engine.spark.transform import GroupPlans, transform_group
@@ -85,6 +86,12 @@ def rules_run(spark: SparkSession) -> int:
     return int(jvm.org.apache.spark.sql.catalyst.rules.RuleExecutor.getCurrentMetrics().numRuns())
 
 
+def projection_classes(plans: GroupPlans) -> set[str]:
+    """The Java classes that evaluate rows of the kept plans."""
+    parts = [part for kept in plans._plans.values() if isinstance(kept, tuple) for part in kept[0].parts]
+    return {projection.getClass().getSimpleName() for part in parts for projection in part.projections}
+
+
 INSERT = {"topic.field": "t", "partition.field": "p", "timestamp.field": "at", "static.field": "s", "static.value": "x"}
 CHAINS: Mapping[str, tuple[Step, ...]] = {
     "InsertField": (step("InsertField$Value", INSERT),),
@@ -144,6 +151,20 @@ def test_a_known_plan_gives_the_same_as_a_new_one(spark: SparkSession, name: str
     assert transformed(spark, records, steps, plans) == expected
     assert rules_run(spark) == before
     assert any(batch.num_rows for batches, _ in expected for batch in batches)
+
+
+@pytest.mark.parametrize("records", [schemaless(), declared()], ids=["schemaless", "declared"])
+@pytest.mark.parametrize("name", CHAINS)
+def test_a_compiled_plan_gives_the_same(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, name: str, records: list[SourceRecord]
+):
+    session, steps, plans = spark.newSession(), pipe(*CHAINS[name]), GroupPlans()
+    session.conf.set("spark.sql.codegen.factoryMode", "CODEGEN_ONLY")
+    found = [transformed(session, records, steps, plans) for _ in range(2)]
+    monkeypatch.setattr(known_plans, "_COMPILED_AFTER", 1)
+    found += [transformed(session, records, steps, plans) for _ in range(2)]
+    assert found == [found[0]] * 4
+    assert projection_classes(plans) == {"SpecificUnsafeProjection"}
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])

@@ -3,10 +3,11 @@
 import { h } from "./vendor/preact.mjs";
 import htm from "./vendor/htm.mjs";
 
-// What is not seen, or turns the direction of a text, would show another name than the one that is there. The two joiners
-// are part of letters.
+// What is not seen, or turns the direction of a text, would show another name than the one that is there: it is escaped as
+// logs and JSON do it. The two joiners are part of letters.
 const UNSEEN = /(?![\n\t\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
-export const printable = (text) => text.replace(UNSEEN, (each) => `\\u{${each.codePointAt(0).toString(16)}}`);
+const escaped = (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
+export const printable = (text) => text.replace(UNSEEN, (each) => each.split("").map(escaped).join(""));
 
 const child = (each) => (typeof each === "string" ? printable(each) : each);
 export const html = htm.bind((type, props, ...children) => h(type, props, ...children.map(child)));

@@ -268,6 +268,8 @@ def test_a_removal_is_remembered_as_long_as_another_place_has_an_older_offset(da
     apply(table, _SAME_IN_OTHER_ORDER, None, mark=OffsetMark(6), place=4)
     days.pass_over(table, 3)
     assert OffsetView("c", table).offset(_PARTITION) is None
+    # So that a later removal reaches both.
+    assert {record.partition for record in table.records("c", _PARTITION, None)} == {3, 4}
 
 
 def test_removals_are_remembered_for_ever_if_another_topic_may_have_the_offset(days: _Days):

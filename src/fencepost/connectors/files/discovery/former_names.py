@@ -51,6 +51,8 @@ class FormerNames:
         self._seen.update(() if now is None else now.values())
         for file, names in watch.formers.items():
             self.formers[file] = list(dict.fromkeys([*self.formers.get(file, ()), *names]))
+        for gone in self.formers.keys() - set(files) if self.formers else ():
+            del self.formers[gone]
 
     def _are_new(self, now: Mapping[str, int]) -> bool:
         """Return whether all files that changed since the last call are new, so that no committed offset is of them."""

@@ -110,3 +110,12 @@ def test_a_file_that_was_read_while_the_connector_ran_and_went_away_is_found(tmp
     watched.formers()
     away.rename(tmp_path / "e.txt")
     assert watched.formers() == {str(tmp_path / "e.txt"): [str(tmp_path / "d.txt")]}
+
+
+def test_the_former_names_of_a_file_that_is_gone_are_forgotten(tmp_path: Path, watched: Watched) -> None:
+    watched.formers()
+    (tmp_path / "a.txt").rename(tmp_path / "d.txt")
+    assert watched.formers() == {str(tmp_path / "d.txt"): [str(tmp_path / "a.txt")]}
+    (tmp_path / "e.txt").write_text(text(3))
+    (tmp_path / "d.txt").unlink()
+    assert watched.formers() == {}
