@@ -314,7 +314,7 @@ class _Messages:
         """The content of a column of whole numbers: a cast would cut off a fraction."""
         self._require(name, property_name)
         kind = self.row[name].dataType
-        if isinstance(kind, t.FractionalType) and getattr(kind, "scale", 1):
+        if isinstance(kind, t.FractionalType) and not (isinstance(kind, t.DecimalType) and kind.scale == 0):
             raise DataError(
                 f"{self.plugin} needs whole numbers in the column {name}, as {property_name} says, but it is of type "
                 f"{kind.simpleString()}: name another column"
