@@ -18,7 +18,7 @@ from pyspark.sql import types as t
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.schema_name import field_identity
-from fencepost.transforms.base import formatted, planned_by_schema
+from fencepost.transforms.base import divided, formatted, planned_by_schema
 from fencepost.transforms.change_event import ChangeEvent
 from fencepost.transforms.event_sides import EventSideTransformation, same_nulls
 
@@ -147,7 +147,7 @@ class TimezoneConverter(EventSideTransformation):
 def _as_local(content: Column, per_second: int, zone: Column) -> Column:
     """Convert a local time, in units since the epoch as if it were UTC, to its instant in the same units."""
     rest = F.pmod(content, F.lit(per_second))
-    local = F.timestamp_seconds(_div(content - rest, per_second))
+    local = F.timestamp_seconds(divided(content - rest, per_second))
     return F.unix_seconds(F.to_utc_timestamp(local, zone)) * F.lit(per_second) + rest
 
 
@@ -158,7 +158,7 @@ def _with_offset(content: Column, zone: Column) -> Column:
     offset = F.unix_seconds(local) - F.unix_seconds(instant)
     size = F.abs(offset)
     signed = F.format_string(
-        "%s%02d:%02d", F.when(offset < 0, "-").otherwise("+"), _div(size, 3600), F.pmod(_div(size, 60), F.lit(60))
+        "%s%02d:%02d", F.when(offset < 0, "-").otherwise("+"), divided(size, 3600), F.pmod(divided(size, 60), F.lit(60))
     )
     seconds = F.pmod(size, F.lit(60))
     ending = (
@@ -170,10 +170,6 @@ def _with_offset(content: Column, zone: Column) -> Column:
     fraction = F.regexp_extract(content, r"(\.\d+)", 1)
     written = formatted(F.unix_millis(local), "yyyy-MM-dd'T'HH:mm:ss")
     return F.concat(written, fraction, ending)
-
-
-def _div(column: Column, divisor: int) -> Column:
-    return F.call_function("div", column, F.lit(divisor))
 
 
 def _rules(name: str, given: Sequence[Any]) -> tuple[Rule, ...]:
