@@ -45,7 +45,7 @@ class EventSideTransformation(RecordTransformation):
         if not changes:
             return records
         # Not withField: with each field within a struct it would double the plan.
-        changed = with_fields(value, field.dataType, changes)
+        changed = with_fields(value, event.kind, changes)
         # An expression has its own type, without the names of schemas in its fields' comments.
         return records.withColumn("value", changed.cast(field.dataType).alias("value", metadata=field.metadata))
 
