@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import zoneinfo
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -153,23 +153,31 @@ def _as_local(content: Column, per_second: int, zone: Column) -> Column:
 
 def _with_offset(content: Column, zone: Column) -> Column:
     """A text of the same instant with the zone's offset; null for a text that is not a time with an offset."""
-    instant = F.when(content.rlike(_ZONED), content).try_cast("TIMESTAMP")
-    local = F.from_utc_timestamp(instant, zone)
-    offset = F.unix_seconds(local) - F.unix_seconds(instant)
+    # Offsets are whole seconds, so a fraction stays, to the nanosecond.
+    fraction = F.regexp_extract(content, r"(\.\d+)", 1)
+
+    def written(instant: Column) -> Column:
+        local = F.from_utc_timestamp(instant, zone)
+        text = formatted(F.unix_millis(local), "yyyy-MM-dd'T'HH:mm:ss")
+        return F.concat(text, fraction, _let(F.unix_seconds(local) - F.unix_seconds(instant), _ending))
+
+    return _let(F.when(content.rlike(_ZONED), content).try_cast("TIMESTAMP"), written)
+
+
+def _ending(offset: Column) -> Column:
+    """The text of an offset in seconds."""
     size = F.abs(offset)
     signed = F.format_string(
         "%s%02d:%02d", F.when(offset < 0, "-").otherwise("+"), divided(size, 3600), F.pmod(divided(size, 60), F.lit(60))
     )
     seconds = F.pmod(size, F.lit(60))
-    ending = (
-        F.when(offset == 0, "Z")
-        .when(seconds == 0, signed)
-        .otherwise(F.concat(signed, F.format_string(":%02d", seconds)))
-    )
-    # Offsets are whole seconds, so a fraction stays, to the nanosecond.
-    fraction = F.regexp_extract(content, r"(\.\d+)", 1)
-    written = formatted(F.unix_millis(local), "yyyy-MM-dd'T'HH:mm:ss")
-    return F.concat(written, fraction, ending)
+    with_seconds = F.concat(signed, F.format_string(":%02d", seconds))
+    return F.when(offset == 0, "Z").when(seconds == 0, signed).otherwise(with_seconds)
+
+
+def _let(value: Column, body: Callable[[Column], Column]) -> Column:
+    """Return an expression of a value that is evaluated once: else each use has a copy, and Java's compiler no memory for them."""
+    return F.transform(F.array(value), body)[0]
 
 
 def _rules(name: str, given: Sequence[Any]) -> tuple[Rule, ...]:
