@@ -78,13 +78,14 @@ class ChangedRows:
     """Rows of a SourceBatch that transforms change in the stage that writes them: they never leave Python.
 
     `change` makes other rows of rows, and may make several of one if it `multiplies`. `names` are the transforms, for
-    messages, and `topic` is for rows that name none.
+    messages, `place` is the property to which they point, and `topic` is for rows that name none.
     """
 
     source: SplitRows
     change: Callable[[pa.RecordBatch], pa.RecordBatch]
     names: str
     topic: str | None
+    place: str = ""
     multiplies: bool = False
 
     def batches(self, given: Iterator[pa.RecordBatch], errors: ErrorHandler) -> Iterator[pa.RecordBatch]:
@@ -123,7 +124,10 @@ class ChangedRows:
         def contents(start: int, stop: int) -> Sequence[object]:
             return contents_of(pa.Table.from_batches([batch.slice(start, stop - start)]))
 
-        rows = StageRows(Stage.TRANSFORMATION, self.names, self.topic, batch.num_rows, contents=contents, origin=origin)
+        rows = StageRows(
+            Stage.TRANSFORMATION, self.names, self.topic, batch.num_rows, contents=contents, origin=origin,
+            place=lambda _: self.place,
+        )  # fmt: skip
         passed, _ = errors.apply(rows, attempt)
         yield from (part.result for part in passed)
 

@@ -182,7 +182,9 @@ class JobFailure:
         """The message without the traces of Java and Python, at most 400 characters, and the line of a plugin's code."""
         cause = next((cause for cause in self.causes if cause.is_of_data or cause.is_of_python), None)
         if cause is None:
-            cause = next((cause for cause in reversed(self.causes) if cause.message.strip()), None)
+            # An error of Java, such as a StackOverflowError, may have no text: the text of Spark around it says less.
+            telling = (cause for cause in reversed(self.causes) if cause.message.strip() or not cause.is_of_engine)
+            cause = next(telling, None)
         if cause is None:
             lines = self.text.strip().splitlines()
         elif cause.kind == PYTHON_EXCEPTION:
@@ -192,7 +194,8 @@ class JobFailure:
         else:
             lost = _EXECUTOR_LOST.search(cause.message)
             lines = [lost[0]] if lost and not cause.is_of_data else cause.message.strip().splitlines()
-        line = (lines[0] if lines else self.text).strip()
+        without_text = self.text if cause is None else cause.kind.rpartition(".")[2]
+        line = (lines[0] if lines else without_text).strip()
         if cause is not None and cause.expression:
             line = f"{line} in {' '.join(cause.expression.split())}"
         place = _place(cause.message) if cause is not None and cause.kind == PYTHON_EXCEPTION else ""

@@ -18,6 +18,7 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
     TimestampType,
 )
 
@@ -191,19 +192,28 @@ def define_null_default(definitions: ConfigDef) -> ConfigDef:
     )  # fmt: skip
 
 
+def divided(column: Column, divisor: int) -> Column:
+    """Return whole numbers divided by one, rounded towards zero as Java does: `/` makes DOUBLEs, which lose digits."""
+    return F.call_function("div", column, F.lit(divisor))
+
+
 def formatted(milliseconds: Column, pattern: str) -> Column:
     """Return milliseconds since the epoch as a text in UTC, whatever the session's time zone is."""
+    return _formatted(F.timestamp_millis(milliseconds), pattern)
+
+
+def _formatted(time: Column, pattern: str) -> Column:
     # date_format uses the session's time zone; only JSON's options can format a TIMESTAMP in another one.
-    options = {"timestampFormat": pattern, "timeZone": "UTC"}
-    return F.get_json_object(F.to_json(F.struct(F.timestamp_millis(milliseconds).alias("t")), options), "$.t")
+    options = {"timestampFormat": pattern, "timestampNTZFormat": pattern, "timeZone": "UTC"}
+    return F.get_json_object(F.to_json(F.struct(time.alias("t")), options), "$.t")
 
 
 def text(column: Column, kind: DataType) -> Column:
-    """Return a text: TIMESTAMP in ISO 8601 and UTC, bytes in base64, structures in JSON."""
+    """Return a text as SimpleHeaderConverter writes it: times in ISO 8601 and UTC, bytes in base64, structures in JSON."""
     if isinstance(kind, BinaryType):
         return F.base64(column)
-    if isinstance(kind, TimestampType):
-        return formatted(F.unix_millis(column), "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")
+    if isinstance(kind, TimestampType | TimestampNTZType):
+        return _formatted(column, "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")
     if isinstance(kind, StructType | ArrayType | MapType):
         return F.to_json(column, {"ignoreNullFields": "false"})
     return column.cast(StringType())

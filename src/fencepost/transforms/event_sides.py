@@ -12,9 +12,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 from pyspark.sql import types as t
 
-from fencepost.api.spark_names import backticked
 from fencepost.transforms.base import APPLIES, RecordTransformation
 from fencepost.transforms.change_event import ChangeEvent
+from fencepost.transforms.field_paths import FieldPath, with_fields
 
 SIDES: Final = ("before", "after")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -41,11 +41,11 @@ class EventSideTransformation(RecordTransformation):
         if APPLIES in records.columns:
             # Spark computes the result for other records as well.
             value = F.when(F.col(APPLIES), value)
-        changed = value
-        for path, content in self.changes(event, value):
-            changed = changed.withField(".".join(backticked(name) for name in path), content)
-        if changed is value:
+        changes: dict[FieldPath, Column] = dict(self.changes(event, value))
+        if not changes:
             return records
+        # Not withField: with each field within a struct it would double the plan.
+        changed = with_fields(value, event.kind, changes)
         # An expression has its own type, without the names of schemas in its fields' comments.
         return records.withColumn("value", changed.cast(field.dataType).alias("value", metadata=field.metadata))
 

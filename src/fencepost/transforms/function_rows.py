@@ -23,6 +23,7 @@ from fencepost.api.ddl import parse_ddl
 from fencepost.api.declared_columns import fields_in_order
 from fencepost.api.errors import DataError
 from fencepost.api.fitted_columns import fitted_column
+from fencepost.api.map_keys import has_key_twice
 from fencepost.api.plugin_calls import call_plugin, kind_of, refuse_answer
 from fencepost.api.required_fields import relabelled
 from fencepost.api.traces import plugin_location
@@ -168,7 +169,13 @@ class FunctionRows:
         if field.name not in rows.schema.names:
             self._refuse(f"no column {field.name}; it returned {', '.join(rows.schema.names)}")
         column = fields_in_order(rows[field.name], field.dataType, field.name, self.name)
-        return relabelled(fitted_column(column, field, self.name), _arrow(field.dataType))
+        fitted = fitted_column(column, field, self.name)
+        if has_key_twice(fitted):
+            raise DataError(
+                f"{self.name} gives {field.name} a map with a key twice, of which readers would see one: give each key of "
+                "its schema's map once"
+            )
+        return relabelled(fitted, _arrow(field.dataType))
 
     def _refuse(self, found: str) -> None:
         expected = f"the columns {self.plugin.schema}, and {ROW_INDEX} unless there is a row for each that it was given"

@@ -31,7 +31,7 @@ from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.schema_name import IDENTITY, JSON_METADATA, NULLS_METADATA, field_identity
 from fencepost.config.java_regex import check_replacement, java_pattern, java_regex
 from fencepost.config.validators import not_blank, one_of
-from fencepost.transforms.base import DroppingTransformation, is_json, planned_by_schema, text
+from fencepost.transforms.base import DroppingTransformation, divided, is_json, planned_by_schema, text
 from fencepost.transforms.change_event import ChangeEvent, EventColumns
 from fencepost.transforms.event_fields import OLD_KEY, OPERATION
 
@@ -152,6 +152,7 @@ class EventRouter(DroppingTransformation):
                 ", ".join(traced),
             )
         self._additional = [_additional(given) for given in self.properties[_PLACEMENT] if given.strip()]
+        _check_places(self._additional)
 
     def kept(self, records: DataFrame) -> Column:
         """Return which records are kept: inserted rows, and records that are not change events."""
@@ -271,7 +272,8 @@ class _Messages:
                 f"{self.plugin} needs a timestamp in {_FIELD}timestamp, but the column {name} is of type "
                 f"{field.dataType.simpleString()}: name a column of a timestamp type"
             )
-        return F.floor(column / F.lit(divisor)).cast("BIGINT") if divisor > 1 else column
+        # Rounded down: a time before 1970 is refused, and must not become 0.
+        return divided(column - F.pmod(column, F.lit(divisor)), divisor)
 
     def headers(self, kind: t.DataType) -> Column:
         """The headers after the existing ones, all as texts: `id`, and additional columns."""
@@ -288,7 +290,7 @@ class _Messages:
 
     def partition(self) -> Column | None:
         placed = [given for given in self._there() if given.place is FieldPlace.PARTITION]
-        return self._after(placed[0].column).cast("INT") if placed else None
+        return self._whole(placed[0].column, _PLACEMENT) if placed else None
 
     def identity(self) -> Column | None:
         """The name and version of the schema of a value that is a struct; Debezium calls a row's schema topic.Value."""
@@ -297,7 +299,8 @@ class _Messages:
         routed = self.column("route.by.field").cast("STRING")
         parts = [F.concat_ws(".", "topic", routed, F.lit("Value")).alias("name")]
         if self.properties[_FIELD + "schema.version"]:
-            parts.append(self.column(_FIELD + "schema.version").cast("INT").alias("version"))
+            name = _FIELD + "schema.version"
+            parts.append(self._whole(self.properties[name], name).alias("version"))
         return F.to_json(F.struct(*parts))
 
     def _there(self) -> list[Additional]:
@@ -306,6 +309,17 @@ class _Messages:
         for given in self.additional:
             self._require(given.column, _PLACEMENT)
         return self.additional
+
+    def _whole(self, name: str, property_name: str) -> Column:
+        """The content of a column of whole numbers: a cast would cut off a fraction."""
+        self._require(name, property_name)
+        kind = self.row[name].dataType
+        if isinstance(kind, t.FractionalType) and not (isinstance(kind, t.DecimalType) and kind.scale == 0):
+            raise DataError(
+                f"{self.plugin} needs whole numbers in the column {name}, as {property_name} says, but it is of type "
+                f"{kind.simpleString()}: name another column"
+            )
+        return self._after(name).cast("INT")
 
     def _after(self, name: str) -> Column:
         return F.col("value")["after"][name]
@@ -338,7 +352,7 @@ def _additional(given: str) -> Additional:
     column, _, rest = given.strip().partition(":")
     place, _, alias = rest.partition(":")
     try:
-        found = FieldPlace(place.strip().lower())
+        found = FieldPlace(place.strip().lower() if column.strip() else "")
     except ValueError:
         raise ConfigError(
             f"{_PLACEMENT} has {given.strip()!r}: write column:place or column:place:alias, where place is header, "
@@ -346,3 +360,14 @@ def _additional(given: str) -> Additional:
             name=_PLACEMENT,
         ) from None
     return Additional(column.strip(), found, alias.strip() or column.strip())
+
+
+def _check_places(additional: list[Additional]) -> None:
+    """Raise ConfigError for a field of the value that is there twice, and for a second partition."""
+    fields = ["payload", *(given.alias for given in additional if given.place is FieldPlace.ENVELOPE)]
+    if twice := next((name for name in fields if fields.count(name) > 1), None):
+        raise ConfigError(
+            f"{_PLACEMENT} gives the value the field {twice} twice: give each another alias", name=_PLACEMENT
+        )
+    if sum(given.place is FieldPlace.PARTITION for given in additional) > 1:
+        raise ConfigError(f"{_PLACEMENT} has several columns for the partition: leave one", name=_PLACEMENT)

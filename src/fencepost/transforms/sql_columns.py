@@ -8,6 +8,7 @@ from pyspark.sql import types as t
 
 from fencepost.api.errors import DataError
 from fencepost.api.schema_name import NULLS_METADATA, SCHEMA_METADATA
+from fencepost.transforms.base import text
 from fencepost.transforms.sql_parser import SqlProperty
 from fencepost.transforms.timestamp_converter import utc_millis
 
@@ -111,7 +112,7 @@ def _headers(column: Column, kind: t.DataType, before: t.DataType) -> Column:
     to_bytes = _has_bytes(before) and not isinstance(pair[1].dataType, t.BinaryType)
 
     def header(given: Column) -> Column:
-        value = given["value"].cast("STRING").cast("BINARY") if to_bytes else given["value"]
+        value = text(given["value"], pair[1].dataType).cast("BINARY") if to_bytes else given["value"]
         return F.struct(given["key"].cast("STRING").alias("key"), value.alias("value"))
 
     return F.transform(column, header)

@@ -34,7 +34,7 @@ _TYPED_PRESENT: Final = re.compile(r"\b(date|timestamp\w*)\s*['\"]\s*(now|today|
 _LITERAL: Final = "Literal"
 _WITH_SCHEMA: Final = ("from_json", "from_csv")
 _OF_EXAMPLE: Final = ("schema_of_json", "schema_of_csv")
-_SHOWN: Final = 1_000
+_SHOWN: Final = 100
 """The number of characters of an expression that messages show."""
 _TOO_DEEP: Final = f"it is nested more than {DEEPEST} deep"
 _HEADERS: Final = "headers"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import zoneinfo
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from pyspark.sql import types as t
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.schema_name import field_identity
-from fencepost.transforms.base import formatted, planned_by_schema
+from fencepost.transforms.base import divided, formatted, planned_by_schema
 from fencepost.transforms.change_event import ChangeEvent
 from fencepost.transforms.event_sides import EventSideTransformation, same_nulls
 
@@ -147,33 +147,37 @@ class TimezoneConverter(EventSideTransformation):
 def _as_local(content: Column, per_second: int, zone: Column) -> Column:
     """Convert a local time, in units since the epoch as if it were UTC, to its instant in the same units."""
     rest = F.pmod(content, F.lit(per_second))
-    local = F.timestamp_seconds(_div(content - rest, per_second))
+    local = F.timestamp_seconds(divided(content - rest, per_second))
     return F.unix_seconds(F.to_utc_timestamp(local, zone)) * F.lit(per_second) + rest
 
 
 def _with_offset(content: Column, zone: Column) -> Column:
     """A text of the same instant with the zone's offset; null for a text that is not a time with an offset."""
-    instant = F.when(content.rlike(_ZONED), content).try_cast("TIMESTAMP")
-    local = F.from_utc_timestamp(instant, zone)
-    offset = F.unix_seconds(local) - F.unix_seconds(instant)
-    size = F.abs(offset)
-    signed = F.format_string(
-        "%s%02d:%02d", F.when(offset < 0, "-").otherwise("+"), _div(size, 3600), F.pmod(_div(size, 60), F.lit(60))
-    )
-    seconds = F.pmod(size, F.lit(60))
-    ending = (
-        F.when(offset == 0, "Z")
-        .when(seconds == 0, signed)
-        .otherwise(F.concat(signed, F.format_string(":%02d", seconds)))
-    )
     # Offsets are whole seconds, so a fraction stays, to the nanosecond.
     fraction = F.regexp_extract(content, r"(\.\d+)", 1)
-    written = formatted(F.unix_millis(local), "yyyy-MM-dd'T'HH:mm:ss")
-    return F.concat(written, fraction, ending)
+
+    def written(instant: Column) -> Column:
+        local = F.from_utc_timestamp(instant, zone)
+        text = formatted(F.unix_millis(local), "yyyy-MM-dd'T'HH:mm:ss")
+        return F.concat(text, fraction, _let(F.unix_seconds(local) - F.unix_seconds(instant), _ending))
+
+    return _let(F.when(content.rlike(_ZONED), content).try_cast("TIMESTAMP"), written)
 
 
-def _div(column: Column, divisor: int) -> Column:
-    return F.call_function("div", column, F.lit(divisor))
+def _ending(offset: Column) -> Column:
+    """The text of an offset in seconds."""
+    size = F.abs(offset)
+    signed = F.format_string(
+        "%s%02d:%02d", F.when(offset < 0, "-").otherwise("+"), divided(size, 3600), F.pmod(divided(size, 60), F.lit(60))
+    )
+    seconds = F.pmod(size, F.lit(60))
+    with_seconds = F.concat(signed, F.format_string(":%02d", seconds))
+    return F.when(offset == 0, "Z").when(seconds == 0, signed).otherwise(with_seconds)
+
+
+def _let(value: Column, body: Callable[[Column], Column]) -> Column:
+    """Return an expression of a value that is evaluated once: else each use has a copy, and Java's compiler no memory for them."""
+    return F.transform(F.array(value), body)[0]
 
 
 def _rules(name: str, given: Sequence[Any]) -> tuple[Rule, ...]:

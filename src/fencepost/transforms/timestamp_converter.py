@@ -14,7 +14,7 @@ from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.config.spark_patterns import check_datetime_pattern
 from fencepost.config.validators import one_of
-from fencepost.transforms.base import PartTransformation, define_null_default, formatted, planned_by_schema
+from fencepost.transforms.base import PartTransformation, define_null_default, divided, formatted, planned_by_schema
 from fencepost.transforms.field_paths import Change, define_syntax, field_path, with_changes
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
@@ -106,7 +106,7 @@ class TimestampConverter(PartTransformation):
             case "unix":
                 return _scaled(milliseconds, 1_000, self._per_second)
             case "Date":
-                return F.date_from_unix_date(_divided(milliseconds - in_day, _DAY).cast("INT"))
+                return F.date_from_unix_date(divided(milliseconds - in_day, _DAY).cast("INT"))
             case "Time":
                 return F.call_function("time_from_millis", in_day)
         return F.timestamp_millis(milliseconds)
@@ -146,13 +146,8 @@ def utc_millis(column: Column, kind: t.TimestampType | t.TimestampNTZType) -> Co
     return F.unix_date(column.cast("DATE")).cast("BIGINT") * _DAY + F.floor(seconds * 1_000).cast("BIGINT")
 
 
-def _divided(column: Column, divisor: int) -> Column:
-    """Whole numbers, rounded towards zero as Java does."""
-    return F.call_function("div", column, F.lit(divisor))
-
-
 def _scaled(column: Column, before: int, after: int) -> Column:
-    return column * F.lit(after // before) if after >= before else _divided(column, before // after)
+    return column * F.lit(after // before) if after >= before else divided(column, before // after)
 
 
 @planned_by_schema

@@ -64,7 +64,7 @@ def test_a_misspelt_field_is_warned_of_once_until_a_batch_passes(
     assert len(values(read_topic(bootstrap_servers, dead))) == 40
     first, second = warnings(caplog)
     assert first == second
-    assert first.startswith(f"Task {name}-0 wrote no record of a batch: 10 were refused, all for the same reason: ")
+    assert first.startswith(f"Task {name}-0 wrote none of 10 records: they were refused, all for the same reason: ")
     assert "transforms.m.value: Sql needs the field value.emial" in first
     assert "there are: id, email (did you mean email?). Correct" in first
     assert f"They are in the topic {dead}." in first
@@ -74,6 +74,15 @@ def test_a_warning_says_that_refused_records_are_lost(runner: TaskRunner, topic:
     run(runner, topic, MAILS | {"limit": 20}, misspelt=set())
     (told,) = warnings(caplog)
     assert "They are lost, because errors.deadletterqueue.topic.name is not set." in told
+
+
+@pytest.mark.parametrize("passing", [{2, 4}, {2}])
+def test_one_refused_record_between_others_is_not_warned_of(
+    runner: TaskRunner, topic: str, caplog: pytest.LogCaptureFixture, passing: set[int]
+):
+    """Each was, by a source that polls one record at a time."""
+    run(runner, topic, MAILS | {"limit": 5, "messages.per.poll": 1}, misspelt=passing)
+    assert ["none of 2 records" in told for told in warnings(caplog)] == ([] if 4 in passing else [True])
 
 
 def test_no_warning_is_given_of_records_that_are_refused_among_others(

@@ -43,6 +43,8 @@ EXITED = failure(
 )
 LOST = failure(Throwable(SPARK, f"{ABORTED}ExecutorLostFailure (executor 0 exited) Reason: code 137\nDriver stack"))
 
+OVERFLOW = failure(Throwable(SPARK, f"{ABORTED}Lost task 0.0"), Throwable("java.lang.StackOverflowError", ""))
+
 NOT_STARTED = failure(
     Throwable(SPARK, f"{ABORTED}Lost task 0.0: {SPARK}"),
     Throwable(
@@ -63,6 +65,7 @@ NOT_STARTED = failure(
         (sql("[UNRESOLVED_COLUMN] no `x`", "42703"), "[UNRESOLVED_COLUMN] no `x`"),
         (EXITED, "Python worker exited unexpectedly (crashed)"),
         (LOST, "ExecutorLostFailure (executor 0 exited) Reason: code 137"),
+        (OVERFLOW, "StackOverflowError"),
         (JobFailure((), "[JAVA_GATEWAY_EXITED] Java exited\nmore"), "[JAVA_GATEWAY_EXITED] Java exited"),
         (python("ModuleNotFoundError: No module named 'x'"), "ModuleNotFoundError: No module named 'x'"),
         (NOT_STARTED, "/bin/python: Error while finding module specification for 'd'"),

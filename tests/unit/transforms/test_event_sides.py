@@ -226,3 +226,17 @@ def test_small_events_and_short_columns_stay(spark: SparkSession) -> None:
 def test_sizes_without_sense_are_refused(given: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match=r"max\.bytes|compression\.ratio"):
         step(f"{DEBEZIUM}EnforceRecordSize", **given)
+
+
+@pytest.mark.parametrize("kind", ["STRING", "BIGINT"])
+def test_the_plan_grows_with_the_columns_and_not_faster(spark: SparkSession, kind: str) -> None:
+    """It doubled with each column: a table with four times took all memory of the JVM."""
+    semantic = named_field(TIME + ("ZonedTimestamp" if kind == "STRING" else "Timestamp"))
+
+    def size(columns: int) -> int:
+        row = f"STRUCT<{', '.join(f'c{number}: {kind} {semantic}' for number in range(columns))}>"
+        value = f"STRUCT<before: {row}, after: {row}, source: STRUCT<table: STRING>, op: STRING>"
+        frame = apply_chain(Records(value, []).frame(spark), [zones(NEW_YORK)])
+        return len(frame._jdf.queryExecution().optimizedPlan().toString())
+
+    assert size(16) < 5 * size(4)

@@ -205,6 +205,11 @@ def test_values_that_do_not_fit_the_schema_are_refused(column: pa.Array, why: st
         ("STRUCT<a: INT>", pa.array([{"a": 1, "b": 2}] * 2, pa.struct([("a", pa.int32()), ("b", pa.int32())]))),
         ("ARRAY<STRUCT<a: INT>>", pa.array([[{"a": 1, "b": 2}]] * 2)),
         ("STRUCT<a: INT NOT NULL>", pa.array([{"a": None}] * 2, pa.struct([("a", pa.int32())]))),
+        ("MAP<STRING, INT>", pa.array([[("a", 1), ("a", 2)], []], pa.map_(pa.string(), pa.int32()))),
+        (
+            "ARRAY<MAP<STRING, INT>>",
+            pa.array([[[("a", 1), ("a", 2)]], None], pa.list_(pa.map_(pa.string(), pa.int32()))),
+        ),
     ],
 )
 def test_values_that_the_schema_would_change_are_refused(kind: str, column: pa.Array) -> None:
@@ -222,6 +227,7 @@ def test_values_that_the_schema_would_change_are_refused(kind: str, column: pa.A
         ("ARRAY<BIGINT>", pa.array([[1], None], pa.list_(pa.int64(), 1))),
         ("STRUCT<a: BIGINT NOT NULL>", pa.array([{"a": 1}, None])),
         ("TIMESTAMP", pa.array([1_000, None], pa.timestamp("ns", "UTC"))),
+        ("MAP<STRING, INT>", pa.array([[("a", 1), ("b", 1)], [("a", 1)]], pa.map_(pa.string(), pa.int32()))),
     ],
 )
 def test_values_that_fit_the_schema_stay(kind: str, column: pa.Array) -> None:

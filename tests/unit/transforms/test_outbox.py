@@ -109,6 +109,16 @@ def test_a_timestamp_may_be_a_text_with_a_zone(spark: SparkSession, text: str | 
     assert [row["timestamp"] for row in messages(spark, records, table_field_event_timestamp="at")] == [timestamp]
 
 
+@pytest.mark.parametrize(("kind", "last"), [("MicroTimestamp", 999), ("NanoTimestamp", 999_999)])
+def test_the_digits_below_a_millisecond_are_cut_off(spark: SparkSession, kind: str, last: int) -> None:
+    """A DOUBLE has no room for all digits of a time in nanoseconds, and gave the next millisecond."""
+    at = 1_700_000_000_000 * (last + 1) + last
+    records = Records(ENVELOPE.replace("MicroTimestamp", kind), [event("c", after=(*FIRST[:6], at))], key="STRING")
+    assert [row["timestamp"] for row in messages(spark, records, table_field_event_timestamp="at")] == [
+        1_700_000_000_000
+    ]
+
+
 def test_records_that_are_not_change_events_pass(spark: SparkSession) -> None:
     beats = Records("STRUCT<ts_ms: BIGINT>", [{"key": "k", "value": (7,)}, {"key": "k", "value": None}], key="STRING")
     assert [row["value"] for row in messages(spark, beats)] == [{"ts_ms": 7}]
@@ -151,6 +161,29 @@ def test_a_missing_column_is_refused(spark: SparkSession) -> None:
         messages(spark, EVENTS, table_field_event_payload="body")
     with pytest.raises(ConfigError, match="header, envelope or partition"):
         router(table_fields_additional_placement="type:topic")
+
+
+@pytest.mark.parametrize(
+    "placement",
+    ["shard:envelope:payload", "type:envelope:a, shard:envelope:a", "shard:partition, at:partition", ":header"],
+)
+def test_places_that_one_message_cannot_have_are_refused(placement: str) -> None:
+    with pytest.raises(ConfigError, match=r"table\.fields\.additional\.placement"):
+        router(table_fields_additional_placement=placement)
+
+
+@pytest.mark.parametrize("kind", ["DOUBLE", "DECIMAL(10,2)"])
+@pytest.mark.parametrize("name", ["table_fields_additional_placement", "table_field_event_schema_version"])
+def test_a_column_with_fractions_is_neither_partition_nor_version(spark: SparkSession, name: str, kind: str) -> None:
+    """The fraction was cut off."""
+    records = Records(
+        ENVELOPE.replace("shard: INT", f"shard: {kind}"), [event("c", after=(*FIRST[:5], None, 0))], key="STRING"
+    )
+    given = {"table_fields_additional_placement": "type:envelope", name: "shard"}
+    if name == "table_fields_additional_placement":
+        given[name] = "shard:partition"
+    with pytest.raises(DataError, match="needs whole numbers in the column shard"):
+        messages(spark, records, **given)
 
 
 def test_headers_stay_before_the_new_ones(spark: SparkSession) -> None:

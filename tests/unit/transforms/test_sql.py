@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from fencepost import ConfigError, DataError
 from fencepost.api.schema_name import SCHEMA_METADATA, field_identity, named_field
+from fencepost.converters.simple_header_converter import SimpleHeaderConverter
 from fencepost.engine.job_failure import JobFailure
 from fencepost.transforms.base import is_planned_by_schema
 from fencepost.transforms.chain import Step, apply_chain
@@ -98,6 +99,28 @@ def test_a_record_without_headers_has_an_empty_array(spark: SparkSession, given:
         {"n": len(row.get("headers", [])), "keys": [header["key"] for header in row.get("headers", [])]}
         for row in given
     ]
+
+
+ZULU = "2024-01-01T02:03:04.005Z"
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ("struct(1 AS a, 'x' AS b)", '{"a":1,"b":"x"}'),
+        ("array(1, 2)", "[1,2]"),
+        (f"TIMESTAMP'{ZULU}'", ZULU),
+        ("TIMESTAMP_NTZ'2024-01-01 02:03:04.005678'", ZULU),
+        ("1e10", "1.0E10"),
+    ],
+)
+def test_values_beside_converted_headers_are_written_as_alone(spark: SparkSession, value: str, written: str) -> None:
+    """A struct lost the names of its fields, and a time was in the session's zone."""
+    records = Records("STRUCT<id: INT>", [{"value": {"id": 1}}])
+    found = applied(spark, records, sql(headers=f"map('h', {value})"), column="headers")
+    assert found == [[{"key": "h", "value": written.encode()}]]
+    (alone,) = spark.sql(f"SELECT {value} AS v").toArrow()["v"].chunks
+    assert SimpleHeaderConverter().from_connect_header("t", None, alone).to_pylist() == [written.encode()]
 
 
 @pytest.mark.parametrize("given", [{}, {"headers": [{"key": "op", "value": b"\xe9"}]}], ids=["none", "bytes"])

@@ -12,6 +12,7 @@ import pyarrow.types as pt
 from pyspark.sql import types as t
 
 from fencepost.api.errors import DataError
+from fencepost.api.map_keys import has_key_twice, maps_as_lists
 from fencepost.api.record import RefusedRow
 from fencepost.connectors.rows.record_mapping import RecordColumns
 from fencepost.connectors.rows.row_types import MisfitError, arrow_type, plain_row, row_as_json
@@ -106,27 +107,9 @@ def _cast(array: pa.Array, field: t.StructField, *, exact: bool) -> pa.Array:
         cast = values.cast(kind)
     except pa.ArrowInvalid as error:
         raise MisfitError(f"column {field.name}: {error}") from None
-    if _has(kind, pt.is_map) and _has_key_twice(cast):
+    if _has(kind, pt.is_map) and has_key_twice(cast):
         raise MisfitError(f"column {field.name}: a map has a key twice, of which readers would see one")
     return cast
-
-
-def _has_key_twice(array: pa.Array) -> bool:
-    """Return whether a map, at any depth, has several values for a key. Keys that are nested are not compared."""
-    kind = array.type
-    if pt.is_struct(kind):
-        return any(map(_has_key_twice, array.flatten()))
-    if pt.is_list(kind):
-        return _has_key_twice(array.flatten())
-    if not pt.is_map(kind):
-        return False
-    maps = _as_lists(array)
-    keys, items = maps.flatten().flatten()
-    if pt.is_nested(kind.key_type):
-        return _has_key_twice(items)
-    numbers = np.repeat(np.arange(len(maps)), pc.fill_null(pc.list_value_length(maps), 0).to_numpy())
-    pairs = pa.table({"map": numbers, "key": keys})
-    return pairs.group_by(["map", "key"]).aggregate([]).num_rows < len(keys) or _has_key_twice(items)
 
 
 def _microseconds(array: pa.Array) -> pa.Array:
@@ -139,7 +122,7 @@ def _microseconds(array: pa.Array) -> pa.Array:
     if pt.is_struct(kind):
         fields = [_microseconds(inner) for inner in array.flatten()]
         return pa.StructArray.from_arrays(fields, names=[field.name for field in kind], mask=array.is_null())
-    lists = _as_lists(array) if pt.is_map(kind) else array
+    lists = maps_as_lists(array) if pt.is_map(kind) else array
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
     ends, null = pa.array(np.append(0, np.cumsum(lengths)), pa.int32()), array.is_null()
     if pt.is_map(kind):
@@ -152,12 +135,6 @@ def _floored(nanoseconds: pa.Array) -> pa.Array:
     # Arrow's floor_temporal wraps around at the first nanoseconds.
     towards_zero = pc.divide(nanoseconds, 1_000)
     return pc.subtract(towards_zero, pc.greater(pc.multiply(towards_zero, 1_000), nanoseconds).cast(pa.int64()))
-
-
-def _as_lists(maps: pa.Array) -> pa.Array:
-    entries = pa.StructArray.from_arrays([maps.keys, maps.items], names=["key", "value"])
-    buffers = maps.buffers()[:2]
-    return pa.Array.from_buffers(pa.list_(entries.type), len(maps), buffers, offset=maps.offset, children=[entries])
 
 
 def _is_unchecked(kind: pa.DataType) -> bool:

@@ -168,8 +168,9 @@ def written_rows(rows: SplitRows, changed: Changed | None, pipeline: Pipeline) -
     if changed is None:
         return rows
     return ChangedRows(
-        rows, changed.change, pipeline.transform_names, pipeline.default_topic, multiplies=pipeline.may_multiply
-    )
+        rows, changed.change, pipeline.transform_names, pipeline.default_topic, pipeline.place_of(""),
+        multiplies=pipeline.may_multiply,
+    )  # fmt: skip
 
 
 def coalesces_in_order(frame: DataFrame, count: int) -> bool:

@@ -99,6 +99,8 @@ class TaskWrites(ABC):
         self._metrics = context.metrics
         refused = {**context.path.state_topics, **_refused(context.task, refused_topic)}
         self._gate = TopicGate(context.path.topic_creator, refused)
+        self._refused_for: str | None = None
+        self._refused = 0
         self._warned_of_refusals = False
 
     @property
@@ -191,20 +193,25 @@ class TaskWrites(ABC):
         return list(zip(batch, result.metadata or (), strict=True)) if self._context.keeps_records else []
 
     def _warn_of_refusals(self, result: WriteResult) -> None:
-        """Warn of a batch whose records were all refused for one reason, once until records of another one pass."""
+        """Warn if all records are refused for one reason, once until records pass. One record alone does not show that."""
         if result.written:
-            self._warned_of_refusals = False
-        elif result.only_cause is not None and not self._warned_of_refusals:
-            self._warned_of_refusals = True
-            letters = self._path.pipeline.dead_letter_topic
-            _log.warning(
-                "Task %s wrote no record of a batch: %d were refused, all for the same reason: %s. They are %s. There is "
-                "no further warning until records pass",
-                self._task,
-                result.errors.skipped,
-                result.only_cause,
-                f"lost, because {DEAD_LETTER_TOPIC} is not set" if letters is None else f"in the topic {letters}",
-            )
+            self._refused_for, self._warned_of_refusals = None, False
+        if result.only_cause is None or self._warned_of_refusals:
+            return
+        before = self._refused if self._refused_for == result.only_cause else 0
+        self._refused_for, self._refused = result.only_cause, before + result.errors.skipped
+        if self._refused == 1:
+            return
+        self._warned_of_refusals = True
+        letters = self._path.pipeline.dead_letter_topic
+        _log.warning(
+            "Task %s wrote none of %d records: they were refused, all for the same reason: %s. They are %s. There is no "
+            "further warning until records pass",
+            self._task,
+            self._refused,
+            result.only_cause,
+            f"lost, because {DEAD_LETTER_TOPIC} is not set" if letters is None else f"in the topic {letters}",
+        )
 
 
 class Delivery(ABC):

@@ -182,9 +182,9 @@ def test_rows_of_a_reader_that_a_function_refuses_are_skipped(
 ):
     topic, dead = topics.create(partitions=1), topics.create(partitions=1)
     errors = ErrorHandling(Tolerance.ALL, dead_letter_topic=dead)
-    steps = pipeline(topic, value=json_converter(), transforms=[step(halves(), {})])
+    steps = pipeline(topic, value=json_converter(), transforms=[Step(halves(), alias="t")])
     with producer(bootstrap_servers) as owner:
-        with pytest.raises(RecordRefusedError, match="ValueError: thirteen"):
+        with pytest.raises(RecordRefusedError, match=r"ValueError: thirteen.* \(transforms\.t\)"):
             write(engine, owner, rows_of(topic, size, range(20)), steps)
         result = write(engine, owner, rows_of(topic, size, range(20)), replace(steps, errors=errors))
     assert found(bootstrap_servers, topic) == halved(*(n for n in range(20) if n not in (5, 13)))

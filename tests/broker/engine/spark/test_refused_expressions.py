@@ -39,6 +39,10 @@ EXPRESSIONS: Mapping[str, tuple[dict[str, str], str]] = {
         {"value": "size(sequence(1, value.id, if(value.id = 2, -1, 1)))"},
         "Illegal sequence boundaries",
     ),
+    "stack of Java": (
+        {"value": "repeat('ab', if(value.id = 2, 300000, 1)) rlike '^(a|b)*$'"},
+        "StackOverflowError",
+    ),
 }
 ROUTES = ("polled", "small", "job")
 
@@ -118,14 +122,16 @@ def test_a_dead_letter_names_the_property_whose_expression_failed(
     assert place in (dict(letter.headers)["__connect.errors.exception.message"] or b"").decode()
 
 
+@pytest.mark.parametrize("route", ["small", "job"])
 def test_a_row_that_needs_more_memory_than_there_is_fails_its_batch(
-    engine: SparkEngine, bootstrap_servers: str, topic: str
+    engine: SparkEngine, bootstrap_servers: str, topic: str, route: str
 ):
     errors = ErrorHandling(Tolerance.ALL)
     large = "size(sequence(1, if(value.id = 2, 2000000000, value.id)))"
     steps = pipeline(topic, value=json_converter(), transforms=[sql(value=large)], errors=errors)
     with producer(bootstrap_servers) as owner, pytest.raises(SparkJobError, match="the JVM's memory is full"):
-        write(engine, owner, batch(topic, "small"), steps)
+        write(engine, owner, batch(topic, route), steps)
+    assert engine.session().range(1).count() == 1, "the JVM of all tasks is still there"
 
 
 @transform(schema="id BIGINT")

@@ -17,6 +17,8 @@ from fencepost.connectors.files.discovery.find import Discovery, Entry, is_patte
 _STOP_SECONDS: Final = 5.0
 _MANY_GONE: Final = 1_000
 """A task with a rule can miss some more files than these before it waits for another configuration (sketch.py)."""
+_MOST_FORMERS: Final = 4
+"""The number of old names of a file: a task takes less time to end than four renames that scans see."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -221,12 +223,19 @@ def _inodes(paths: Iterable[str]) -> dict[str, int]:
 
 
 def _formers(known: Mapping[str, list[str]], before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, list[str]]:
-    """Return the old names of renamed files, including the known old names of files that still exist."""
+    """Return the old names of renamed files, including the known old names of files that still exist.
+
+    A file that was renamed again keeps its last names: its records may be committed yet under one of them.
+    """
     names: dict[int, list[str]] = {}
     for path, inode in before.items():
         if now.get(path) != inode:
-            names.setdefault(inode, []).append(path)
+            names.setdefault(inode, []).extend((path, *known.get(path, ())))
     moved = {}
     if names:
-        moved = {path: names[inode] for path, inode in now.items() if before.get(path) != inode and inode in names}
+        moved = {
+            path: [name for name in dict.fromkeys(names[inode]) if name != path][:_MOST_FORMERS]
+            for path, inode in now.items()
+            if before.get(path) != inode and inode in names
+        }
     return {path: formers for path, formers in known.items() if path in now} | moved

@@ -313,6 +313,26 @@ def test_files_that_are_rotated_while_the_task_starts_are_read_once(tmp_path: Pa
     assert sorted(reader.read_all()) == lines(0, 1, 2, 3)
 
 
+@pytest.mark.parametrize("names", [("log.1", "log.2"), ("log.1", "log"), ("log.1", "log.2", "log.3")])
+def test_a_file_that_is_renamed_again_before_its_first_task_ends_is_read_once(
+    names: tuple[str, ...], tmp_path: Path
+) -> None:
+    """The task commits what it read under the first name after the connector has found the last one."""
+    log = tmp_path / "log"
+    log.write_text(text(1, 2))
+    reader = Reader(f"{log}*")
+    commit = reader.poll_before_commit()
+    for name in names:
+        log = log.rename(tmp_path / name)
+        reader.connector._watch._look()
+        configs = reader.connector.task_configs(1)
+    commit()
+    reader.tasks = [start(FileSourceTask(), config, reader.offsets) for config in configs]  # type: ignore[arg-type]
+    with log.open("a") as file:
+        file.write(text(3))
+    assert reader.read_all() == lines(1, 2, 3)
+
+
 def exchanged_and_renamed(folder: Path, when: str) -> Reader:
     """Two files change their names, and one of them has a third name before the task starts."""
     (folder / "a").write_text(text(1, 2))
