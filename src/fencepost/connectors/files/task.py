@@ -36,6 +36,7 @@ from fencepost.connectors.files.content.growing import FILENAME_FIELD, GrowingFi
 from fencepost.connectors.files.content.identity import inode_at
 from fencepost.connectors.files.content.ranges import FileRange
 from fencepost.connectors.files.discovery.additions import additions_in
+from fencepost.connectors.files.discovery.begun import check_unread
 from fencepost.connectors.files.discovery.ended import ENDED_FIELD, AfterEnd, Mark, take_away
 from fencepost.connectors.files.discovery.file_rule import FileRule
 from fencepost.connectors.files.discovery.find import FILES, Discovery
@@ -107,6 +108,9 @@ class FileSourceTask(SourceTask):
             self._listing = OwnListing(rule, self._discovery, self._parsed[POLL_INTERVAL] / 1000)
             self._track_listed()
         self._take_additions(config)
+        renamed = self._share.renamed
+        unread = [tracked.path for tracked in self._files if not tracked.begun and tracked.path not in renamed]
+        check_unread(unread, self.context.offset_reader, allowed, self._inodes)
 
     def _track_listed(self) -> None:
         """Take up files of the rule that are found now."""

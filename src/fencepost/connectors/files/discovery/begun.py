@@ -15,8 +15,10 @@ from collections.abc import Collection, Mapping
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.context import OffsetReader
+from fencepost.api.errors import DataError
 from fencepost.connectors.files.content.growing import FILENAME_FIELD
 from fencepost.connectors.files.discovery.renames import former_names
+from fencepost.connectors.files.discovery.seen_inodes import SeenInodes
 from fencepost.connectors.files.discovery.spellings import other_spellings, respelled
 
 
@@ -48,3 +50,17 @@ class BegunFiles:
         spellings = respelled(files, names)
         named = {file for file in files if not names.isdisjoint([file, *other_spellings(file, spellings)])}
         return named | former_names(files, committed, self._allowed).keys()
+
+
+def check_unread(files: Collection[str], reader: OffsetReader, allowed: AllowedPaths, inodes: SeenInodes) -> None:
+    """Raise DataError for a file of a task that was read under a name which its connector did not find.
+
+    The connector may have read the offsets while the previous run of a task could still commit. `files` have no offset.
+    """
+    for file, (name, *_) in former_names(files, reader.items() if files else (), allowed).items():
+        # The connector soon reports a rename that came later.
+        if not inodes.is_unsure(file):
+            raise DataError(
+                f"The file {file} was read as {name}, and renamed while its connector started. Restart the connector with "
+                "its tasks: it finds the offset of the old name then, and the file is read on"
+            )

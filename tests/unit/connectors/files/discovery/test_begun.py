@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.api.errors import DataError
 from tests.unit.connectors.files.renaming import Reader, lines, text
 
 pytestmark = pytest.mark.usefixtures("short_waits")
@@ -83,6 +84,26 @@ def test_a_file_may_be_renamed_before_the_commit_of_its_first_records(
     settle(rotated)
     reader.look()
     assert sorted(reader.read_all()) == lines(1, 2, 3, 4)
+
+
+def test_a_file_that_is_renamed_as_its_connector_starts_is_not_read_again(log: Path, rotated: Path) -> None:
+    """The previous run of its task commits after the new one of the connector read the offsets."""
+    reader = Reader(f"{log}*")
+    commit = reader.poll_before_commit()
+    log.rename(rotated)
+    with pytest.raises(DataError, match=f"The file {rotated} was read as {log}"):
+        reader.restart(given=commit)
+    reader.restart()
+    assert reader.read_all() == lines(1, 2)
+
+
+def test_a_file_that_is_renamed_over_a_new_one_before_its_task_starts_is_found_later(log: Path, rotated: Path) -> None:
+    reader = Reader(f"{log}*")
+    assert reader.read_all() == lines(1, 2)
+    rotated.write_text(text(3))
+    reader.restart(given=lambda: log.rename(rotated))
+    reader.look()
+    assert reader.read_all() == lines(1, 2)
 
 
 def test_a_new_file_with_the_inode_of_a_deleted_one_settles_first(log: Path, rotated: Path) -> None:
