@@ -63,12 +63,14 @@ class JavaSettings:
         By default Java takes a 64th of the machine's memory for it at first, and a third of that is for new objects. Each time
         that this part is full, records that wait in a connector's queue or for a commit are copied: with less room, Mirror
         wrote at half the rate. What is not used takes no memory: a small connector fills the part for new objects, and next
-        to nothing of the other.
+        to nothing of the other. So that part is 80 MiB of a heap of 512 MiB, and grows up to 256 MiB of one of 1 GiB.
         """
         size = _SIZE.fullmatch(self.heap)
         most = int(size[1]) * 1024 ** _POWERS[size[2].lower()] // _MIB if size is not None else 0
-        quarter = min(most, _MOST_SIZED) // 4
-        first = () if most < _LEAST_SIZED or self._has(_OF_HEAP) else (f"-Xms{3 * quarter}m", f"-XX:NewSize={quarter}m")
+        part = min(most, _MOST_SIZED) // 32
+        first: tuple[str, ...] = ()
+        if most >= _LEAST_SIZED and not self._has(_OF_HEAP):
+            first = (f"-Xms{24 * part}m", f"-XX:NewSize={11 * part - 96}m")
         return (f"-Xmx{self.heap}", *first, *(() if self._has(_COLLECTOR) else ("-XX:+UseSerialGC",)))
 
     def _has(self, options: re.Pattern[str]) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from fencepost.config.java_settings import JavaSettings
 from fencepost.embedded.java import find_java
 
-FIRST = ("-Xms384m", "-XX:NewSize=128m")
+FIRST = ("-Xms384m", "-XX:NewSize=80m")
 MOST = ("-Xms768m", "-XX:NewSize=256m")
 SERIAL = "-XX:+UseSerialGC"
 
@@ -18,11 +18,11 @@ SERIAL = "-XX:+UseSerialGC"
     ("heap", "first"),
     [
         *((heap, FIRST) for heap in ("512m", "512M", "524288k", "536870912", "515m")),
-        ("900m", ("-Xms675m", "-XX:NewSize=225m")),
+        ("900m", ("-Xms672m", "-XX:NewSize=212m")),
         *((heap, MOST) for heap in ("1g", "2T")),
     ],
 )
-def test_a_heap_begins_with_a_quarter_of_itself_for_new_objects(heap: str, first: tuple[str, ...]):
+def test_a_heap_begins_with_a_part_of_itself_for_new_objects(heap: str, first: tuple[str, ...]):
     assert JavaSettings(heap=heap).memory_options == (f"-Xmx{heap}", *first, SERIAL)
 
 
