@@ -97,7 +97,7 @@ def test_a_file_that_is_renamed_as_its_connector_starts_is_not_read_again(log: P
     assert reader.read_all() == lines(1, 2)
 
 
-def test_a_file_that_is_renamed_over_a_new_one_before_its_task_starts_is_found_later(log: Path, rotated: Path) -> None:
+def test_a_file_that_is_renamed_over_a_new_one_as_tasks_start_is_found_later(log: Path, rotated: Path) -> None:
     reader = Reader(f"{log}*")
     assert reader.read_all() == lines(1, 2)
     rotated.write_text(text(3))
