@@ -61,6 +61,9 @@ class WorkerConnector:
         self._plugin_metrics = self._new_plugin_metrics()
         self._watch: Watch | None = None
         self._lock = threading.RLock()
+        self._reporting = threading.Lock()
+        # The reports of a start that goes on. They wait for nothing: the start may wait for the thread that reports.
+        self._early: list[Exception] | None = None
         # Whether the connector has to be stopped. Reports of the connector during its stop are ignored.
         self._started = False
         self._state = State.UNASSIGNED
@@ -85,13 +88,23 @@ class WorkerConnector:
         """Start, or resume after a pause. An exception of the connector makes it FAILED."""
         with self._lock, log_context(self.config.name):
             self._plugin_metrics = self._new_plugin_metrics()
+            self._early = []
             try:
                 self._connector.start(dict(self.config.properties), self)
             except Exception as error:  # noqa: BLE001 - a connector may raise anything; it ends in the status
+                self._take_early()
                 self._fail(error)
             else:
+                early = self._take_early()
                 self._started = True
                 self._set_state(State.RUNNING)
+                if early:
+                    self._fail(early[0])
+
+    def _take_early(self) -> list[Exception]:
+        with self._reporting:
+            early, self._early = self._early or [], None
+        return early
 
     def pause(self) -> None:
         """Stop monitoring the source, until `start` is called again."""
@@ -179,6 +192,10 @@ class WorkerConnector:
         self._fail_if_running(failure)
 
     def _fail_if_running(self, error: Exception) -> None:
+        with self._reporting:
+            if self._early is not None:
+                self._early.append(error)
+                return
         with self._lock, log_context(self.config.name):
             if self._started and self._state is State.RUNNING:
                 self._fail(error)

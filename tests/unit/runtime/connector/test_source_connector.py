@@ -148,6 +148,28 @@ def test_a_connector_may_wait_for_its_thread_that_reports_a_failure(end: str, st
     assert [state for _, state, _ in listener.heard] == [State.RUNNING, state]
 
 
+def test_a_start_may_wait_for_a_thread_that_reports_a_failure():
+    connector = _Connector()
+    worker_connector, listener = _worker_connector(connector)
+    failure = RuntimeError("gone")
+    watching = threading.Thread(target=lambda: connector.context.raise_error(failure), daemon=True)
+    ended = []
+
+    def start(config: Any) -> None:
+        del config
+        watching.start()
+        watching.join(10)
+        ended.append(not watching.is_alive())
+
+    connector.start = start  # type: ignore[method-assign]
+    worker_connector.start()
+    watching.join()
+    assert ended == [True]
+    assert listener.heard == [("c", State.RUNNING, None), ("c", State.FAILED, failure)]
+    worker_connector.stop()
+    assert connector.calls == ["stop"]
+
+
 @pytest.mark.usefixtures("signals_handled")
 @pytest.mark.parametrize("exit_", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), StopIteration()], ids=repr)
 def test_a_connector_that_exits_in_its_start_is_failed_with_the_reason(exit_: BaseException):
