@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any, ClassVar, Final, Protocol
 
@@ -211,9 +211,7 @@ class JavaSession:
         try:
             match event["event"]:
                 case "offsets":
-                    partitions = [json.loads(text) for text in event["partitions"]]
-                    found = self._context.offset_reader.offsets(partitions)
-                    return {"offsets": [None if one is None else json.dumps(one) for one in found]}
+                    return {"offsets": read_offsets(self._context.offset_reader, event["partitions"])}
                 case other:
                     self.on_event(other, event)
         except Exception as error:  # noqa: BLE001 - the Java code that asked gets the error
@@ -226,6 +224,12 @@ class JavaSession:
 
     def _on_end(self, error: JvmEndedError) -> None:
         """Called when the JVM ended though the session is not closed."""
+
+
+def read_offsets(reader: OffsetReader, partitions: Sequence[str | None]) -> list[str | None]:
+    """Read the offsets of source partitions, all as JSON texts. None is a source partition, and the offset of one without."""
+    found = reader.offsets([json.loads(text or "null") for text in partitions])
+    return [None if one is None else json.dumps(one) for one in found]
 
 
 class ConnectorSession(JavaSession):
