@@ -193,14 +193,7 @@ class Jvm:
         with self._process.stdout as output:
             for raw in iter(partial(output.readline, _LONGEST_LINE), b""):
                 line = raw.decode(errors="replace").rstrip("\r\n")
-                event = _EVENT.fullmatch(line)
-                if event is None:
-                    self._take(logging.INFO, _OUTPUT, "", line)
-                else:
-                    level, logger, task, text = event.groups()
-                    self._take(
-                        _LEVELS.get(level, logging.DEBUG), logger, task, json.loads(f'"{text}"', strict=False).rstrip()
-                    )
+                self._take(*log_event(line))
 
     def _take(self, level: int, logger: str, task: str, text: str) -> None:
         if not text:
@@ -217,6 +210,18 @@ class Jvm:
         if number.isdecimal():
             return ConnectorTaskId(connector, int(number))
         return None if self.name in _WHOSE else self.name
+
+
+def log_event(line: str) -> tuple[int, str, str, str]:
+    """Return the level, Java's logger, the label of its subject, and the text of a line of output."""
+    event = _EVENT.fullmatch(line)
+    if event is None:
+        return logging.INFO, _OUTPUT, "", line
+    level, logger, task, text = event.groups()
+    # A piece of a line may end within an escape.
+    with suppress(ValueError):
+        text = json.loads(f'"{text}"', strict=False)
+    return _LEVELS.get(level, logging.DEBUG), logger, task, text.rstrip()
 
 
 def _how(code: int) -> str:
