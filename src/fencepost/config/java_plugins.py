@@ -14,6 +14,7 @@ import logging
 import os
 import struct
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -41,6 +42,9 @@ _OF_API: Final = tuple(f"{_CONNECT}{package}." for package in ("storage", "conve
 _SERVICES: Final = "META-INF/services/"
 _CONNECT_SERVICES: Final = _SERVICES + _CONNECT
 _JAR: Final = ".jar"
+
+_DAMAGED: Final = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
+"""What reading a jar raises that cannot be read, or whose content is damaged."""
 
 _MAGIC: Final = 0xCAFEBABE
 _ABSTRACT: Final = 0x0600
@@ -170,7 +174,7 @@ def _folders(directories: tuple[Path, ...]) -> tuple[tuple[Path, tuple[Path, ...
 def _have(jars: tuple[Path, ...], name: str) -> bool:
     """Whether a file is in any of some jars. Those that cannot be read were logged."""
     for jar in jars:
-        with suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(jar) as archive:
+        with suppress(*_DAMAGED), zipfile.ZipFile(jar) as archive:
             if name in archive.namelist():
                 return True
     return False
@@ -209,7 +213,7 @@ def _classes(jars: Sequence[Path]) -> list[tuple[str, str]]:
                         # Connect's API has service files of its own, and often lies beside a plugin.
                         has_services = has_services or bool(own)
                         listed |= dict.fromkeys(found for found in own if base in BASES)
-        except (OSError, zipfile.BadZipFile) as error:
+        except _DAMAGED as error:
             _log.error("The jar %s of plugin.path cannot be read: %s", jar, error)
     return list(listed) if has_services else _scanned(jars)
 
@@ -231,7 +235,7 @@ def _scanned(jars: Sequence[Path]) -> list[tuple[str, str]]:
                     if name.endswith(".class") and not name.startswith("META-INF/") and "module-info" not in name:
                         one = _class_file(archive.read(name))
                         classes.setdefault(one.name, one)
-        except (OSError, zipfile.BadZipFile, ValueError, struct.error, KeyError) as error:
+        except (*_DAMAGED, ValueError, struct.error, LookupError) as error:
             _log.error("The jar %s of plugin.path cannot be scanned for plugins: %s", jar, error)
     concrete = sorted(name for name, one in classes.items() if not one.is_abstract)
     return _not_of_api((base, name) for name in concrete for base in _above(classes, name).intersection(BASES))
@@ -261,7 +265,7 @@ class _ClassFile:
 
 
 def _class_file(data: bytes) -> _ClassFile:
-    """Read the names in a class file. Raises ValueError, KeyError or struct.error for anything else."""
+    """Read the names in a class file. Raises ValueError, LookupError or struct.error for anything else."""
     magic, _, count = struct.unpack_from(">IIH", data)
     if magic != _MAGIC:
         raise ValueError("it has a class file that is none")

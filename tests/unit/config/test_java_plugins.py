@@ -167,6 +167,21 @@ def test_a_jar_that_is_none_hides_no_other_plugin(tmp_path: Path, caplog: pytest
     assert "odd.jar of plugin.path cannot be scanned" in caplog.text
 
 
+def test_a_jar_with_damaged_content_hides_no_other_plugin(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    damaged = tmp_path / "bad.jar"
+    with zipfile.ZipFile(damaged, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(SERVICE, "bad.Source" * 100)
+    content = bytearray(damaged.read_bytes())
+    content[30 + len(SERVICE)] = 0xFF
+    damaged.write_bytes(content)
+    jar(tmp_path / "cut.jar", **{"A.class": class_file("acme.Source", SOURCE_CONNECTOR)[:19]})
+    jar(tmp_path / "good.jar", **{SERVICE: "good.Source"})
+    with caplog.at_level(logging.ERROR):
+        assert list(found(tmp_path)) == ["good.Source"]
+    assert "bad.jar of plugin.path cannot be read" in caplog.text
+    assert "cut.jar of plugin.path cannot be scanned" in caplog.text
+
+
 def test_a_connector_has_the_aliases_of_connect(tmp_path: Path):
     jar(tmp_path / "a.jar", **{SERVICE: "acme.FileConnector"})
     for name in ("acme.FileConnector", "FileConnector", "File"):
