@@ -33,6 +33,9 @@ class ProcessFolder:
     def new_path(self) -> Path:
         """Return a new path in the folder, short enough for a socket's name. Raises OSError."""
         with self._guard:
+            if self._folder is not None and not self._folder.is_dir():
+                # Systems remove old files from the temporary directory.
+                self._remove()
             if self._folder is None:
                 self._make()
             assert self._folder is not None  # noqa: S101 - just made
@@ -41,10 +44,13 @@ class ProcessFolder:
     def close(self) -> None:
         """Remove the folder."""
         with self._guard:
-            if self._folder is not None and self._lock is not None:
-                shutil.rmtree(self._folder, ignore_errors=True)
-                os.close(self._lock)
-                self._folder = self._lock = None
+            self._remove()
+
+    def _remove(self) -> None:
+        if self._folder is not None and self._lock is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            os.close(self._lock)
+            self._folder = self._lock = None
 
     def _make(self) -> None:
         _remove_abandoned()

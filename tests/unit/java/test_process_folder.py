@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -42,6 +43,14 @@ def test_the_folder_is_removed_with_its_process(temporary: Path):
     assert list(temporary.iterdir()) == []
     assert folder.new_path().parent.exists()
     folder.close()
+
+
+def test_a_folder_that_somebody_removed_is_made_again(temporary: Path):
+    folder = ProcessFolder()
+    shutil.rmtree(folder.new_path().parent)
+    assert folder.new_path().parent.is_dir()
+    folder.close()
+    assert list(temporary.iterdir()) == []
 
 
 def test_a_folder_of_a_killed_process_is_removed_and_one_of_a_living_process_is_not(temporary: Path):
