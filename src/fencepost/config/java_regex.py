@@ -372,6 +372,10 @@ def java_regex(name: str, value: Any) -> JavaRegex:
     """Read the value of a property. Raises ConfigError."""
     try:
         return JavaRegex(str(value))
+    except RecursionError:
+        raise ConfigError(
+            f"The value of the property {name} has too many parentheses or brackets within each other", name=name
+        ) from None
     except ValueError as error:
         raise ConfigError(
             f"{value!r}, the value of the property {name}, is not a regular expression of Java's: it {error}", name=name

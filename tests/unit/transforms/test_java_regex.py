@@ -11,7 +11,7 @@ from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession
 
 from fencepost import ConfigError
-from fencepost.config.java_regex import JavaRegex, check_replacement
+from fencepost.config.java_regex import JavaRegex, check_replacement, java_regex
 from fencepost.config.unicode_names import BLOCKS, PROPERTIES, SCRIPTS
 from tests.unit.transforms.support import Records, applied, predicate, step
 
@@ -140,3 +140,10 @@ def test_an_invalid_expression_is_refused_at_its_property() -> None:
     with pytest.raises(ConfigError, match=r"has an opening bracket that is not closed") as refused:
         predicate("TopicNameMatches", {"pattern": "[a"})
     assert refused.value.name == "pattern"
+
+
+@pytest.mark.parametrize("text", ["(" * 2_000 + ")" * 2_000, "[" * 2_000 + "a" + "]" * 2_000], ids=["(", "["])
+def test_an_expression_nested_too_deep_is_refused_at_its_property(text: str) -> None:
+    with pytest.raises(ConfigError, match="too many parentheses or brackets within each other") as refused:
+        java_regex("regex", text)
+    assert refused.value.name == "regex"
