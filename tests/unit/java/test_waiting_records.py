@@ -23,15 +23,20 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def committed(classes: Path, task: str, *polls: int) -> list[str]:
-    """What a task prints in a heap of 48 MB, polled so often for each transaction, with 50 kB of a value in each poll."""
+def printed(classes: Path, driver: str, *arguments: str) -> list[str]:
+    """What a driver prints in a heap of 48 MB."""
     java = find_java()
     jars = os.pathsep.join(map(str, (classes, *class_path(java, CONNECT))))
     command = [str(java.executable), "-Xmx48m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", jars]
-    command += ["fencepost.host.OpenTransaction", task, *map(str, polls)]
+    command += [f"fencepost.host.{driver}", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
+
+
+def committed(classes: Path, task: str, *polls: int) -> list[str]:
+    """What a task prints, polled so often for each transaction, with 50 kB of a value in each poll."""
+    return printed(classes, "OpenTransaction", task, *map(str, polls))
 
 
 def test_of_debeziums_records_the_latest_of_each_database_is_kept(classes: Path):
@@ -44,3 +49,7 @@ def test_of_debeziums_records_the_latest_of_each_database_is_kept(classes: Path)
 
 def test_of_other_tasks_the_records_and_their_sizes_are_kept(classes: Path):
     assert committed(classes, "fencepost.host.PlacedTask", 2_000, 3) == ["2000 2000", "2003 2003"]
+
+
+def test_of_source_partitions_that_are_the_same_in_json_the_last_offset_is_the_last(classes: Path):
+    assert printed(classes, "EqualPartitions") == [r'["{\"p\":1}","{\"at\":3}"]']

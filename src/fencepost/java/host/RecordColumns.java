@@ -23,7 +23,8 @@ final class RecordColumns {
     private final Column partition = new Column();
     private final Column timestamps = new Column();
     private final Column headerEnds = new Column();
-    private final Map<Map<String, ?>, SourceRecord> latest = new LinkedHashMap<>();
+    /** In the order of the records: partitions that differ in Java, as 1 and 1L do, may be the same in JSON. */
+    private final Map<Map<String, ?>, SourceRecord> latest = new LinkedHashMap<>(16, 0.75f, true);
     private final ArrayNode encoded = Wire.JSON.createArrayNode();
     private final ArrayNode refused = Wire.JSON.createArrayNode();
     private boolean hasPartitions;

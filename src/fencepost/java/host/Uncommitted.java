@@ -31,12 +31,10 @@ final class Uncommitted {
     }
 
     private static Batch merged(Batch before, RecordColumns records) {
-        Map<Map<String, ?>, SourceRecord> latest = new LinkedHashMap<>();
+        // In the order of the records: a task may look at the last record of all.
+        Map<Map<String, ?>, SourceRecord> latest = new LinkedHashMap<>(16, 0.75f, true);
         if (before != null) before.polled.forEach(record -> latest.put(record.sourcePartition(), record));
-        records.latest().forEach((place, record) -> {
-            latest.remove(place);  // What is put goes to the end: a task may look at the last record of all.
-            latest.put(place, record);
-        });
+        latest.putAll(records.latest());
         return new Batch(records.number, latest.values(), new BitSet(), new int[0], new int[0]);
     }
 
