@@ -1,4 +1,4 @@
-"""Records that wait for a commit do not keep their bytes in the JVM: a transaction may be larger than its heap."""
+"""A task in the JVM: what it keeps for a commit, where a transaction may be larger than its heap, and its last poll."""
 
 from __future__ import annotations
 
@@ -53,3 +53,7 @@ def test_of_other_tasks_the_records_and_their_sizes_are_kept(classes: Path):
 
 def test_of_source_partitions_that_are_the_same_in_json_the_last_offset_is_the_last(classes: Path):
     assert printed(classes, "EqualPartitions") == [r'["{\"p\":1}","{\"at\":3}"]']
+
+
+def test_a_task_is_not_polled_after_its_stop(classes: Path):
+    assert printed(classes, "StoppedTask") == ["start", "poll", "stop"]

@@ -61,6 +61,7 @@ final class TaskSession implements Session, SourceTaskContext {
     private final Uncommitted uncommitted;
     private Future<List<RecordColumns>> poll;
     private long batches;
+    private volatile boolean stopped;
 
     TaskSession(JsonNode request) throws Exception {
         loader = PluginLoader.of(request);
@@ -135,6 +136,7 @@ final class TaskSession implements Session, SourceTaskContext {
             case "stop" -> {
                 MDC.put("task", name);
                 Thread.currentThread().setContextClassLoader(loader);
+                stopped = true;
                 pipeline.stop();
                 task.stop();
             }
@@ -185,6 +187,8 @@ final class TaskSession implements Session, SourceTaskContext {
     }
 
     private List<RecordColumns> polled() throws InterruptedException {
+        // A task may start again in a poll, and nobody would stop it.
+        if (stopped) return List.of();
         List<SourceRecord> records = task.poll();
         if (records == null) records = List.of();
         // A task that defines its transactions may end one with a poll without records.

@@ -6,7 +6,7 @@ import java.util.ArrayList;
 
 /** Polls a task as a worker does, in transactions: the arguments are its class, and the number of polls of each. */
 public final class OpenTransaction {
-    private static final String REQUEST = """
+    static final String REQUEST = """
         {"jars": [], "name": "t", "owner": "c", "task": "0", "class": "%s", "config": {}, "boundary": "interval", "pipeline": {
          "converters": {
           "key.converter": {"jars": [], "class": "org.apache.kafka.connect.storage.StringConverter", "properties": {}},
