@@ -183,9 +183,12 @@ def test_task_configurations_of_null_are_an_error_that_says_so(
     wait_for(lambda: (connector.worker.get(f"/connectors/{name}/status") or {}).get("tasks") == [])
 
 
-def test_a_retriable_exception_is_polled_again(connector: Connectors, topics: Topics, bootstrap_servers: str):
+@pytest.mark.parametrize("behaviour", ["retry", "retry-of-clients"])
+def test_a_retriable_exception_is_polled_again(
+    connector: Connectors, topics: Topics, bootstrap_servers: str, behaviour: str
+):
     topic = topics.create()
-    connector.hostile(topic, "retry")
+    connector.hostile(topic, behaviour, **{"task.restart.policy": "never"})
     wait_for(lambda: len(read_topic(bootstrap_servers, topic)) == 10)
 
 

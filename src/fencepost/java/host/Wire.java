@@ -54,7 +54,8 @@ final class Wire {
         StringWriter trace = new StringWriter();
         error.printStackTrace(new PrintWriter(trace));
         answer.put("error", shortened(error.toString())).put("trace", shortened(trace.toString()));
-        answer.put("retriable", error instanceof RetriableException);
+        boolean isOfClients = error instanceof org.apache.kafka.common.errors.RetriableException;
+        answer.put("retriable", isOfClients || error instanceof RetriableException);
         answer.put("unsupported", error instanceof UnsupportedOperationException);
     }
 

@@ -6,6 +6,7 @@ import java.nio.file.Path;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.metrics.Gauge;
 import org.apache.kafka.common.metrics.PluginMetrics;
 import org.apache.kafka.common.metrics.Sensor;
@@ -51,9 +52,9 @@ public class HostileTask extends SourceTask {
         LOG.debug("is polled after {}", number);
         halt("poll");
         if (is("poll") && number >= 3 && first()) HostileConnector.die(how());
-        if (how().equals("retry") && !failed) {
+        if (how().startsWith("retry") && !failed) {
             failed = true;
-            throw new RetriableException("not now");
+            throw how().equals("retry") ? new RetriableException("not now") : new TimeoutException("not now");
         }
         if (number >= Long.parseLong(config.getOrDefault("limit", "10"))) {
             Thread.sleep(10);
