@@ -74,10 +74,14 @@ def test_records_of_java_connectors_are_converted_in_the_jvm(
     assert record.value == b'{"schema":{"type":"int64","optional":false},"payload":1}'
 
 
-def test_the_context_can_be_used_once_the_worker_has_its_connection(tmp_path: Path):
-    """A plugin is started when the connection for its calls is answered for: then its first call must not find none."""
+@pytest.mark.parametrize("how", ["ask", "interrupted"])
+def test_the_context_can_be_used_once_the_worker_has_its_connection(tmp_path: Path, how: str):
+    """A plugin is started when the connection for its calls is answered for: then its first call must not find none.
+
+    It may call on a thread that was interrupted.
+    """
     jars = [str(jar) for jar in (plugin_path(tmp_path) / "hostile").iterdir()]
-    session, asking = {"session": "s"}, {"topic": "t", "behaviour": "ask in connector.start"}
+    session, asking = {"session": "s"}, {"topic": "t", "behaviour": f"{how} in connector.start"}
     jvm = Jvm("asking", JavaSettings())
     with contextlib.ExitStack() as stack:
         stack.callback(jvm.kill, "the test ends")

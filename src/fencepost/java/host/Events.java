@@ -3,7 +3,10 @@ package fencepost.host;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.channels.SocketChannel;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
 import java.util.concurrent.CountDownLatch;
 import org.apache.kafka.connect.errors.ConnectException;
 
@@ -36,12 +39,27 @@ final class Events {
             throw new ConnectException("The context cannot be used: the worker has closed this connector or task");
         JsonNode answer;
         try {
-            Wire.write(channel, question, null);
-            answer = Wire.read(channel);
-        } catch (IOException error) {
-            throw new ConnectException("The worker does not answer", error);
+            // Elsewhere: an interrupt of the plugin's thread would close the connection.
+            answer = CompletableFuture.supplyAsync(() -> answered(question), Events::onOwnThread).join();
+        } catch (CompletionException error) {
+            throw new ConnectException("The worker does not answer", error.getCause());
         }
         if (answer.has("error")) throw new ConnectException(answer.get("error").asText());
         return answer;
+    }
+
+    private JsonNode answered(ObjectNode question) {
+        try {
+            Wire.write(channel, question, null);
+            return Wire.read(channel);
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+    }
+
+    private static void onOwnThread(Runnable work) {
+        Thread thread = new Thread(work, "event");
+        thread.setDaemon(true);
+        thread.start();
     }
 }

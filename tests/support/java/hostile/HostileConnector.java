@@ -75,7 +75,9 @@ public class HostileConnector extends SourceConnector {
         metrics.addMetric(metrics.metricName("limit", "The last number.", new LinkedHashMap<>()),
             (Gauge<Double>) (settings, now) -> Double.valueOf(config.getOrDefault("limit", "10")));
         if (!is("start")) return;
-        if (how().equals("ask")) context().requestTaskReconfiguration();
+        if (how().equals("interrupted")) Thread.currentThread().interrupt();
+        if (how().equals("ask") || how().equals("interrupted")) context().requestTaskReconfiguration();
+        Thread.interrupted();
         die(how());
     }
 
