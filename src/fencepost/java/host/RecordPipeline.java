@@ -156,7 +156,7 @@ final class RecordPipeline {
         for (Part<?> part : made) {
             try {
                 part.close();
-            } catch (Exception error) {
+            } catch (Throwable error) {
                 LOG.warn("A plugin of the pipeline could not be closed", error);
             }
         }
