@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib.metadata import distributions
@@ -52,8 +53,13 @@ def _modules(directory: Path) -> Iterator[tuple[str, Path]]:
             continue
         if path.suffix == ".py" and path.is_file():
             yield path.stem, path
-        elif (path / "__init__.py").is_file():
+        elif _is_package(path):
             yield from _package(path.name, path)
+
+
+def _is_package(folder: Path) -> bool:
+    """Whether it is a package. A folder that this worker may not read is none."""
+    return os.access(folder / "__init__.py", os.F_OK) and os.access(folder, os.R_OK)
 
 
 def _package(name: str, folder: Path) -> Iterator[tuple[str, Path]]:
@@ -62,7 +68,7 @@ def _package(name: str, folder: Path) -> Iterator[tuple[str, Path]]:
             yield name, path
         elif path.suffix == ".py" and path.stem.isidentifier() and path.stem != "__main__":
             yield f"{name}.{path.stem}", path
-        elif (path / "__init__.py").is_file():
+        elif _is_package(path):
             yield from _package(f"{name}.{path.name}", path)
 
 

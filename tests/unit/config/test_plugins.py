@@ -177,3 +177,15 @@ def test_the_error_for_an_unknown_name_lists_classes_of_plugin_path(plugin_direc
     assert f", {module}.Shown. Install" in str(caught.value)
     assert "ShownTask" not in str(caught.value)
     assert "ShownConverter" not in str(caught.value)
+
+
+def test_a_folder_that_may_not_be_read_hides_no_class_of_plugin_path(plugin_directory: Path):
+    """Root may read all of them."""
+    module = unique("beside")
+    (plugin_directory / f"{module}.py").write_text("from fencepost import Converter\nclass Beside(Converter): ...\n")
+    for number, mode in enumerate((0o000, 0o100)):
+        folder = plugin_directory / unique(f"closed{number}")
+        folder.mkdir()
+        (folder / "__init__.py").touch()
+        folder.chmod(mode)
+    assert f"{module}.Beside" in scan([plugin_directory])
