@@ -189,13 +189,27 @@ def forget_plugins() -> None:
 def _plugins(directory: Path) -> Iterator[tuple[Path, tuple[Path, ...]]]:
     for path in sorted(directory.iterdir()) if directory.is_dir() else ():
         if path.is_dir():
-            jars = sorted(
-                Path(folder) / name for folder, _, names in os.walk(path) for name in names if name.endswith(_JAR)
-            )
+            jars = _jars(path)
             if jars:
-                yield path, tuple(jars)
+                yield path, jars
         elif path.suffix == _JAR:
             yield path, (path,)
+
+
+def _jars(plugin: Path) -> tuple[Path, ...]:
+    """The jars in a folder, at any depth, and behind links to folders."""
+    found: list[Path] = []
+    seen: set[str] = set()
+    for folder, folders, names in os.walk(plugin, followlinks=True):
+        real = os.path.realpath(folder)
+        if real in seen:
+            # Links may lead in circles.
+            folders.clear()
+        else:
+            seen.add(real)
+            folders.sort()
+            found += [Path(folder) / name for name in names if name.endswith(_JAR)]
+    return tuple(sorted(found))
 
 
 def _classes(jars: Sequence[Path]) -> list[tuple[str, str]]:

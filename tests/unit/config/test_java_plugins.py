@@ -72,6 +72,15 @@ def test_java_connectors_come_from_service_files_with_all_jars_of_the_folder(tmp
     }  # fmt: skip
 
 
+def test_jars_behind_links_to_folders_are_of_the_plugin_once(tmp_path: Path):
+    plugin = jar(tmp_path / "plugins" / "acme" / "a.jar", **{SERVICE: "acme.Source"}).parent
+    jar(tmp_path / "elsewhere" / "b.jar")
+    (plugin / "lib").symlink_to(tmp_path / "elsewhere")
+    (plugin / "same").symlink_to(tmp_path / "elsewhere")
+    (plugin / "circle").symlink_to(plugin)
+    assert found(tmp_path / "plugins") == {"acme.Source": ["a.jar", "b.jar"]}
+
+
 def test_a_plugin_without_service_files_is_scanned(tmp_path: Path):
     classes = {
         "acme/Base.class": class_file("acme.Base", SOURCE_CONNECTOR, flags=0x421),
