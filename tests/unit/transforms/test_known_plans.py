@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's 
 from fencepost.api.record import SourceRecord
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.grouping import group_records
-from fencepost.engine.spark import known_plans
+from fencepost.engine.spark import arrow_rows, known_plans
 from fencepost.engine.spark.known_plans import KnownPlans, LocalPlan
 from fencepost.engine.spark.local_rows import local_rows
 from fencepost.engine.spark.transform import GroupPlans, transform_group
@@ -282,6 +282,14 @@ def test_a_batch_above_spark_s_limit_is_not_evaluated_in_the_driver(spark: Spark
     finally:
         spark.conf.unset("spark.sql.execution.arrow.localRelationThreshold")
     assert found[0] == found[1] == found[2]
+
+
+def test_rows_that_spark_puts_into_several_batches_are_all_there(spark: SparkSession, monkeypatch: pytest.MonkeyPatch):
+    frame = spark.sql("SELECT * FROM VALUES (1), (2), (3) AS rows(n)")
+    monkeypatch.setattr(arrow_rows, "_ONE_BATCH", 1)
+    table = local_rows(frame)
+    assert table is not None
+    assert table["n"].to_pylist() == [1, 2, 3]
 
 
 def test_no_rows_are_in_files_if_spark_encrypts_its_output(spark: SparkSession, monkeypatch: pytest.MonkeyPatch):
