@@ -26,7 +26,7 @@ from fencepost.transforms.chain import Step
 from fencepost.transforms.fields import InsertField
 from fencepost.transforms.sql import Sql
 from tests.support.engine import pipeline
-from tests.unit.transforms.support import predicate, step
+from tests.unit.transforms.support import debezium, predicate, step
 
 _MOMENT = dt.datetime(2024, 3, 31, 1, 30, 0, 123_000, tzinfo=dt.UTC)
 _HEADERS: Sequence[list[tuple[str, Any]]] = [[], [("h", 1)], [("other", "x")], [("h", 2), ("h", "x")]]
@@ -268,6 +268,21 @@ def test_a_known_plan_leaves_out_rows_that_another_step_would_refuse(spark: Spar
     found = [transformed(spark, records, steps, plans) for _ in range(3)]
     assert found[0] == found[1] == found[2]
     assert found[2][0][0][0]["value"].storage.to_pylist() == ['{"n":1}', '{"n":2}']
+
+
+def test_a_known_plan_serves_an_outbox_whose_rows_are_deleted(spark: SparkSession):
+    row = "STRUCT<id: STRING, aggregatetype: STRING, aggregateid: STRING, payload: STRING>"
+    schema = f"before {row}, after {row}, source STRUCT<t: STRING>, op STRING, ts_ms BIGINT"
+    sent = {"id": "e1", "aggregatetype": "order", "aggregateid": "42", "payload": "x"}
+    events = [{"before": None, "after": sent, "op": "c"}, {"before": sent, "after": None, "op": "d"}, None]
+    records = [record(value, value_schema=schema) for value in events]
+    steps, plans = pipe(debezium("outbox.EventRouter")), GroupPlans()
+    found = [transformed(spark, records, steps, plans) for _ in range(2)]
+    before = rules_run(spark)
+    found.append(transformed(spark, records, steps, plans))
+    assert rules_run(spark) == before
+    assert found == [found[0]] * 3
+    assert [topic for batch in found[2][0][0] for topic in batch["topic"].to_pylist()] == ["outbox.event.order"]
 
 
 def test_a_batch_above_spark_s_limit_is_not_evaluated_in_the_driver(spark: SparkSession):
