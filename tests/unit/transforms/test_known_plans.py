@@ -299,6 +299,15 @@ def test_a_batch_above_spark_s_limit_is_not_evaluated_in_the_driver(spark: Spark
     assert found[0] == found[1] == found[2]
 
 
+def test_spark_s_limit_may_have_any_unit(spark: SparkSession):
+    session = spark.newSession()
+    session.conf.set("spark.sql.execution.arrow.localRelationThreshold", "3k")
+    table = session.createDataFrame(session.sparkContext.emptyRDD(), "n INT")
+    plan = LocalPlan.of(table, table.selectExpr("n + 1 AS n"))
+    assert plan is not None
+    assert plan.limit == 3 * 1024
+
+
 def test_rows_that_spark_puts_into_several_batches_are_all_there(spark: SparkSession, monkeypatch: pytest.MonkeyPatch):
     frame = spark.sql("SELECT * FROM VALUES (1), (2), (3) AS rows(n)")
     monkeypatch.setattr(arrow_rows, "_ONE_BATCH", 1)
