@@ -81,7 +81,8 @@ class Converted:
 
     def without(self, refused: AbstractSet[int]) -> Converted:
         """Return this without the rows of some records."""
-        kept = pa.array(~np.isin(self.positions, list(refused)))
+        # Of many batches of a source there may be far more refused rows than this one has.
+        kept = pa.array([row not in refused for row in self.positions.tolist()], pa.bool_())
         columns = (self.partition, self.rows, self.followed)
         left = (None if column is None else column.filter(kept) for column in columns)
         return Converted(self.topic, self.records.take(pa.array(np.flatnonzero(kept))), *left)

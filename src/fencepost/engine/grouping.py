@@ -26,6 +26,7 @@ from fencepost.api.errors import DataError
 from fencepost.api.plain_values import why_no_json
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.record import RefusedRow, SourceRecord, without_topic
+from fencepost.api.required_fields import check_required
 from fencepost.converters.simple_header_converter import SimpleHeaderConverter
 from fencepost.engine.column_types import ColumnTypes
 from fencepost.engine.conversion import ROW, header_converted_by, list_of_headers
@@ -182,6 +183,7 @@ def _group(
     """With `texts` headers are texts that are converted after the transforms, as if these had added them."""
     topic, value, key = identity
     fitting = _Fitting(records, rows, topic, errors)
+    column = _checked_column if pipeline.transforms else _column
     if any(records[row].headers for row in rows):
         header = SimpleHeaderConverter() if texts else pipeline.header_converter
         if not texts:
@@ -189,9 +191,9 @@ def _group(
         fitting.add("headers", Stage.HEADER_CONVERTER, header, lambda part: _headers(topic, part, header))
     has_key = key.schema is not None or key.kind != "null"
     if has_key:
-        fitting.add("key", Stage.KEY_CONVERTER, pipeline.key_converter, lambda part: _column(part, key, "key", topic))
+        fitting.add("key", Stage.KEY_CONVERTER, pipeline.key_converter, lambda part: column(part, key, "key", topic))
     fitting.add(
-        "value", Stage.VALUE_CONVERTER, pipeline.value_converter, lambda part: _column(part, value, "value", topic)
+        "value", Stage.VALUE_CONVERTER, pipeline.value_converter, lambda part: column(part, value, "value", topic)
     )
     columns = fitting.columns
     if texts and "headers" in columns:
@@ -289,6 +291,14 @@ def _column(values: list[Any], form: _Form, name: str, topic: str) -> pa.Array:
         return pa.ExtensionArray.from_storage(pa.json_(), storage)
     wanted = f"one type with the others of its kind; give it a {name}_schema"
     return _array(values, _ARROW.get(form.kind), wanted, topic)
+
+
+def _checked_column(values: list[Any], form: _Form, name: str, topic: str) -> pa.Array:
+    """Refuse nulls where the schema has none: Spark does not look for them. Without transforms the converters do."""
+    array = _column(values, form, name, topic)
+    if form.schema is not None:
+        check_required(array, pa.field(name, array.type), name)
+    return array
 
 
 def _array(values: list[Any], kind: pa.DataType | None, wanted: str, topic: str) -> pa.Array:

@@ -112,6 +112,8 @@ def _has_old_key(records: pa.RecordBatch) -> pa.Array:
     found = np.zeros(records.num_rows, dtype=bool)
     if "headers" in records.schema.names:
         headers = records["headers"]
+        # Not list_parent_indices, which counts what a null list hides, too.
+        rows = np.repeat(np.arange(len(headers)), pc.fill_null(pc.list_value_length(headers), 0))
         named = pc.equal(pc.struct_field(pc.list_flatten(headers), "key"), OLD_KEY)
-        found[pc.list_parent_indices(headers).filter(named).to_numpy()] = True
+        found[rows[pc.fill_null(named, False).to_numpy(zero_copy_only=False)]] = True
     return pa.array(found)

@@ -223,7 +223,9 @@ class _Messages:
     def topic(self) -> Column:
         routed = self.column("route.by.field")
         why = F.lit(f"A row of the outbox has no {self.properties['route.by.field']}, which says the topic: fill it in")
-        given = F.coalesce(routed.cast("STRING"), F.raise_error(why).cast("STRING"))
+        # Kept plans evaluate this for dropped rows, too: an error for each delete would mean a new plan for each batch.
+        refusal = F.when(F.col("value")["after"].isNotNull(), F.raise_error(why).cast("STRING"))
+        given = F.coalesce(routed.cast("STRING"), refusal)
         regex = java_regex("route.topic.regex", self.properties["route.topic.regex"]).whole
         return F.regexp_replace(given, F.lit(regex), F.lit(self.properties["route.topic.replacement"]))
 

@@ -140,6 +140,20 @@ def test_records_that_do_not_fit_are_left_out_where_that_is_tolerated():
 
 
 @pytest.mark.parametrize("part", ["key", "value"])
+def test_a_null_in_a_required_field_is_refused_alone_before_transforms(part: str):
+    schema = "id BIGINT NOT NULL, inner STRUCT<n: INT NOT NULL>"
+    values = [{"id": 1, "inner": None}, {"id": None}, {"id": 2, "inner": {"n": None}}, {"id": 3, "inner": {"n": 4}}]
+    records = [record(**{part: value, f"{part}_schema": schema}) for value in [None, *values]]
+    steps = pipeline(transforms=[Step(DropHeaders())], errors=SKIP)
+    errors = ErrorHandler(steps.errors, records=records)
+    (*_, group) = group_records(records, steps, errors, structured=True)
+    assert group.columns[part].to_pylist()[-2:] == [values[0], {"id": 3, "inner": {"n": 4}}]
+    assert errors.refused == {2, 3}
+    with pytest.raises(RecordRefusedError, match=rf"null in {part}\.id, which its schema declares NOT NULL"):
+        group_records(records, steps, ErrorHandler(ErrorHandling(), records=records), structured=True)
+
+
+@pytest.mark.parametrize("part", ["key", "value"])
 def test_a_group_without_fitting_records_is_left_out(part: str):
     records = [record(**{part: {"price": decimal.Decimal(number)}}) for number in range(3)]
     assert grouped([*records, record("x")], SKIP)[0].columns["value"].to_pylist() == ["x"]

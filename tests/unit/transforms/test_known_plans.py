@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's 
 from fencepost.api.record import SourceRecord
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.grouping import group_records
-from fencepost.engine.spark import known_plans
+from fencepost.engine.spark import arrow_rows, known_plans
 from fencepost.engine.spark.known_plans import KnownPlans, LocalPlan
 from fencepost.engine.spark.local_rows import local_rows
 from fencepost.engine.spark.transform import GroupPlans, transform_group
@@ -26,7 +26,7 @@ from fencepost.transforms.chain import Step
 from fencepost.transforms.fields import InsertField
 from fencepost.transforms.sql import Sql
 from tests.support.engine import pipeline
-from tests.unit.transforms.support import predicate, step
+from tests.unit.transforms.support import debezium, predicate, step
 
 _MOMENT = dt.datetime(2024, 3, 31, 1, 30, 0, 123_000, tzinfo=dt.UTC)
 _HEADERS: Sequence[list[tuple[str, Any]]] = [[], [("h", 1)], [("other", "x")], [("h", 2), ("h", "x")]]
@@ -270,6 +270,21 @@ def test_a_known_plan_leaves_out_rows_that_another_step_would_refuse(spark: Spar
     assert found[2][0][0][0]["value"].storage.to_pylist() == ['{"n":1}', '{"n":2}']
 
 
+def test_a_known_plan_serves_an_outbox_whose_rows_are_deleted(spark: SparkSession):
+    row = "STRUCT<id: STRING, aggregatetype: STRING, aggregateid: STRING, payload: STRING>"
+    schema = f"before {row}, after {row}, source STRUCT<t: STRING>, op STRING, ts_ms BIGINT"
+    sent = {"id": "e1", "aggregatetype": "order", "aggregateid": "42", "payload": "x"}
+    events = [{"before": None, "after": sent, "op": "c"}, {"before": sent, "after": None, "op": "d"}, None]
+    records = [record(value, value_schema=schema) for value in events]
+    steps, plans = pipe(debezium("outbox.EventRouter")), GroupPlans()
+    found = [transformed(spark, records, steps, plans) for _ in range(2)]
+    before = rules_run(spark)
+    found.append(transformed(spark, records, steps, plans))
+    assert rules_run(spark) == before
+    assert found == [found[0]] * 3
+    assert [topic for batch in found[2][0][0] for topic in batch["topic"].to_pylist()] == ["outbox.event.order"]
+
+
 def test_a_batch_above_spark_s_limit_is_not_evaluated_in_the_driver(spark: SparkSession):
     spark.conf.set("spark.sql.execution.arrow.localRelationThreshold", "100b")
     steps, plans = pipe(step("Flatten$Value")), GroupPlans()
@@ -282,6 +297,23 @@ def test_a_batch_above_spark_s_limit_is_not_evaluated_in_the_driver(spark: Spark
     finally:
         spark.conf.unset("spark.sql.execution.arrow.localRelationThreshold")
     assert found[0] == found[1] == found[2]
+
+
+def test_spark_s_limit_may_have_any_unit(spark: SparkSession):
+    session = spark.newSession()
+    session.conf.set("spark.sql.execution.arrow.localRelationThreshold", "3k")
+    table = session.createDataFrame(session.sparkContext.emptyRDD(), "n INT")
+    plan = LocalPlan.of(table, table.selectExpr("n + 1 AS n"))
+    assert plan is not None
+    assert plan.limit == 3 * 1024
+
+
+def test_rows_that_spark_puts_into_several_batches_are_all_there(spark: SparkSession, monkeypatch: pytest.MonkeyPatch):
+    frame = spark.sql("SELECT * FROM VALUES (1), (2), (3) AS rows(n)")
+    monkeypatch.setattr(arrow_rows, "_ONE_BATCH", 1)
+    table = local_rows(frame)
+    assert table is not None
+    assert table["n"].to_pylist() == [1, 2, 3]
 
 
 def test_no_rows_are_in_files_if_spark_encrypts_its_output(spark: SparkSession, monkeypatch: pytest.MonkeyPatch):

@@ -102,6 +102,18 @@ def test_dropped_events_that_are_no_inserts_or_deletes_are_counted(caplog: pytes
     assert caplog.messages == []
 
 
+def test_an_update_is_counted_beside_null_headers_that_hide_some(caplog: pytest.LogCaptureFixture) -> None:
+    values = [{"before": None, "after": {"id": "e"}, "op": "c"}] * 3
+    given = arrow(values, [[("h", b"")], [("h", b"")], [("__debezium.oldkey", b"")]])
+    headers = given["headers"]
+    hiding = pa.ListArray.from_arrays(headers.offsets, headers.values, mask=pa.array([False, True, False]))
+    transform = EventRouter()
+    transform.configure({})
+    transform.log_dropped(given.set_column(1, "headers", hiding), "Task t")
+    (updates,) = caplog.messages
+    assert updates.startswith("Task t: 1 updates of rows of the outbox were dropped")
+
+
 @pytest.mark.parametrize(("text", "timestamp"), [("2020-01-01T00:00:00.123456Z", 1_577_836_800_123), (None, 5)])
 def test_a_timestamp_may_be_a_text_with_a_zone(spark: SparkSession, text: str | None, timestamp: int) -> None:
     zoned = ENVELOPE.replace("at: BIGINT", "at: STRING").replace("MicroTimestamp", "ZonedTimestamp")

@@ -108,12 +108,13 @@ def rows_to_arrow(session: SparkSession, rows: Any, schema: Any, arrow_schema: p
             raise
         finally:
             output.close()
-        length = file.read(_LENGTH_BYTES)
-        content = file.read(int.from_bytes(length, "big"))
-    if not content:
+        tables = []
+        while length := file.read(_LENGTH_BYTES):
+            tables.append(pa.ipc.open_stream(file.read(int.from_bytes(length, "big"))).read_all())
+    if not tables:
         return arrow_schema.empty_table()
     # Types differ in the names within maps and in labels of time zones only.
-    return with_schema(pa.ipc.open_stream(content).read_all(), arrow_schema)
+    return with_schema(pa.concat_tables(tables), arrow_schema)
 
 
 def collected(frame: DataFrame) -> pa.Table:

@@ -87,7 +87,9 @@ class Jobs:
             raise _stopped(task) from error
         finally:
             with self._lock:
-                self._running.pop(task, None)
+                # A run that was cancelled may end after the next one of its task has begun.
+                if self._running.get(task) == (session, group):
+                    del self._running[task]
 
     def cancel(self, task: str) -> None:
         """Cancel a task's jobs. Executors may keep writing until the transaction is aborted."""

@@ -35,7 +35,6 @@ from fencepost.engine.spark.arrow_rows import TIME_ZONE, may_use_files, rows_fro
 P = TypeVar("P")
 
 _CAPACITY: Final = 64
-_LIMIT: Final = "spark.sql.execution.arrow.localRelationThreshold"
 _COMPILED_AFTER: Final = 50_000
 """Compiling a plan takes some tenths of a second, and saves a microsecond a row or more."""
 PASSES: Final = "__fencepost_passes"
@@ -141,7 +140,7 @@ class LocalPlan:
         return cls(
             session=session,
             parts=parts,
-            limit=int(str(session.conf.get(_LIMIT)).removesuffix("b")),
+            limit=int(_conf(session).arrowLocalRelationThreshold()),
             given=arrow_schema(table.schema),
             result=arrow_schema(selection.schema),
         )
@@ -245,7 +244,11 @@ def settings_hash(session: SparkSession) -> int:
 
 @lru_cache(maxsize=1)
 def _settings(session: SparkSession) -> Any:
-    return session._jsparkSession.sessionState().conf().settings()  # noqa: SLF001 - pyspark asks for single ones
+    return _conf(session).settings()
+
+
+def _conf(session: SparkSession) -> Any:
+    return session._jsparkSession.sessionState().conf()  # noqa: SLF001 - pyspark asks for single ones, and gives their texts
 
 
 @lru_cache(maxsize=1)
