@@ -40,7 +40,14 @@ _MAX_LAG_BYTES: Final = 64 << 20
 
 
 class NotYetError(Exception):
-    """A chunk cannot be read at the moment; the message is the reason."""
+    """A chunk cannot be read at the moment; the message is the reason.
+
+    `snapshot` has the transactions that the attempt saw, None if it did not get so far.
+    """
+
+    def __init__(self, reason: str, snapshot: Snapshot | None = None) -> None:
+        super().__init__(reason)
+        self.snapshot = snapshot
 
 
 class TableAlteredError(Exception):
@@ -114,7 +121,7 @@ def read_chunk(database: SourceDatabase, run: TableRun, progress: SnapshotProgre
     with _table_as_it_is(database, run) as (connection, seen):
         behind = seen.log_end - position
         if behind > _MAX_LAG_BYTES:
-            raise NotYetError(f"the stream is {behind} bytes behind")
+            raise NotYetError(f"the stream is {behind} bytes behind", seen.snapshot)
         width = len(run.key) + len(run.events.columns)
         texts = _texts(connection, _select(run, progress, size), run, width + 1)
         # Flushed at the commit, so the stream reaches it without further writes.
@@ -143,7 +150,7 @@ def _table_as_it_is(database: SourceDatabase, run: TableRun) -> Iterator[tuple[p
         )
         snapshot = Snapshot.parse(text)
         if not ended(snapshot, np.array(sorted(run.writers), np.int64)).all():
-            raise NotYetError(f"transactions that had written to {run.table.name} before have not ended")
+            raise NotYetError(f"transactions that had written to {run.table.name} before have not ended", snapshot)
         yield connection, _Seen(snapshot, int(end))
 
 

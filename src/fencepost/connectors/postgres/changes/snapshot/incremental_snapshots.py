@@ -96,6 +96,9 @@ class IncrementalSnapshots:
         try:
             return self._read(progress, position)
         except NotYetError as error:
+            if error.snapshot is not None:
+                # The wait may be long, and later attempts see these changes as well.
+                self._changes = unseen_changes(error.snapshot, self._changes)
             self._wait(read, error, time.monotonic() - started)
         except TableAlteredError:
             _log.info("The table %s was altered: reading continues with its present columns", read.table)
