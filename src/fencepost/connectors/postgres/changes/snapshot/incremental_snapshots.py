@@ -205,11 +205,15 @@ class IncrementalSnapshots:
                     return progress.requested(self._requested(signal))
                 case SignalType.STOP:
                     stopped = progress.stopped(stop_request(signal).names)
+                    # Another request for the table may be equal to the one that is stopped.
+                    self.reset()
                     _log.info("%s stops the reading of %d tables", signal, len(progress.tables) - len(stopped.tables))
                     return stopped
                 case SignalType.PAUSE | SignalType.RESUME:
                     if progress.tables:
                         _log.info("%s is carried out", signal)
+                        # A pause may be long, and a run keeps the changes of its table.
+                        self.reset()
                         return progress.resting(paused=signal.type == SignalType.PAUSE)
                     _log.warning("%s has no effect: no table is being read", signal)
                 case SignalType.LOG:
