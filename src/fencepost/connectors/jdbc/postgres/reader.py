@@ -15,6 +15,7 @@ from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.record import SourceBatch
 from fencepost.connectors.jdbc.connection import PostgresAddress
 from fencepost.connectors.jdbc.offsets import QUERY_PARTITION, Offset, table_partition
+from fencepost.connectors.jdbc.pg_types import PgType
 from fencepost.connectors.jdbc.postgres.binary import BinaryForm
 from fencepost.connectors.jdbc.postgres.ranges import (
     NO_NUMBER,
@@ -115,9 +116,15 @@ class QuerySource:
         return f"select {first}, {columns} from {self.sql} t {rest} {self.config.values[QUERY_SUFFIX]}"  # noqa: S608 - see above
 
     def _expression(self, column: JdbcColumn) -> str:
-        name = f"t.{quoted(column.name)}"
-        if column.type.name == "timestamp" and column.type.built_in:
-            return f"{name} at time zone '{self.config.time_zone}'"
+        name, zone = f"t.{quoted(column.name)}", f"at time zone '{self.config.time_zone}'"
+        if _is_timestamp(column.type):
+            return f"{name} {zone}"
+        if column.type.element is not None and _is_timestamp(column.type.element):
+            # Others are null, empty, or refused for their dimensions.
+            return (
+                f"case when array_ndims({name}) = 1 then array(select i {zone} from unnest({name}) "  # noqa: S608 - quoted
+                f"with ordinality u(i, n) order by n) else {name}::timestamptz[] end"
+            )
         return name
 
     def copy(
@@ -170,6 +177,10 @@ class QuerySource:
             export.close()
             raise
         return LargeRows(self.topic, reader, selects, offset, export)
+
+
+def _is_timestamp(kind: PgType) -> bool:
+    return kind.name == "timestamp" and kind.built_in
 
 
 class TooMuchError(Exception):
