@@ -86,9 +86,11 @@ def begin_table(database: SourceDatabase, read: TableRead) -> TableRun:
     """Begin to read a table. Raises PostgresError if that is not possible, NotYetError and RetriableError."""
     with _transaction(database) as connection, _locks_are_not_yet(connection):
         table = next((table for table in database.published() if table.name == read.table), None)
+        # Of the same moment as its columns: what is altered after it is noticed by the first chunk.
+        shape = None if table is None else table_shape(connection, table.oid)
     if table is None:
         raise PostgresError(f"The table {read.table} is not captured, or not in the publication")
-    shape, relation = table_shape(connection, table.oid), relation_of(connection, table)
+    relation = relation_of(connection, table)
     key = unique_key(connection, relation)
     if not key:
         raise PostgresError(f"The table {read.table} has no primary key and no other replica identity of some columns")
