@@ -156,7 +156,7 @@ class IncrementalSnapshots:
         wanted = [column.name for column in run.events.columns]
         for part in changes:
             if part.relation.oid == run.table.oid:
-                noted = key_changes(part, run.key, run.events.relation, wanted)
+                noted = key_changes(part, run.key, run.events.relation, wanted, run.events.settings.skipped)
                 self._changes += [noted] if self._chunk is None else unseen_changes(self._chunk.snapshot, [noted])
 
     def _write(
