@@ -200,7 +200,7 @@ class PolledRows:
         """Return the rows as a batch for Kafka."""
         return SourceBatch(
             reader=RowsInMemory(self.shape.schema),
-            splits=[self.rows],
+            splits=[self.rows] if self.rows.num_rows else [],
             offsets=[(partition, self.offset)],
             bytes=self.rows.nbytes,
             topic=self.topic,
@@ -235,7 +235,7 @@ class Reader(ABC):
 
     @abstractmethod
     def read(self, server: OpenServer) -> PolledRows | LargeRows | None:
-        """Return new rows, None if there are none.
+        """Return new rows, or an offset alone; None if there are none.
 
         Raises DataError, and psycopg's errors: then the next call reads the same rows.
         """
