@@ -111,6 +111,10 @@ def test_timestamp_initial_is_where_a_first_start_begins(database: Database) -> 
         assert numbers(reading.rest()) == [2]
     with TableReading(database, BOTH | {"timestamp.initial": -1}) as reading:
         assert reading.rest() == []
+        insert(database, str(dt.datetime.now(dt.UTC).replace(tzinfo=None)), 3)
+        # The task ended before it read the row.
+        reading.restart()
+        assert numbers(reading.rest()) == [3]
 
 
 def test_the_first_timestamp_that_is_not_null_counts(database: Database) -> None:

@@ -97,6 +97,7 @@ REFUSED = [
     ("timestamptz", "-infinity", "'-infinity' is not a date or time"),
     ("timestamp", "294276-01-01", "later than the year 294246"),
     ("integer[]", "{{1,2},{3,4}}", "several dimensions"),
+    ("timestamp[]", "{{2020-01-01}}", "several dimensions"),
     ("date[]", "{infinity}", "'infinity' is not a date or time"),
     ("xid8", "18446744073709551615", "does not fit into 64 bits"),
 ]
@@ -251,13 +252,16 @@ def test_numeric_mapping_chooses_the_type_of_numbers(types: Database, mapping: s
 
 
 def test_timestamps_without_a_zone_are_of_db_timezone(types: Database) -> None:
-    types.execute("create table t(v timestamp)")
-    types.execute("insert into t values ('2020-07-01 12:00:00')")
+    types.execute("create table t(v timestamp, a timestamp[])")
+    types.execute(
+        "insert into t values ('2020-07-01 12:00:00', '[3:4]={2020-07-01 12:00:00,NULL}'), (null, '{}'), (null, null)"
+    )
 
     with TableReading(types, {"db.timezone": "Europe/Berlin"}) as reading:
-        ((found),) = reading.poll()
+        found = reading.poll()
 
-    assert found["v"] == dt.datetime(2020, 7, 1, 10, tzinfo=dt.UTC)
+    moment = dt.datetime(2020, 7, 1, 10, tzinfo=dt.UTC)
+    assert [(row["v"], row["a"]) for row in found] == [(moment, [moment, None]), (None, []), (None, None)]
 
 
 def test_a_table_with_one_column_has_its_nulls(types: Database) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from fencepost.connectors.postgres.changes.database import SourceDatabase
+from fencepost.connectors.postgres.changes.slot.slot import PublishedTable
 from fencepost.connectors.postgres.changes.snapshot import incremental_snapshots
 from tests.support.bank import TABLES, Tellers, balances, open_bank, replayed
 from tests.support.incremental import Writers, after_chunk, after_row, left, read_rows, send, signalled_topics
@@ -193,6 +195,25 @@ def test_a_table_emptied_or_altered_during_its_snapshot_is_read_in_its_new_state
         [*first, (None, "t"), (5, "c"), (5, "r")],
         [*first, *second, (None, "t"), (5, "c")],
     )
+
+
+def test_a_column_that_is_added_as_a_reading_begins_is_read(
+    topics: Topics, database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    def published(self: SourceDatabase) -> list[PublishedTable]:
+        found = shown(self)
+        database.execute("alter table t add column if not exists more int default 5")
+        return found
+
+    database.execute("create table t(id int primary key); insert into t values (1)")
+    topics.change(snapshot_mode="no_data")
+    topics.run()
+    shown = SourceDatabase.published
+    monkeypatch.setattr(SourceDatabase, "published", published)
+    send(database, "s-1", data_collections=["public.t"])
+    topics.run()
+
+    assert read_rows(topics, "public.t") == [{"id": 1, "more": 5}]
 
 
 def test_the_columns_of_a_key_may_be_of_any_type_and_order(topics: Topics, database: Database):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from fencepost.connectors.postgres.changes.connection import PostgresError
-from tests.support.incremental import read_rows, send, signalled_topics
+from tests.support.incremental import after_row, read_rows, send, signalled_topics
 from tests.support.postgres import Database
 from tests.support.postgres_task import Topics
 
@@ -73,6 +73,24 @@ def test_a_snapshot_is_paused_resumed_and_stopped_by_signals(topics: Topics, dat
     assert [row["id"] for row in read_rows(topics, "public.a")] == list(range(1, 41))
     assert read_rows(topics, "public.b") == []
     assert "incremental_snapshot" not in (topics.committed_offset or {})
+
+
+def test_a_request_that_equals_a_stopped_one_reads_the_table_from_its_start(
+    topics: Topics, database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    database.execute("create table t(id int primary key); insert into t select generate_series(1, 10)")
+    topics.change(snapshot_mode="no_data")
+    topics.run()
+    # Its last chunk waits when the signals come.
+    again = (
+        "insert into signals values ('s-2', 'stop-snapshot', null); update signals set id = 's-0' where id = 's-1'; "
+    )
+    again += """insert into signals values ('s-1', 'execute-snapshot', '{"data-collections": ["public.t"]}')"""
+    after_row(monkeypatch, {("public.t", 10): lambda: database.execute(again)})
+    send(database, "s-1", data_collections=["public.t"])
+    topics.run()
+
+    assert [row["id"] for row in read_rows(topics, "public.t")] == [*range(1, 8), *range(1, 11)]
 
 
 def test_the_table_of_signals_is_published_or_the_start_refused(topics: Topics, database: Database):

@@ -197,6 +197,19 @@ def test_a_server_that_was_set_back_on_its_timeline_is_refused(tmp_path: Path):
         topics.drop_slot()
 
 
+def test_an_offset_of_a_timeline_that_the_server_never_had_is_refused(database: Database):
+    database.execute("create table t(id int primary key)")
+    topics = Topics(database)
+    topics.run()
+    assert topics.committed_offset is not None
+    # As a restore of a backup from before the first failover has it.
+    topics.committed_offset["timeline"] = 2
+
+    with pytest.raises(PositionLostError, match="of timeline 2 is not part of the server's timeline 1"):
+        topics.run()
+    topics.drop_slot()
+
+
 def _on(server: EmbeddedPostgres, statement: str) -> object:
     with psycopg.connect(server.conninfo(), autocommit=True) as connection:
         found = connection.execute(statement.encode()).fetchone()

@@ -45,6 +45,8 @@ class ColumnReader(Reader):
         super().__init__(source, partition)
         self._offset = ColumnOffset() if offset is None else ColumnOffset.of(offset)
         self._first = offset is None
+        self._uncommitted = False
+        """Whether the offset is the present as of the first read, and was not returned. A later start would have another one."""
         self._has_read = offset is not None
         """Whether the offset belongs to a row. The offset of `timestamp.initial` does not, and says nothing of the server's clock."""
         self._clock_behind = False
@@ -68,11 +70,14 @@ class ColumnReader(Reader):
             if not rows.num_rows:
                 if moment is not None:
                     self._check_clock(server)
-                return None
-        # A query.suffix may leave out any rows.
-        self.whole = not config.values[QUERY_SUFFIX] and rows.num_rows < int(config.values[BATCH_ROWS])
-        self._offset = self._after(places, id_column)
-        self._has_read = True
+                if not self._uncommitted:
+                    return None
+        self._uncommitted = False
+        if rows.num_rows:
+            # A query.suffix may leave out any rows.
+            self.whole = not config.values[QUERY_SUFFIX] and rows.num_rows < int(config.values[BATCH_ROWS])
+            self._offset = self._after(places, id_column)
+            self._has_read = True
         return PolledRows(self.source.topic, shape, rows, self._offset.as_offset())
 
     def _begin(self, server: OpenServer) -> None:
@@ -80,6 +85,7 @@ class ColumnReader(Reader):
         initial = self.source.config.values[TIMESTAMP_INITIAL]
         if initial is not None and self.source.config.uses_timestamp:
             if initial < 0:
+                self._uncommitted = True
                 initial = int(server.one("select (extract(epoch from clock_timestamp()) * 1000)::bigint"))
             self._offset = ColumnOffset(None, initial * 1000)
         self._first = False

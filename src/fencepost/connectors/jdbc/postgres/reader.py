@@ -15,6 +15,7 @@ from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.record import SourceBatch
 from fencepost.connectors.jdbc.connection import PostgresAddress
 from fencepost.connectors.jdbc.offsets import QUERY_PARTITION, Offset, table_partition
+from fencepost.connectors.jdbc.pg_types import PgType
 from fencepost.connectors.jdbc.postgres.binary import BinaryForm
 from fencepost.connectors.jdbc.postgres.ranges import (
     NO_NUMBER,
@@ -115,9 +116,15 @@ class QuerySource:
         return f"select {first}, {columns} from {self.sql} t {rest} {self.config.values[QUERY_SUFFIX]}"  # noqa: S608 - see above
 
     def _expression(self, column: JdbcColumn) -> str:
-        name = f"t.{quoted(column.name)}"
-        if column.type.name == "timestamp" and column.type.built_in:
-            return f"{name} at time zone '{self.config.time_zone}'"
+        name, zone = f"t.{quoted(column.name)}", f"at time zone '{self.config.time_zone}'"
+        if _is_timestamp(column.type):
+            return f"{name} {zone}"
+        if column.type.element is not None and _is_timestamp(column.type.element):
+            # Others are null, empty, or refused for their dimensions.
+            return (
+                f"case when array_ndims({name}) = 1 then array(select i {zone} from unnest({name}) "  # noqa: S608 - quoted
+                f"with ordinality u(i, n) order by n) else {name}::timestamptz[] end"
+            )
         return name
 
     def copy(
@@ -172,6 +179,10 @@ class QuerySource:
         return LargeRows(self.topic, reader, selects, offset, export)
 
 
+def _is_timestamp(kind: PgType) -> bool:
+    return kind.name == "timestamp" and kind.built_in
+
+
 class TooMuchError(Exception):
     """There is more to read than fits into the task's memory."""
 
@@ -189,7 +200,7 @@ class PolledRows:
         """Return the rows as a batch for Kafka."""
         return SourceBatch(
             reader=RowsInMemory(self.shape.schema),
-            splits=[self.rows],
+            splits=[self.rows] if self.rows.num_rows else [],
             offsets=[(partition, self.offset)],
             bytes=self.rows.nbytes,
             topic=self.topic,
@@ -224,7 +235,7 @@ class Reader(ABC):
 
     @abstractmethod
     def read(self, server: OpenServer) -> PolledRows | LargeRows | None:
-        """Return new rows, None if there are none.
+        """Return new rows, or an offset alone; None if there are none.
 
         Raises DataError, and psycopg's errors: then the next call reads the same rows.
         """

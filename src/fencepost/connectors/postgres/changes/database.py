@@ -12,7 +12,7 @@ from fencepost.api.errors import RetriableError
 from fencepost.connectors.postgres.changes import held_tables
 from fencepost.connectors.postgres.changes.catalog import captured_columns, table_events
 from fencepost.connectors.postgres.changes.config import PostgresConfig
-from fencepost.connectors.postgres.changes.connection import PostgresError, command, driver_error, query, translated
+from fencepost.connectors.postgres.changes.connection import PostgresError, driver_error, query, translated
 from fencepost.connectors.postgres.changes.definitions import Autocreate
 from fencepost.connectors.postgres.changes.events.envelope import TableEvents
 from fencepost.connectors.postgres.changes.known_types import NO_TYPES, KnownTypes, SeenTypes
@@ -225,9 +225,8 @@ class SourceDatabase:
         found = slots.check_slot(self.slot(), config.slot, config.connection.database)
         with closing(_Replication(config)) as replication:
             server = slots.identify(replication.connection)
-            history = None
-            if server.timeline != state.timeline:
-                ((_, history),) = command(replication.connection, f"TIMELINE_HISTORY {server.timeline}")
+            same = server.timeline == state.timeline
+            history = None if same else slots.timeline_history(replication.connection, server.timeline)
         slots.check_state(state, found, server, history)
         before = self.published_parts(state)
         after = self.prepare_publication()

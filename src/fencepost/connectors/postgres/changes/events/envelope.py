@@ -156,14 +156,12 @@ class TableEvents:
             self._column(column, TextColumn(text), column.type)
             for column, text in zip(self.columns, texts, strict=True)
         ]
-        names = [column.name for column in self.columns]
-        after = pa.StructArray.from_arrays(read, names)
+        after = pa.StructArray.from_arrays(read, [column.name for column in self.columns])
         source = self._source_struct(
             count, pa.repeat(pa.scalar(now_ms * 1000, pa.int64()), count), kind, pa.nulls(count, pa.string()), _none(count),
             pa.repeat(pa.scalar(lsn, pa.int64()), count),
         )  # fmt: skip
-        op = pa.repeat("r", count)
-        value = _value(pa.nulls(count, after.type), after, source, op, now_ms, np.zeros(count, bool))
+        value = _value(pa.nulls(count, after.type), after, source, pa.repeat("r", count), now_ms, np.zeros(count, bool))
         keys = [
             array if column.key_type is None else self._column(column, TextColumn(text), column.key_type)
             for column, array, text in zip(self.columns, read, texts, strict=True)
@@ -173,11 +171,8 @@ class TableEvents:
         return self._batch(value, key)
 
     def _batch(self, value: pa.Array, key: pa.Array | None) -> pa.RecordBatch:
-        topic = pa.repeat(self.topic, len(value))
-        arrays = [topic, value] if key is None else [topic, key, value]
-        return pa.RecordBatch.from_arrays(
-            arrays, names=["topic", "value"] if key is None else ["topic", "key", "value"]
-        )
+        columns = {"topic": pa.repeat(self.topic, len(value)), "key": key, "value": value}
+        return pa.record_batch({name: column for name, column in columns.items() if column is not None})
 
     def _read(self, rows: Rows, changes: Changes | None) -> list[pa.Array]:
         """Return the columns of rows; new rows need `changes`, because unchanged values may be only in the old row."""
@@ -196,15 +191,14 @@ class TableEvents:
                     f"{kind.ddl} cannot say so. Run ALTER TABLE {self.relation.name} REPLICA IDENTITY FULL "
                     "before such updates, or leave the column out with column.exclude.list"
                 )
-            marker = kind.marker(self.settings.placeholder)
-            texts = pc.if_else(pa.array(found.unchanged), marker, texts)
+            texts = pc.if_else(pa.array(found.unchanged), kind.marker(self.settings.placeholder), texts)
         return read_column(kind, texts, where)
 
     def _events(self, changes: Changes) -> tuple[Array, Array]:
         """Return for each event the index of its change, and its code."""
         operation = changes.operation
         moved = self._moved(changes)
-        skipped = np.isin(operation, [code for code, letter in _OPERATIONS.items() if letter in self.settings.skipped])
+        skipped = without_events(operation, self.settings.skipped)
         # Up to three events for a change: a delete, its tombstone, and the new row.
         deleted = ((operation == DELETE) | moved) & ~skipped
         buried = deleted & self.settings.tombstones & bool(self._keys)
@@ -354,6 +348,12 @@ class Draft:
     def events(self, now_ms: int, transaction: pa.Array | None = None) -> pa.RecordBatch:
         """Return the events; `transaction` has the place of each in its transaction."""
         return self.table.drafted(self, now_ms, transaction)
+
+
+def without_events(operation: Array, skipped: Collection[str]) -> Array:
+    """Return which operations of changes are among those with the letters `skipped`."""
+    found: Array = np.isin(operation, [code for code, letter in _OPERATIONS.items() if letter in skipped])
+    return found
 
 
 def _value(  # noqa: PLR0917 - columns of the same rows

@@ -92,6 +92,14 @@ def identify(connection: psycopg.Connection[Any]) -> Server:
     return Server(str(system), int(timeline or 0), parse_lsn(str(lsn)))
 
 
+def timeline_history(connection: psycopg.Connection[Any], timeline: int) -> str:
+    """Return the history file of a timeline of the server, nothing for the first one, which has none."""
+    if timeline == 1:
+        return ""
+    ((_, history),) = command(connection, f"TIMELINE_HISTORY {timeline}")
+    return history or ""
+
+
 def check_primary(connection: psycopg.Connection[Any], address: object) -> None:
     """Raise PostgresError on a standby: its log has no end of its own, and it cannot write messages for chunks."""
     ((standby,),) = query(connection, "SELECT pg_is_in_recovery()")

@@ -40,7 +40,14 @@ _MAX_LAG_BYTES: Final = 64 << 20
 
 
 class NotYetError(Exception):
-    """A chunk cannot be read at the moment; the message is the reason."""
+    """A chunk cannot be read at the moment; the message is the reason.
+
+    `snapshot` has the transactions that the attempt saw, None if it did not get so far.
+    """
+
+    def __init__(self, reason: str, snapshot: Snapshot | None = None) -> None:
+        super().__init__(reason)
+        self.snapshot = snapshot
 
 
 class TableAlteredError(Exception):
@@ -79,9 +86,11 @@ def begin_table(database: SourceDatabase, read: TableRead) -> TableRun:
     """Begin to read a table. Raises PostgresError if that is not possible, NotYetError and RetriableError."""
     with _transaction(database) as connection, _locks_are_not_yet(connection):
         table = next((table for table in database.published() if table.name == read.table), None)
+        # Of the same moment as its columns: what is altered after it is noticed by the first chunk.
+        shape = None if table is None else table_shape(connection, table.oid)
     if table is None:
         raise PostgresError(f"The table {read.table} is not captured, or not in the publication")
-    shape, relation = table_shape(connection, table.oid), relation_of(connection, table)
+    relation = relation_of(connection, table)
     key = unique_key(connection, relation)
     if not key:
         raise PostgresError(f"The table {read.table} has no primary key and no other replica identity of some columns")
@@ -114,7 +123,7 @@ def read_chunk(database: SourceDatabase, run: TableRun, progress: SnapshotProgre
     with _table_as_it_is(database, run) as (connection, seen):
         behind = seen.log_end - position
         if behind > _MAX_LAG_BYTES:
-            raise NotYetError(f"the stream is {behind} bytes behind")
+            raise NotYetError(f"the stream is {behind} bytes behind", seen.snapshot)
         width = len(run.key) + len(run.events.columns)
         texts = _texts(connection, _select(run, progress, size), run, width + 1)
         # Flushed at the commit, so the stream reaches it without further writes.
@@ -143,7 +152,7 @@ def _table_as_it_is(database: SourceDatabase, run: TableRun) -> Iterator[tuple[p
         )
         snapshot = Snapshot.parse(text)
         if not ended(snapshot, np.array(sorted(run.writers), np.int64)).all():
-            raise NotYetError(f"transactions that had written to {run.table.name} before have not ended")
+            raise NotYetError(f"transactions that had written to {run.table.name} before have not ended", snapshot)
         yield connection, _Seen(snapshot, int(end))
 
 

@@ -14,7 +14,7 @@ changes that came before the SELECT.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from fencepost.connectors.postgres.changes.events.envelope import without_events
 from fencepost.connectors.postgres.changes.incremental import Key
 from fencepost.connectors.postgres.changes.stream.decoder import TRUNCATE, UPDATE, Changes
 from fencepost.connectors.postgres.changes.stream.relation import Relation, ReplicaIdentity
@@ -36,7 +37,7 @@ class KeyChanges:
     """The keys of a table's changes, in parallel arrays; an update of a key has both keys.
 
     `xid` has the lower 32 bits of the transaction. A null key stands for any row. `partial` means that the change lacks
-    a large value, because the server does not send unchanged ones.
+    a large value, because the server does not send unchanged ones, or has no event.
     """
 
     xid: Array
@@ -81,7 +82,7 @@ class Settled:
 def settle(chunk: Chunk, changes: Sequence[KeyChanges]) -> Settled:
     """Return which rows of a chunk may be written after the stream had `changes`.
 
-    A row is read again if the chunk did not see a change of it that lacks a value: it would only have the placeholder.
+    A row is read again if the chunk did not see a change of it that is partial: nobody would have the whole row.
     """
     parts = [(part, ~ended(chunk.snapshot, part.xid)) for part in changes]
     keys = _concatenated([part.key.filter(pa.array(unseen)) for part, unseen in parts])
@@ -114,8 +115,12 @@ def ended(snapshot: Snapshot, xid: Array) -> Array:
     return found
 
 
-def key_changes(changes: Changes, key: Sequence[str], table: Relation, wanted: Sequence[str]) -> KeyChanges:
+def key_changes(
+    changes: Changes, key: Sequence[str], table: Relation, wanted: Sequence[str], skipped: Collection[str]
+) -> KeyChanges:
     """Return the keys of changes, by the columns `key` of `table`; `wanted` are the columns of its events.
+
+    `skipped` are letters of operations without events.
 
     If those columns changed, any row may be affected.
     """
@@ -132,6 +137,7 @@ def key_changes(changes: Changes, key: Sequence[str], table: Relation, wanted: S
     parts.append((emptied, pa.nulls(len(emptied), pa.string())))
     at = np.concatenate([rows for rows, _ in parts])
     lacking = _lacking(changes, [places[name] for name in wanted if name in places])
+    lacking |= without_events(changes.operation, skipped)
     return KeyChanges(changes.xid[at], pa.concat_arrays([keys for _, keys in parts]), lacking[at])
 
 

@@ -96,6 +96,9 @@ class IncrementalSnapshots:
         try:
             return self._read(progress, position)
         except NotYetError as error:
+            if error.snapshot is not None:
+                # The wait may be long, and later attempts see these changes as well.
+                self._changes = unseen_changes(error.snapshot, self._changes)
             self._wait(read, error, time.monotonic() - started)
         except TableAlteredError:
             _log.info("The table %s was altered: reading continues with its present columns", read.table)
@@ -153,7 +156,7 @@ class IncrementalSnapshots:
         wanted = [column.name for column in run.events.columns]
         for part in changes:
             if part.relation.oid == run.table.oid:
-                noted = key_changes(part, run.key, run.events.relation, wanted)
+                noted = key_changes(part, run.key, run.events.relation, wanted, run.events.settings.skipped)
                 self._changes += [noted] if self._chunk is None else unseen_changes(self._chunk.snapshot, [noted])
 
     def _write(
@@ -202,11 +205,15 @@ class IncrementalSnapshots:
                     return progress.requested(self._requested(signal))
                 case SignalType.STOP:
                     stopped = progress.stopped(stop_request(signal).names)
+                    # Another request for the table may be equal to the one that is stopped.
+                    self.reset()
                     _log.info("%s stops the reading of %d tables", signal, len(progress.tables) - len(stopped.tables))
                     return stopped
                 case SignalType.PAUSE | SignalType.RESUME:
                     if progress.tables:
                         _log.info("%s is carried out", signal)
+                        # A pause may be long, and a run keeps the changes of its table.
+                        self.reset()
                         return progress.resting(paused=signal.type == SignalType.PAUSE)
                     _log.warning("%s has no effect: no table is being read", signal)
                 case SignalType.LOG:

@@ -113,6 +113,8 @@ class Decoder:
         self._resume = resume
         self._describe = describe
         self._relations: dict[int, Relation] = {}
+        self._named: dict[str, int] = {}
+        """The OID that a table's name had last."""
         self._type_names: dict[int, TypeName] = {}
         self._transaction = _Transaction()
         self._in_transaction = False
@@ -204,11 +206,13 @@ class Decoder:
                     # The server describes a table again after each command that altered it.
                     self._describe(relation)
                 continue
-            if former is not None:
+            # The rows of a run are grouped by OID, and these may belong to one topic.
+            if former is not None or self._named.get(relation.name, relation.oid) != relation.oid:
                 yield low, at
                 low = at
             self._describe(relation)
             self._relations[relation.oid] = relation
+            self._named[relation.name] = relation.oid
         yield low, len(block.starts)
 
     def _tables(self, block: _Block, changes: _Numbered, low: int, high: int) -> Iterator[Changes]:

@@ -88,11 +88,10 @@ class ReplicationStream:
         if time.monotonic() >= self._next_reply:
             self._reply()
         starts, end = find_frames(self._data, self._filled)
-        limit = len(self._data) - _SLACK
-        if not end and self._filled == limit:
+        if not end and self._filled == len(self._data) - _SLACK:
             # One message is larger than the block.
             self._data = self._data[:-_SLACK] + bytearray(len(self._data))
-        starts, end = whole_transactions(self._data, starts, end, full=self._filled > limit * _FULL)
+        starts, end = whole_transactions(self._data, starts, end, full=self._filled > BLOCK_BYTES * _FULL)
         if not end:
             return Decoded()
         decoded = self._decoder.decode(self._data, starts)
@@ -180,9 +179,8 @@ class ReplicationStream:
                 return
 
     def _fill_by_libpq(self, timeout_s: float) -> None:
-        connection, limit = self._connection, len(self._data) - _SLACK
-        wait = timeout_s
-        while self._filled < limit:
+        connection, wait = self._connection, timeout_s
+        while self._filled < BLOCK_BYTES:
             size, message = connection.get_copy_data(1)
             if size < 0:
                 raise _ended_by_libpq(connection)
@@ -193,11 +191,11 @@ class ReplicationStream:
                 wait = _SHORT_LINGER_S
                 continue
             framed = struct.pack(">cI", b"d", size + 4) + bytes(message)
-            if self._filled + len(framed) > limit:
-                self._data += bytearray(len(framed))
-                limit = self._filled
-            self._data[self._filled : self._filled + len(framed)] = framed
-            self._filled += len(framed)
+            end = self._filled + len(framed)
+            if (missing := end + _SLACK - len(self._data)) > 0:
+                self._data += bytearray(missing)
+            self._data[self._filled : end] = framed
+            self._filled = end
 
     def _reply(self, *, wants_answer: bool = False) -> None:
         self._next_reply = time.monotonic() + _REPLY_S

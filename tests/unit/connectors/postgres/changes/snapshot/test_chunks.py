@@ -138,10 +138,12 @@ def test_keys_of_several_columns_are_distinguished():
     assert len(set(found)) == len(found)
 
 
-def noted(of: Relation, *messages: bytes, key: Sequence[str] = ("id",)) -> list[tuple[int, str | None, bool]]:
+def noted(
+    of: Relation, *messages: bytes, key: Sequence[str] = ("id",), skipped: str = ""
+) -> list[tuple[int, str | None, bool]]:
     data = buffer(begin(100, xid=7), relation(of), *messages, commit(100, 110))
     decoded = Decoder(Position(1)).decode(data, find_frames(data, len(data) - 64)[0])
-    found = [key_changes(part, key, ACCOUNTS, ["id", "owner", "note"]) for part in decoded.changes]
+    found = [key_changes(part, key, ACCOUNTS, ["id", "owner", "note"], skipped) for part in decoded.changes]
     return [
         row
         for part in found
@@ -161,6 +163,11 @@ def test_changes_concern_the_keys_before_and_after_them():
     assert sorted(found, key=str) == [
         (7, "1", False), (7, "2", False), (7, "3", False), (7, "4", True), (7, "5", False), (7, None, False),
     ]  # fmt: skip
+
+
+def test_changes_without_events_leave_their_rows_to_the_next_chunk():
+    messages = insert(ACCOUNTS, ["1", "ann", None]), update(ACCOUNTS, ["2", "bob", None]), delete(ACCOUNTS, ["3"] * 3)
+    assert noted(ACCOUNTS, *messages, skipped="cu") == [(7, "1", True), (7, "2", True), (7, "3", False)]
 
 
 def test_a_complete_old_row_has_the_values_that_an_update_lacks():

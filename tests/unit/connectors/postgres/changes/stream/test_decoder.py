@@ -203,6 +203,16 @@ def test_a_relation_that_changes_in_mid_stream_holds_for_the_rows_after_it():
     assert known == [HISTORY, wider]
 
 
+def test_a_table_that_takes_the_name_of_another_has_its_rows_after_those():
+    other = Relation(HISTORY.oid - 1, HISTORY.schema, HISTORY.table, HISTORY.identity, HISTORY.columns)
+    changes = decode(
+        Decoder(START),
+        *(begin(100), relation(HISTORY), insert(HISTORY, ["1"]), commit(100, 110)),
+        *(begin(120), relation(other), insert(other, ["2"]), commit(120, 130)),
+    )
+    assert shown(changes) == [("history", "I", ["1"], None), ("history", "I", ["2"], None)]
+
+
 def test_a_truncate_keeps_its_place_between_changes():
     changes = decode(
         Decoder(START),
