@@ -80,8 +80,7 @@ class Converted:
         return np.where(self.followed.to_numpy(zero_copy_only=False), -1, self.positions)
 
     def without(self, refused: AbstractSet[int]) -> Converted:
-        """Return this without the rows of some records."""
-        # Of many batches of a source there may be far more refused rows than this one has.
+        """Return this without the rows of some records, which may be far more than there are rows."""
         kept = pa.array([row not in refused for row in self.positions.tolist()], pa.bool_())
         columns = (self.partition, self.rows, self.followed)
         left = (None if column is None else column.filter(kept) for column in columns)
