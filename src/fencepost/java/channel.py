@@ -16,6 +16,7 @@ from fencepost.java.errors import java_error
 
 _REQUEST: Final = struct.Struct("<i")
 _ANSWER: Final = struct.Struct("<iq")
+_SHORTEST_S: Final = 0.001
 
 
 class Channel:
@@ -39,7 +40,8 @@ class Channel:
 
     def limit(self, seconds: float | None) -> None:
         """Let calls raise TimeoutError after so many seconds without data. The channel cannot be used after that."""
-        self._socket.settimeout(seconds)
+        # With 0 the socket would not wait at all, and raise another error.
+        self._socket.settimeout(None if seconds is None else max(seconds, _SHORTEST_S))
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Send a request, or the answer to an event."""

@@ -50,3 +50,10 @@ def test_an_exception_in_java_is_raised_with_its_trace(pair: tuple[Channel, sock
         channel.call("poll", "poll() failed")
     assert caught.value.unsupported
     assert caught.value.__notes__ == ["at Here"]
+
+
+def test_a_limit_of_zero_is_a_limit_and_not_the_end_of_the_jvm(pair: tuple[Channel, socket.socket]):
+    channel, _ = pair
+    channel.limit(0)
+    with pytest.raises(TimeoutError):
+        channel.call("stop", "stop() failed")
