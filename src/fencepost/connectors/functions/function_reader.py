@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from inspect import unwrap
 from typing import Any, Final, NamedTuple
 
@@ -19,10 +20,10 @@ from fencepost.connectors.rows.row_types import row_as_json
 _CURSOR: Final = "cursor"
 # A function may yield rows slowly: none waits longer than this for the next ones.
 _LONGEST_S: Final = 1.0
-# A function may reuse one object for each row, so that earlier rows would change before they are written.
-_REUSABLE: Final = (dict, list, bytearray)
+# Most values of rows are of these types, which do not change.
+_FIXED: Final = frozenset({str, bytes, int, float, bool, type(None)})
 # Most rows are of these types, and none of them is a frame.
-_ROWS: Final = frozenset({dict, list, tuple, str, bytes, bytearray, int, float, bool, type(None)})
+_ROWS: Final = _FIXED | {dict, list, tuple, bytearray}
 
 
 class _Frame(NamedTuple):
@@ -117,15 +118,16 @@ class FunctionReader:
             found = f"{kind_of(item)} of {len(item)}" if isinstance(item, tuple) else kind_of(item)
             raise DataError(f"{self._what(start=True)} yielded {found}: it must yield (row, cursor after the row)")
         row, cursor = item
-        if isinstance(row, _REUSABLE):
-            row = row.copy()
-        elif type(row) is SourceRecord:
+        if type(row) is SourceRecord:
             raise DataError(
                 f"{self._what(start=True)} yielded a SourceRecord: it must yield the row alone. Properties such as "
                 "key.columns say what of the record its columns make; a SourceTask returns records"
             )
         self._yielded = True
         self._position = self._offset(cursor)
+        with suppress(RecursionError):
+            # Converters refuse a row that contains itself.
+            row = _copied(row)
         return row, self._position
 
     def _batch(self, held: _Frame) -> SourceBatch:
@@ -164,6 +166,19 @@ class FunctionReader:
         code = unwrap(self._function).__code__
         place = f"defined at {code.co_filename}:{code.co_firstlineno},"
         return f"{'The' if start else 'the'} source function {self._function.__qualname__}, {place}"
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy: a function may reuse one object for each row, so that earlier rows would change before they are written."""
+    if isinstance(value, dict):
+        copy = value.copy()
+        for name, inner in value.items():
+            if type(inner) not in _FIXED:
+                copy[name] = _copied(inner)
+        return copy
+    if isinstance(value, list):
+        return [inner if type(inner) in _FIXED else _copied(inner) for inner in value]
+    return value.copy() if isinstance(value, bytearray) else value
 
 
 def _cursor(offset: SourceOffset | None) -> Any:

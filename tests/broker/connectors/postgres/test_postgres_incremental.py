@@ -197,6 +197,23 @@ def test_a_table_emptied_or_altered_during_its_snapshot_is_read_in_its_new_state
     )
 
 
+@pytest.mark.parametrize("altered", ["text", 'text collate "POSIX"'])
+def test_a_table_whose_key_is_sorted_in_another_way_is_read_anew(
+    topics: Topics, database: Database, monkeypatch: pytest.MonkeyPatch, altered: str
+):
+    before = "int" if altered == "text" else 'text collate "C"'
+    database.execute(f"create table t(id {before} primary key)")
+    database.execute(f"insert into t select i::text::{before} from generate_series(1, 30) i")  # noqa: S608
+    topics.change(snapshot_mode="no_data")
+    topics.run()
+    after_chunk(monkeypatch, {("public.t", 2): lambda: database.execute(f"alter table t alter id type {altered}")})
+    send(database, "s-1", data_collections=["public.t"])
+    topics.run()
+
+    ids = [str(row["id"]) for row in read_rows(topics, "public.t")]
+    assert sorted(ids[-30:]) == sorted(map(str, range(1, 31)))
+
+
 def test_a_column_that_is_added_as_a_reading_begins_is_read(
     topics: Topics, database: Database, monkeypatch: pytest.MonkeyPatch
 ):

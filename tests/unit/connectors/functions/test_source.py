@@ -128,6 +128,34 @@ def test_later_changes_of_a_yielded_row_have_no_effect(row: Any) -> None:
     assert [value["id"] if isinstance(value, dict) else value[0] for value in values] == [1, 2, 3]
 
 
+def test_later_changes_within_a_yielded_row_have_no_effect() -> None:
+    @source
+    def reused(config: Mapping[str, str], cursor: Any) -> Iterator[tuple[Any, Any]]:
+        del config
+        row: dict[str, Any] = {"by_name": {}, "in_list": [[0]]}
+        for number in range((cursor or 0) + 1, 4):
+            row["by_name"]["id"] = row["in_list"][0][0] = number
+            yield row, number
+
+    with run_task(reused, CONFIG) as task:
+        values = task.poll().values
+    assert values == [{"by_name": {"id": number}, "in_list": [[number]]} for number in (1, 2, 3)]
+
+
+def test_a_row_that_contains_itself_is_left_to_the_converter() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+
+    @source
+    def one(config: Mapping[str, str], cursor: Any) -> Iterator[tuple[Any, Any]]:
+        del config, cursor
+        yield endless, 1
+
+    with run_task(one, CONFIG) as task:
+        (value,) = task.poll().values
+    assert value is endless
+
+
 @pytest.mark.parametrize(("name", "value"), [("batch.rows", "0"), ("poll.interval.ms", "-1")])
 def test_numbers_that_have_no_meaning_are_refused(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=f"{name}: it must be at least"):

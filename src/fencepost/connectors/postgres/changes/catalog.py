@@ -110,7 +110,7 @@ def table_shape(connection: psycopg.Connection[Any], table: int) -> str | None:
         connection,
         "SELECT max(concat_ws('.', c.oid::regclass, c.relreplident, (SELECT string_agg(concat_ws('.', indexrelid, indkey), ',' "
         "ORDER BY indexrelid) FROM pg_index WHERE indrelid = c.oid AND (indisprimary OR indisreplident)))) || "
-        "string_agg(concat_ws('.', attnum, attname, atttypid, atttypmod), ',' ORDER BY attnum) "
+        "string_agg(concat_ws('.', attnum, attname, atttypid, atttypmod, attcollation), ',' ORDER BY attnum) "
         "FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.oid = %s AND attnum > 0 AND NOT attisdropped",
         [table],
     )

@@ -30,7 +30,7 @@ class TableRead:
 class SnapshotProgress:
     """The tables to read; the first one is being read.
 
-    `key` has the names of its key's columns, empty if reading has not begun; `last` is the key of the last written row,
+    `key` describes the columns of its key, empty if reading has not begun; `last` is the key of the last written row,
     None before the first; `end` was the greatest key at the start. Later rows are in the stream.
     """
 

@@ -140,12 +140,13 @@ class IncrementalSnapshots:
         if run is None:
             self._changes = []
             self._run = run = begin_table(self._database, progress.tables[0])
-        if progress.key != run.key:
+        order = run.order.described()
+        if progress.key != order:
             end = greatest_key(self._database, run)
             if end is None:
                 return self._done(progress)
             _log.info("Reading the table %s for the signal %r", run.read.table, run.read.signal)
-            progress = progress.began(run.key, end)
+            progress = progress.began(order, end)
         self._chunk = chunk = read_chunk(self._database, run, progress, self._config.chunk_size, position.lsn)
         self._changes = unseen_changes(chunk.snapshot, self._changes)
         self._next_notice = time.monotonic() + _LONG_S

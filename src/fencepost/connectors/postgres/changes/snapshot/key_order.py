@@ -24,12 +24,12 @@ _STRATEGIES: Final = {1: "<", 2: "<=", 4: ">=", 5: ">"}
 
 _COLUMNS: Final = """
 WITH RECURSIVE typed AS (
-  SELECT attname, format_type(atttypid, atttypmod) AS name, atttypid AS type
+  SELECT attname, format_type(atttypid, atttypmod) AS name, atttypid AS type, attcollation::regcollation::text AS rules
   FROM pg_attribute WHERE attrelid = %s AND attname = ANY(%s) AND NOT attisdropped
   UNION ALL
-  SELECT attname, name, typbasetype FROM typed JOIN pg_type t ON t.oid = type WHERE typtype = 'd'
+  SELECT attname, name, typbasetype, rules FROM typed JOIN pg_type t ON t.oid = type WHERE typtype = 'd'
 )
-SELECT attname, name, amopstrategy, quote_ident(nspname), oprname
+SELECT attname, name, rules, amopstrategy, quote_ident(nspname), oprname
 FROM typed
 LEFT JOIN (
   pg_opclass c JOIN pg_am m ON m.oid = c.opcmethod AND m.amname = 'btree'
@@ -41,11 +41,12 @@ LEFT JOIN (
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """A column of a key. `type` is its type in SQL, `operators` are operators that are not PostgreSQL's own."""
+    """A column of a key. `type` and `collation` are as in SQL, `operators` are ones that are not PostgreSQL's own."""
 
     name: str
     type: str
     operators: Mapping[str, str] = field(default_factory=dict)
+    collation: str = "-"
 
     def compared(self, operator: str, text: str) -> str:
         """Return a comparison of the column with a value."""
@@ -66,6 +67,10 @@ class KeyOrder:
     """The columns of a key, in the order of its index."""
 
     columns: Sequence[KeyColumn]
+
+    def described(self) -> tuple[str, ...]:
+        """Return texts of the columns that differ if rows are sorted in another way."""
+        return tuple(f"{column.sql()} {column.type} {column.collation}" for column in self.columns)
 
     def names(self, *, descending: bool = False) -> str:
         """Return the columns for SELECT or ORDER BY."""
@@ -94,10 +99,10 @@ class KeyOrder:
 
 def key_order(connection: psycopg.Connection[Any], table: int, key: Sequence[str]) -> KeyOrder:
     """Return how the rows of a table are sorted by the given columns. Raises RetriableError or PostgresError."""
-    types: dict[str, str] = {}
+    types: dict[str, tuple[str, str]] = {}
     operators: dict[str, dict[str, str]] = {name: {} for name in key}
-    for name, kind, strategy, schema, operator in query(connection, _COLUMNS, [table, list(key)]):
-        types[name] = kind
+    for name, kind, collation, strategy, schema, operator in query(connection, _COLUMNS, [table, list(key)]):
+        types[name] = kind, collation
         if strategy in _STRATEGIES:
             operators[name][_STRATEGIES[strategy]] = f"OPERATOR({schema}.{operator})"
-    return KeyOrder([KeyColumn(name, types[name], operators[name]) for name in key])
+    return KeyOrder([KeyColumn(name, types[name][0], operators[name], types[name][1]) for name in key])

@@ -136,8 +136,9 @@ class ReplicationStream:
             return None
         own = socket.socket(fileno=os.dup(self._connection.socket))
         try:
-            own.setblocking(True)
+            own.settimeout(_ANSWER_S)
             _start_raw(own, wanted)
+            own.setblocking(True)
         except BaseException:
             own.close()
             raise

@@ -13,6 +13,11 @@ def test_columns_are_sorted_in_both_directions() -> None:
     assert PLAIN.names(descending=True) == '"id" DESC, "odd ""name""" DESC'
 
 
+def test_a_key_that_is_sorted_in_another_way_has_another_description() -> None:
+    columns = [KeyColumn("id", "text"), KeyColumn("id", "integer"), KeyColumn("id", "text", collation='"C"')]
+    assert len({KeyOrder([column]).described() for column in columns}) == 3
+
+
 def test_keys_of_postgresqls_own_types_are_compared_as_rows() -> None:
     assert PLAIN.after(["5", "a'b\\"]) == '("id", "odd ""name""") > (E\'5\'::integer, E\'a\'\'b\\\\\'::text)'
     assert PLAIN.up_to(["5", "x"]) == '("id", "odd ""name""") <= (E\'5\'::integer, E\'x\'::text)'
