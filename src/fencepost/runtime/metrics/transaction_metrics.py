@@ -134,14 +134,15 @@ class TransactionMetrics:
 
     def committed(self, records: int, seconds: float, offsets: CommittedOffsets) -> None:
         """Record the commit of the open transaction, and its duration."""
-        self.flushed(records, seconds, offsets)
+        commit = self.flushed(records, seconds, offsets)
         self.settled()
-        self.close(TransactionEnd.COMMITTED)
+        self._end(TransactionEnd.COMMITTED, commit.at_ms)
 
-    def flushed(self, records: int, seconds: float, offsets: CommittedOffsets) -> None:
-        """Record a commit of source offsets, in a transaction or outside of one."""
+    def flushed(self, records: int, seconds: float, offsets: CommittedOffsets) -> Commit:
+        """Record a commit of source offsets, in a transaction or outside of one, and return it."""
         self.commit_latency.record(seconds)
-        self.last_commit = Commit(_now_ms(), records, offsets)
+        self.last_commit = commit = Commit(_now_ms(), records, offsets)
+        return commit
 
     def settled(self) -> None:
         """Record that all polled records are durably in Kafka."""
@@ -151,8 +152,11 @@ class TransactionMetrics:
         self._polled.clear()
 
     def close(self, end: TransactionEnd) -> None:
-        """Record that the open transaction has ended."""
+        """Record that the open transaction has ended without a commit."""
+        self._end(end, _now_ms())
+
+    def _end(self, end: TransactionEnd, until_ms: int) -> None:
         if self.open is not None:
-            self.ended.append(EndedTransaction(self.open.since_ms, _now_ms(), self.open.records, end))
+            self.ended.append(EndedTransaction(self.open.since_ms, until_ms, self.open.records, end))
         self.open = None
         self._polled.clear()

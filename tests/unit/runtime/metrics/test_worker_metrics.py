@@ -216,6 +216,15 @@ def test_latencies_are_counted_in_buckets_from_poll_to_commit(task: TaskMetrics,
     assert commit.offsets == [({"p": 1}, {"o": 2})]
 
 
+def test_a_transaction_ends_at_the_time_of_its_commit(task: TaskMetrics):
+    for _ in range(3_000):
+        task.began()
+        task.committed(1, 0.0)
+        commit = task.transactions.last_commit
+        assert commit is not None
+        assert task.transactions.ended[-1].until_ms == commit.at_ms
+
+
 def test_outside_of_transactions_records_are_done_when_they_are_acknowledged(task: TaskMetrics, clock: Clock):
     """There are no transactions whose size could be taken."""
     task.polled(0.0)
