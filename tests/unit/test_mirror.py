@@ -61,7 +61,6 @@ EXCEPTIONS: dict[str, str] = {
             "java/definitions.py",
             "java/pipeline.py",
             "java/plugins.py",
-            "java/questions.py",
         ],
         _REAL_CONNECTORS,
     ),
