@@ -141,8 +141,8 @@ GUARDS = (
     Guard(
         "the last record of all among the latest ones of each database",
         "java/host/Uncommitted.java",
-        "            latest.remove(place);",
-        "",
+        "new LinkedHashMap<>(16, 0.75f, true);",
+        "new LinkedHashMap<>();",
         f"{_WAITING}::test_of_debeziums_records_the_latest_of_each_database_is_kept",
     ),
     Guard(
