@@ -42,7 +42,7 @@ def rotated(tmp_path: Path) -> Path:
 
 
 def rotate(log: Path, rotated: Path) -> None:
-    """The former file is still written to, while a new one has settled."""
+    """The renamed file is still written to, and a new file of its old name has settled."""
     log.rename(rotated)
     append(rotated, 3)
     log.write_text(text(4))
