@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from fencepost.api.errors import ConfigError
@@ -94,6 +95,7 @@ def _identity(path: str) -> Iterator[Identity]:
     yield status.st_dev, status.st_ino
 
 
+@cache
 def _device_of_processes() -> int | None:
     try:
         return os.stat(_PROCESSES).st_dev  # noqa: PTH116 - likewise

@@ -9,9 +9,10 @@ from io import BytesIO, FileIO
 from typing import Any
 
 from fencepost.api.allowed_paths import AllowedPaths
+from fencepost.api.errors import DataError
 from fencepost.api.record import SourceOffset
 from fencepost.connectors.files.config import AFTER_END, BATCH_BYTES, ENCODING, FORMAT, dialect_of, table_format
-from fencepost.connectors.files.content.codecs.compression import Form, codec_in
+from fencepost.connectors.files.content.codecs.compression import Codec, Form, codec_in
 from fencepost.connectors.files.content.compressed import ContentFile
 from fencepost.connectors.files.content.csv_quotes import Quoting
 from fencepost.connectors.files.content.growing import (
@@ -88,14 +89,16 @@ class Opening:
             tracked.become(FileState.FOLLOWED)
             return
         of_store, file = is_object(tracked.path), tracked.file
-        if not of_store and isinstance(file, GrowingFile):
-            known = tracked.track.identity if tracked.track is not None and not self._takes_away else None
-            if file.is_unchanged(known) or file.is_missing(whole=whole):
+        local = file if not of_store and isinstance(file, GrowingFile) else None
+        known = tracked.track.identity if tracked.track is not None and not self._takes_away else None
+        if local is not None and local.is_unchanged(known):
+            return
+        try:
+            certain, codec = self._codec_of(tracked.path, local)
+        except DataError:
+            if local is not None and local.is_missing(whole=whole):
                 return
-        with open_file(tracked.path, self._allowed) as opened:
-            certain, codec = codec_in(opened, tracked.path, self._encoding)
-            if not of_store and isinstance(file, GrowingFile):
-                file.was_opened(opened)
+            raise
         position: int = file.offset["position"]
         if (certain or of_store) and codec is None and tracked.restart is not None:
             raise replaced(tracked.path, tracked.restart)
@@ -109,6 +112,10 @@ class Opening:
                 origin, position, form, self._quoting, self._batch_bytes, self._allowed, tracked.restart
             )
         tracked.become(FileState.FOLLOWED)
+
+    def _codec_of(self, path: str, local: GrowingFile | None) -> tuple[bool, Codec | None]:
+        with open_file(path, self._allowed) as opened:
+            return codec_in(opened if local is None else local.was_opened(opened), path, self._encoding)
 
 
 def _plan_csv(quoting: Quoting, file: FileIO | BytesIO, part: FileRange, size: int) -> list[FileRange]:

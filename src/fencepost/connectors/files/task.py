@@ -329,7 +329,7 @@ class FileSourceTask(SourceTask):
         try:
             if track is not None:
                 self._inodes.check_start(tracked.path, track)
-            if room is not None and tracked.pending() > room:
+            if room is not None and not tracked.fits(room):
                 return None
             splits: Splits = tracked.file.advance(whole=self._whole)
             if track is not None:
@@ -368,7 +368,7 @@ class FileSourceTask(SourceTask):
         if self._lag is None:
             self._lag = 0
             for tracked in self._files:
-                self._note_lag(tracked, unsure=self._inodes.is_unsure(tracked.path))
+                self._note_lag(tracked, unsure=self._inodes.was_unsure(tracked.path))
         return self._lag
 
     def _note_lag(self, tracked: TrackedFile, *, unsure: bool) -> None:

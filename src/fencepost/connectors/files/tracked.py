@@ -11,7 +11,6 @@ either it was renamed, and the task gets another configuration, or the task fail
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -89,15 +88,9 @@ class TrackedFile:
         """The position after the returned records; for a table file its size when it was last checked."""
         return self.file.position if isinstance(self.file, GrowingFile) else self.file.looked_at_size
 
-    def pending(self) -> int:
-        """Return the number of unread bytes, about; 0 if that is unknown until the file is checked."""
-        if not isinstance(self.file, GrowingFile):
-            return self.file.lag
-        try:
-            size = os.stat(self.path).st_size  # noqa: PTH116 - called often: spares making a Path each time
-        except OSError:
-            return 0
-        return max(0, size - self.file.position)
+    def fits(self, room: int) -> bool:
+        """Return whether about at most `room` bytes are unread; true if that is unknown until the file is checked."""
+        return self.file.fits(room) if isinstance(self.file, GrowingFile) else self.file.lag <= room
 
     def was_read(self, mark: Mark) -> bool:
         """Return whether a mark is of the file that was read, and all of it was read."""

@@ -163,8 +163,18 @@ class GrowingFile(Awaited):
         Raises DataError if it was not checked yet and the check fails.
         """
         if self._known_size is None:
-            self._known_size = self.size() or 0
+            small = self._small_size()
+            self._known_size = (self.size() or 0) if small is None else small
         return max(0, self._known_size - self.position)
+
+    def _small_size(self) -> int | None:
+        """Return the size of a small file, which may be known even if the file is not allowed: so it is not opened."""
+        try:
+            status = os.lstat(self.path)
+        except OSError:
+            return None
+        small = stat.S_ISREG(status.st_mode) and self.position <= status.st_size <= SMALL_BYTES
+        return status.st_size if small else None
 
     @property
     def partition(self) -> dict[str, Any]:
@@ -175,6 +185,15 @@ class GrowingFile(Awaited):
     def offset(self) -> dict[str, Any]:
         """The source offset of the position."""
         return {POSITION_FIELD: self.position}
+
+    def fits(self, room: int) -> bool:
+        """Return whether there are about at most `room` bytes after the position."""
+        size = self._held[0].st_size if self._held is not None else _size_at(self.path)
+        if size - self.position > room:
+            # It may change until its turn comes again.
+            self._held = None
+            return False
+        return True
 
     def size(self) -> int | None:
         """Return the file's size in bytes, None if there is no file.
@@ -196,26 +215,38 @@ class GrowingFile(Awaited):
             )
         return status.st_size
 
-    def was_opened(self, file: FileIO) -> None:
-        """Take it that the file that is now open passed the check of allowed paths, and keep the content of a small file."""
+    def was_opened(self, file: FileIO) -> FileIO | BytesIO:
+        """Take it that the file that is now open passed the check of allowed paths, and keep the content of a small file.
+
+        Return what to read from: the file, or its content.
+        """
         status = os.fstat(file.fileno())
         self._found_allowed = (status.st_dev, status.st_ino)
-        if not self.position and status.st_size <= SMALL_BYTES:
+        if self.position or status.st_size > SMALL_BYTES:
+            return file
+        try:
             data = read_at(file, status.st_size, 0)
-            self._held = (status, data) if len(data) == status.st_size else None
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+        self._held = (status, data) if len(data) == status.st_size else None
+        return BytesIO(data)
 
     def is_unchanged(self, identity: FileIdentity | None) -> bool:
         """Return whether all of the file was read, and it was not written since: then nothing of it needs to be opened."""
+        if identity is None or self.position != identity.end:
+            return False
         try:
             status = os.stat(self.path)  # noqa: PTH116 - as below
         except OSError:
             return False
-        if identity is None or self.position != identity.end or not identity.is_whole(status):
+        if not identity.is_whole(status):
             return False
         self.looked_at_size = self._known_size = status.st_size
         return True
 
     def _status(self) -> os.stat_result:
+        if self._held is not None:
+            return self._held[0]
         status = os.stat(self.path)  # noqa: PTH116 - called often: spares making a Path each time
         if stat.S_ISDIR(status.st_mode):
             raise DataError(f"{self.path} is a directory: name a file")
@@ -231,6 +262,9 @@ class GrowingFile(Awaited):
         `whole` means that the file is complete, so that its end is the end of a record. A line feed after a record that
         ended with a return is skipped.
         """
+        if whole:
+            # It may have grown since, until it was complete.
+            self._held = None
         size = self.size()
         if size is None:
             self.is_missing(whole=whole and not self.finished)
@@ -245,7 +279,7 @@ class GrowingFile(Awaited):
         return splits
 
     def _next(self, size: int, *, whole: bool) -> list[FileRange]:
-        held = self._held if self._held is not None and stamp_of(self._held[0]) == self.seen else None
+        held = self._held
         with open_file(self.path, self._allowed) if held is None else BytesIO(held[1]) as file:
             if self.position and read_at(file, 2, self.position - 1) == b"\r\n":
                 # The previous record ended with the return, which was the last byte then.
@@ -326,3 +360,10 @@ def position_of(path: str, offset: Mapping[str, Any] | None) -> int:
             "with a whole number of at least 0: correct it, or reset the connector's offsets"
         )
     return position
+
+
+def _size_at(path: str) -> int:
+    try:
+        return os.stat(path).st_size  # noqa: PTH116 - called often: spares making a Path each time
+    except OSError:
+        return 0

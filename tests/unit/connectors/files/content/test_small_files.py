@@ -139,18 +139,41 @@ def test_an_incomplete_record_is_left_until_it_is_whole(tmp_path: Path) -> None:
     assert reader.read_all() == ["one", "two"]
 
 
-@pytest.mark.parametrize("grows", [False, True])
-def test_a_file_that_changes_after_it_was_opened_first_is_opened_again(tmp_path: Path, *, grows: bool) -> None:
+def _rows(splits: list[FileRange]) -> list[str]:
+    return [row for split in splits for part in LineReader().read(split) for row in part["value"].to_pylist()]
+
+
+@pytest.fixture
+def grown(tmp_path: Path) -> GrowingFile:
+    """A file of one line that was opened, and has another line since."""
     path = tmp_path / "a"
     path.write_text("one\n")
     file = GrowingFile(str(path), 0, plan_lines, 1_000, ANYWHERE)
-    with ANYWHERE.open(str(path)) as opened:
-        file.was_opened(opened)
-    other = tmp_path / "b"
-    other.write_text("one\ntwo\n" if grows else "two\n")
-    other.rename(path)
-    rows = [row for split in file.advance() for part in LineReader().read(split) for row in part["value"].to_pylist()]
-    assert rows == (["one", "two"] if grows else ["two"])
+    with ANYWHERE.open(str(path)) as content:
+        file.was_opened(content)
+    with path.open("a") as appended:
+        appended.write("two")
+    return file
+
+
+def test_a_file_is_read_as_it_was_when_it_was_opened_first(grown: GrowingFile) -> None:
+    assert _rows(grown.advance()) == ["one"]
+    assert _rows(grown.advance()) == []
+    assert _rows(grown.advance(whole=True)) == ["two"]
+
+
+def test_a_file_that_grew_until_it_was_complete_is_opened_again(grown: GrowingFile) -> None:
+    Path(grown.path).write_text("one\ntwo and more")
+    assert _rows(grown.advance(whole=True)) == ["one"]
+    assert _rows(grown.advance(whole=True)) == ["two and more"]
+
+
+def test_a_file_that_has_to_wait_for_its_turn_is_opened_again(grown: GrowingFile, tmp_path: Path) -> None:
+    assert not grown.fits(3)
+    (tmp_path / "b").write_text("six\n")
+    (tmp_path / "b").rename(grown.path)
+    assert grown.fits(4)
+    assert _rows(grown.advance()) == ["six"]
 
 
 CONTENTS = (

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
-from io import FileIO
+from io import BytesIO, FileIO
 from typing import Final, Self
 
 from fencepost.api.allowed_paths import AllowedPaths
@@ -87,7 +87,7 @@ def codec_of(path: str, encoding: str, allowed: AllowedPaths) -> tuple[bool, Cod
         return codec_in(file, path, encoding)
 
 
-def codec_in(file: FileIO, path: str, encoding: str) -> tuple[bool, Codec | None]:
+def codec_in(file: FileIO | BytesIO, path: str, encoding: str) -> tuple[bool, Codec | None]:
     """Return the same for a file that is open at its start."""
     try:
         head = file.read(HEAD_BYTES)
@@ -102,7 +102,7 @@ def codec_in(file: FileIO, path: str, encoding: str) -> tuple[bool, Codec | None
     return not may_become_foreign(head) and not any(magic.startswith(head) for magic in _MAGIC), None
 
 
-def _codec_after_skipped(file: FileIO, head: bytes) -> tuple[bool, Codec]:
+def _codec_after_skipped(file: FileIO | BytesIO, head: bytes) -> tuple[bool, Codec]:
     """Return the same for a file that begins with skippable frames, which both zstd and lz4 have."""
     place = 0
     for _ in range(_MOST_SKIPPED):
