@@ -10,7 +10,8 @@ that of the worker and of all its processes in the same time, without the broker
 
 Kafka Connect runs all connectors in one JVM, which is warm after the first round. So does fencepost here, with
 fencepost.java.isolation=worker: a connector that has nothing to read runs in both workers all the time, as fencepost's JVM
-ends some time after its last connector. With --isolation connector, its default, each round pays for a cold JVM.
+ends some time after its last connector. With --isolation connector, its default, each round pays for a cold JVM, unless
+--lasting is given: then each worker runs one connector in all rounds, paused while the records of a round are made.
 
 Run: .venv/bin/python bench/java_connectors.py file --batch 2000 --records 1000000 --rounds 5
 """
@@ -48,6 +49,9 @@ from fencepost.embedded.properties import LOGGING
 _LOOK_S = 0.02
 _LIMIT_S = 600
 HEAP = "1g"
+SOURCE = "items"
+"""What both workers read if each round has a new connector."""
+MIRRORED_PARTITIONS = 3
 FILE_STREAM = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 STRING = "org.apache.kafka.connect.storage.StringConverter"
@@ -125,8 +129,14 @@ class Bench:
 
     def __init__(self, folder: Path, what: str, arguments: argparse.Namespace, stack: contextlib.ExitStack) -> None:
         self.folder, self.what, self.count, self.batch = folder, what, arguments.records, arguments.batch
-        self.isolation = arguments.isolation
+        self.isolation, self.lasting = arguments.isolation, arguments.lasting
+        self.topics: dict[str, str] = {}
+        self.stack = stack
         self.servers = stack.enter_context(EmbeddedBroker(folder / "broker")).bootstrap_servers
+        self.consumer = Consumer(
+            {"bootstrap.servers": self.servers, "group.id": "bench", "isolation.level": "read_committed"}
+        )
+        stack.callback(self.consumer.close)
         self.admin = AdminClient({"bootstrap.servers": self.servers})
         self.numbers = itertools.count()
         for name in {what, "file"}:
@@ -192,68 +202,110 @@ class Bench:
         assert worker.request("PUT", "/connectors/idle/config", config) == 201, worker.answer
 
     def _prepare(self) -> None:
+        if self.what != "debezium" and not self.lasting:
+            self._create_source(SOURCE)
+            self._fill(SOURCE)
+
+    def _create_source(self, source: str) -> None:
         if self.what == "file":
-            with (self.folder / "in.txt").open("wb") as out:
+            (self.folder / source).touch()
+        elif self.what == "mirror":
+            self.admin.create_topics([NewTopic(source, MIRRORED_PARTITIONS, 1)])[source].result()
+
+    def _fill(self, source: str) -> None:
+        """Append the records of a round."""
+        if self.what == "file":
+            with (self.folder / source).open("ab") as out:
                 for number in range(self.count):
                     out.write(b"%09d %s\n" % (number, b"abcdefghi " * 9))
         elif self.what == "mirror":
-            self.admin.create_topics([NewTopic("events", 3, 1)])["events"].result()
             producer = Producer(
                 {"bootstrap.servers": self.servers, "linger.ms": 20, "queue.buffering.max.messages": 10**6}
             )
             for number in range(self.count):
-                producer.produce("events", b"%09d %s" % (number, b"abcdefghi " * 9), partition=number % 3)
+                producer.produce(
+                    source, b"%09d %s" % (number, b"abcdefghi " * 9), partition=number % MIRRORED_PARTITIONS
+                )
                 if number % 10_000 == 0:
                     producer.poll(0)
             producer.flush()
+        else:
+            self._insert(source)
 
     def run(self, who: str) -> Figures:
+        if self.lasting:
+            return self._run_lasting(who)
         worker, name = self.workers[who], f"{self.what}-{next(self.numbers)}"
-        with getattr(self, f"_{self.what}")(name) as (config, topic):
-            common = {"name": name, "exactly.once.support": "required", "tasks.max": "1"}
-            assert worker.request("PUT", f"/connectors/{name}/config", {**config, **common}) == 201, worker.answer
+        with getattr(self, f"_{self.what}")(name, SOURCE) as (config, topic):
+            if self.what == "debezium":
+                self._fill(SOURCE)
+            self._create(worker, name, config)
             figures = self._measured(worker, topic)
             assert worker.request("DELETE", f"/connectors/{name}") == 204, worker.answer
         return figures
 
-    def _measured(self, worker: Worker, topic: str) -> Figures:
-        consumer = Consumer(
-            {"bootstrap.servers": self.servers, "group.id": "bench", "isolation.level": "read_committed"}
-        )
-        with contextlib.closing(consumer):
-            places = [TopicPartition(topic, number) for number in range(1)]
-            if self.what == "mirror":
-                places = [TopicPartition(topic, number) for number in range(3)]
+    def _create(self, worker: Worker, name: str, config: dict[str, str]) -> None:
+        common = {"name": name, "exactly.once.support": "required", "tasks.max": "1"}
+        assert worker.request("PUT", f"/connectors/{name}/config", {**config, **common}) == 201, worker.answer
 
-            def seen() -> int:
-                return sum(consumer.get_watermark_offsets(place, timeout=60)[1] for place in places)
+    def _run_lasting(self, who: str) -> Figures:
+        worker, name = self.workers[who], f"{self.what}-{who}"
 
-            def started_to_write() -> bool:
-                # A partition that was created just now has no leader yet.
-                with contextlib.suppress(KafkaException):
-                    return topic in consumer.list_topics(timeout=60).topics and seen() > 0
-                return False
+        def wait_for_tasks(state: str) -> None:
+            def reached() -> bool:
+                worker.request("GET", f"/connectors/{name}/status")
+                return [task["state"] for task in json.loads(worker.answer).get("tasks", ())] == [state]
 
-            wait_for(started_to_write)
-            first, started, cpu = seen(), time.perf_counter(), worker.cpu_seconds()
-            # Markers of transactions have offsets as well; the last record has none after it that moves.
-            wait_for(lambda: seen() >= self.count)
-            last = seen()
-            while True:
-                seconds, spent = time.perf_counter() - started, worker.cpu_seconds() - cpu
-                time.sleep(1)
-                if (now := seen()) == last:
-                    break
-                last = now
-            return Figures((last - first) / seconds, spent * 1e6 / (last - first))
+            wait_for(reached)
+
+        if who not in self.topics:
+            self._create_source(who)
+            made = getattr(self, f"_{self.what}")(name, who)
+            config, self.topics[who] = self.stack.enter_context(made)
+            self._create(worker, name, config)
+            self.stack.callback(worker.request, "DELETE", f"/connectors/{name}")
+            wait_for_tasks("RUNNING")
+        assert worker.request("PUT", f"/connectors/{name}/pause") == 202, worker.answer
+        wait_for_tasks("PAUSED")
+        self._fill(who)
+        before = self._end(self.topics[who])
+        assert worker.request("PUT", f"/connectors/{name}/resume") == 202, worker.answer
+        return self._measured(worker, self.topics[who], before)
+
+    def _end(self, topic: str) -> int:
+        """How many offsets a topic has, markers of transactions included; 0 without the topic."""
+        # A partition that was created just now has no leader yet.
+        with contextlib.suppress(KafkaException):
+            if topic in self.consumer.list_topics(timeout=60).topics:
+                partitions = range(MIRRORED_PARTITIONS if self.what == "mirror" else 1)
+                ends = (
+                    self.consumer.get_watermark_offsets(TopicPartition(topic, one), timeout=60) for one in partitions
+                )
+                return sum(end for _, end in ends)
+        return 0
+
+    def _measured(self, worker: Worker, topic: str, before: int = 0) -> Figures:
+        """Measure until a round's records are in a topic, which ended at `before`."""
+        wait_for(lambda: self._end(topic) > before)
+        first, started, cpu = self._end(topic), time.perf_counter(), worker.cpu_seconds()
+        # Markers of transactions have offsets as well; the last record has none after it that moves.
+        wait_for(lambda: self._end(topic) >= before + self.count)
+        last = self._end(topic)
+        while True:
+            seconds, spent = time.perf_counter() - started, worker.cpu_seconds() - cpu
+            time.sleep(1)
+            if (now := self._end(topic)) == last:
+                break
+            last = now
+        return Figures((last - first) / seconds, spent * 1e6 / (last - first))
 
     @contextlib.contextmanager
-    def _file(self, name: str) -> Iterator[tuple[dict[str, str], str]]:
+    def _file(self, name: str, source: str) -> Iterator[tuple[dict[str, str], str]]:
         self.admin.create_topics([NewTopic(name, 1, 1)])[name].result()
         yield (
             {
                 "connector.class": FILE_STREAM,
-                "file": str(self.folder / "in.txt"),
+                "file": str(self.folder / source),
                 "topic": name,
                 "batch.size": str(self.batch),
                 "transaction.boundary": "poll",
@@ -263,7 +315,7 @@ class Bench:
         self.admin.delete_topics([name])[name].result()
 
     @contextlib.contextmanager
-    def _mirror(self, name: str) -> Iterator[tuple[dict[str, str], str]]:
+    def _mirror(self, name: str, source: str) -> Iterator[tuple[dict[str, str], str]]:
         yield (
             {
                 "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
@@ -271,7 +323,7 @@ class Bench:
                 "target.cluster.alias": f"{name}-west",
                 "source.cluster.bootstrap.servers": self.servers,
                 "target.cluster.bootstrap.servers": self.servers,
-                "topics": "events",
+                "topics": source,
                 "source.consumer.isolation.level": "read_committed",
                 "consumer.isolation.level": "read_committed",
                 "consumer.max.poll.records": "2000",
@@ -282,25 +334,37 @@ class Bench:
                 "transaction.boundary.interval.ms": "1000",
                 **{f"{part}.converter": BYTES for part in ("key", "value", "header")},
             },
-            f"{name}.events",
+            f"{name}.{source}",
         )
-        self.admin.delete_topics([f"{name}.events"])[f"{name}.events"].result()
+        self.admin.delete_topics([f"{name}.{source}"])[f"{name}.{source}"].result()
 
-    @contextlib.contextmanager
-    def _debezium(self, name: str) -> Iterator[tuple[dict[str, str], str]]:
+    def _insert(self, table: str) -> None:
+        from psycopg.sql import SQL, Identifier  # noqa: PLC0415 - as below
+
+        rows = SQL(
+            "insert into {} (name, price) select 'item number ' || n, n / 100.0 from generate_series(%s::bigint, %s::bigint) n"
+        ).format(Identifier(table))
+        with self._database() as database:
+            for first in range(0, self.count, 1_000):
+                database.execute(rows, [first, first + 999])
+
+    def _database(self) -> Any:
         import psycopg  # noqa: PLC0415 - only this one needs it
 
         assert self.postgres is not None
-        slot, topic = name.replace("-", "_"), f"{name}.public.items"
+        return psycopg.connect(self.postgres.conninfo(), autocommit=True)
+
+    @contextlib.contextmanager
+    def _debezium(self, name: str, source: str) -> Iterator[tuple[dict[str, str], str]]:
+        assert self.postgres is not None
+        slot, topic = name.replace("-", "_"), f"{name}.public.{source}"
         self.admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
-        with psycopg.connect(self.postgres.conninfo(), autocommit=True) as database:
-            database.execute("drop table if exists items")
-            database.execute("create table items (id bigint primary key, name text, price numeric(10,2))")
-            database.execute(f"create publication {slot} for table items".encode())
+        with self._database() as database:
+            database.execute(f"drop table if exists {source}".encode())
+            columns = "id bigint generated always as identity primary key, name text, price numeric(10,2)"
+            database.execute(f"create table {source} ({columns})".encode())
+            database.execute(f"create publication {slot} for table {source}".encode())
             database.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", [slot])
-            rows = "insert into items select n, 'item number ' || n, n / 100.0 from generate_series(%s::bigint, %s::bigint) n"
-            for first in range(0, self.count, 1_000):
-                database.execute(rows, [first, first + 999])
             yield (
                 {
                     "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
@@ -311,7 +375,7 @@ class Bench:
                     "database.password": "none",
                     "database.dbname": "postgres",
                     "topic.prefix": name,
-                    "table.include.list": "public.items",
+                    "table.include.list": f"public.{source}",
                     "slot.name": slot,
                     "publication.name": slot,
                     "snapshot.mode": "no_data",
@@ -349,6 +413,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=500_000)
     parser.add_argument("--batch", type=int, default=2_000)
     parser.add_argument("--isolation", choices=("worker", "connector"), default="worker")
+    parser.add_argument("--lasting", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="fencepost-bench-") as folder, contextlib.ExitStack() as stack:
         bench = Bench(Path(folder), arguments.what, arguments, stack)
