@@ -53,6 +53,7 @@ def test_a_small_file_is_opened_once_and_not_after_a_restart(
     [given] = connector.task_configs(1)
     task = start(FileSourceTask(), given, offsets, allowed)  # type: ignore[arg-type]
 
+    assert task.lag() == 50
     batch = task.poll()
     assert isinstance(batch, SourceBatch)
     assert sorted(map(int, read(batch))) == list(range(20))
