@@ -52,6 +52,7 @@ HEAP = "1g"
 SOURCE = "items"
 """What both workers read if each round has a new connector."""
 MIRRORED_PARTITIONS = 3
+ACTIVE = "select 1 from pg_replication_slots where active and slot_name = %s"
 FILE_STREAM = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 STRING = "org.apache.kafka.connect.storage.StringConverter"
@@ -388,7 +389,7 @@ class Bench:
                 },
                 topic,
             )
-            wait_for(lambda: not database.execute("select 1 from pg_replication_slots where active").fetchall())
+            wait_for(lambda: not database.execute(ACTIVE, [slot]).fetchall())
             database.execute("select pg_drop_replication_slot(%s)", [slot])
             database.execute(f"drop publication {slot}".encode())
         self.admin.delete_topics([topic])[topic].result()
