@@ -146,35 +146,29 @@ def _rows(splits: list[FileRange]) -> list[str]:
 
 @pytest.fixture
 def grown(tmp_path: Path) -> GrowingFile:
-    """A file of one line that was opened, and has another line since."""
+    """A file that was opened with a part of a line, and is complete since."""
     path = tmp_path / "a"
-    path.write_text("one\n")
+    path.write_text("one, tw")
     file = GrowingFile(str(path), 0, plan_lines, 1_000, ANYWHERE)
     with ANYWHERE.open(str(path)) as content:
         file.was_opened(content)
-    with path.open("a") as appended:
-        appended.write("two")
+    path.write_text("one, two\n")
     return file
 
 
 def test_a_file_is_read_as_it_was_when_it_was_opened_first(grown: GrowingFile) -> None:
-    assert _rows(grown.advance()) == ["one"]
     assert _rows(grown.advance()) == []
-    assert _rows(grown.advance(whole=True)) == ["two"]
+    assert _rows(grown.advance()) == ["one, two"]
 
 
 def test_a_file_that_grew_until_it_was_complete_is_opened_again(grown: GrowingFile) -> None:
-    Path(grown.path).write_text("one\ntwo and more")
-    assert _rows(grown.advance(whole=True)) == ["one"]
-    assert _rows(grown.advance(whole=True)) == ["two and more"]
+    assert _rows(grown.advance(whole=True)) == ["one, two"]
 
 
-def test_a_file_that_has_to_wait_for_its_turn_is_opened_again(grown: GrowingFile, tmp_path: Path) -> None:
-    assert not grown.fits(3)
-    (tmp_path / "b").write_text("six\n")
-    (tmp_path / "b").rename(grown.path)
-    assert grown.fits(4)
-    assert _rows(grown.advance()) == ["six"]
+def test_a_file_that_has_to_wait_for_its_turn_is_opened_again(grown: GrowingFile) -> None:
+    assert not grown.fits(6)
+    assert grown.fits(9)
+    assert _rows(grown.advance()) == ["one, two"]
 
 
 CONTENTS = (
