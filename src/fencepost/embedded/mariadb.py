@@ -186,7 +186,7 @@ class EmbeddedMariaDb(EmbeddedServer):
         return [
             *(str(programs / _SERVER), "--no-defaults", f"--basedir={programs}", f"--datadir={self._data}"),
             f"--lc-messages-dir={programs / 'share'}",
-            # It refuses to run as root unless it is told to.
+            # It refuses to run as root unless its user is named.
             *(("--user=root",) if os.geteuid() == 0 else ()),
         ]
 

@@ -37,7 +37,8 @@ from fencepost.embedded.mariadb import (
     programs_folder,
     require_machine,
 )
-from fencepost.java.host_jar import CONNECT
+from fencepost.java.host_jar import COMPILER, CONNECT
+from fencepost.java.host_jar import JAR as HOST_JAR
 from fencepost.kafka.config.client_config import ClientConfig
 
 DEBEZIUM_MARIADB: Final = JarSet(
@@ -125,7 +126,8 @@ def demo_java() -> None:
 def _fetch(console: Console) -> None:
     """Fetch what this user does not have yet, before anything is started."""
     require_machine()
-    for jars in (DEBEZIUM_MARIADB, CONNECT):
+    # A wheel has the classes that a clone compiles.
+    for jars in (DEBEZIUM_MARIADB, CONNECT, *(() if HOST_JAR.is_file() else (COMPILER,))):
         fetch_jars(jars)
     fetch_broker_jars()
     if not programs_folder().is_dir():
