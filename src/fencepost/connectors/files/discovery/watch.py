@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import threading
@@ -19,6 +20,14 @@ _MANY_GONE: Final = 1_000
 """A task with a rule can miss some more files than these before it waits for another configuration (sketch.py)."""
 _MOST_FORMERS: Final = 4
 """The number of old names of a file: a task takes less time to end than four renames that scans see."""
+
+_PASSING: Final = frozenset(
+    {
+        errno.ESTALE, errno.EIO, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ECONNRESET,
+        errno.ENOTCONN, errno.EAGAIN, errno.EINTR, errno.EBUSY, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
+    }
+)  # fmt: skip
+"""Errors of a file system, above all of a network, that may not come again."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -104,12 +113,12 @@ class FileWatch:
         while not self._stopping.wait(self._interval_s):
             try:
                 new, other = self._look()
-            except RetriableError as error:
+            except (RetriableError, ConfigError, DataError, OSError) as error:
+                if not _passes(error):
+                    self._on_error(error)
+                    return
                 _log.warning("%s; the next scan is in %g seconds", error, self._interval_s)
                 continue
-            except (ConfigError, DataError, OSError) as error:
-                self._on_error(error)
-                return
             if new:
                 _log.info("New files: %d, the first is %s", len(new), new[0])
             elif other:
@@ -189,6 +198,12 @@ class FileWatch:
         # has no entry here, so that it counts as another one when it is back.
         unseen = filterfalse(self._inodes.__contains__, self._files)
         self._known = {**dict.fromkeys(self._discovery.patterns), **found, **dict.fromkeys(unseen)}
+
+
+def _passes(error: Exception) -> bool:
+    """Return whether another scan may succeed: a server of files or objects does not answer as it should."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    return isinstance(error, RetriableError) or (isinstance(cause, OSError) and cause.errno in _PASSING)
 
 
 def settled(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pytest
@@ -91,3 +94,33 @@ def test_a_new_file_that_has_the_number_of_one_that_vanished_waits() -> None:
     known = {"old": 5, "gone": 6}
     found = {"old": 5, "new": 9}
     assert settled(known, known, found, {**found, "another": 6}) == {**found, "gone": 6}
+
+
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO, errno.ETIMEDOUT])
+def test_a_file_system_that_fails_for_a_while_is_scanned_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    link, errors = tmp_path / "link", [number] * 3
+    link.symlink_to(tmp_path)
+    told: Queue[Exception | None] = Queue()
+    watch = FileWatch(
+        Discovery((str(tmp_path / "*"),), ANYWHERE),
+        interval_s=0.01,
+        on_change=lambda: told.put(None),
+        on_error=told.put,
+    )
+    stat = os.stat
+
+    def failing(path: Any, **options: Any) -> os.stat_result:
+        if path == str(link) and threading.current_thread() is watch._thread and errors:
+            raise OSError(errors.pop(), "of a network", path)
+        return stat(path, **options)
+
+    monkeypatch.setattr(os, "stat", failing)
+    watch.start()
+    new = tmp_path / "new"
+    new.write_text(text(1))
+    assert told.get(timeout=60) is None
+    assert errors == []
+    assert watch.files == (str(new),)
+    watch.stop()
