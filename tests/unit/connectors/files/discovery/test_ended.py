@@ -86,6 +86,20 @@ def test_a_file_is_deleted_after_the_commit_of_its_end(path: Path, offsets: Comm
     assert task.at_end()
 
 
+def test_no_file_is_taken_away_by_a_task_that_stops(path: Path, offsets: Committed) -> None:
+    """It would not poll again, which removes the offset."""
+    path.write_text("1\n")
+    [task] = tasks(properties(path), offsets=offsets)
+    offsets.commit(task, polled(task))
+    task.stop()
+    assert task.poll() is None
+    [task] = tasks(properties(path), offsets=offsets)
+    for _ in range(2):
+        offsets.commit(task, polled(task))
+    assert not path.exists()
+    assert offsets.of_files == {}
+
+
 def test_a_file_is_moved_under_a_name_that_is_free(path: Path, offsets: Committed, tmp_path: Path) -> None:
     folder = tmp_path / "done é"
     folder.mkdir()
