@@ -18,8 +18,12 @@ from fencepost.connectors.files.discovery.find import Discovery, Entry, is_patte
 _STOP_SECONDS: Final = 5.0
 _MANY_GONE: Final = 1_000
 """A task with a rule can miss some more files than these before it waits for another configuration (sketch.py)."""
-_MOST_FORMERS: Final = 4
-"""The number of old names of a file: a task takes less time to end than four renames that scans see."""
+_LONGEST_END_SECONDS: Final = 30.0
+"""Until a task has ended, its last records may be committed under the name that it was given: more than the default of
+task.shutdown.graceful.timeout.ms."""
+_LEAST_FORMERS: Final = 4
+_MOST_FORMERS: Final = 64
+"""The limits of the number of old names of a file: each scan sees one rename at most."""
 
 _PASSING: Final = frozenset(
     {
@@ -49,6 +53,7 @@ class FileWatch:
     ) -> None:
         self._discovery = discovery
         self._interval_s = interval_s
+        self._most_formers = min(_MOST_FORMERS, max(_LEAST_FORMERS, int(_LONGEST_END_SECONDS / interval_s)))
         self._on_change = on_change
         self._on_error = on_error
         self._stopping = threading.Event()
@@ -151,7 +156,7 @@ class FileWatch:
         if missing:
             kept = [file for file in kept if file in found or os.path.exists(file)]  # noqa: PTH110 - spares making a Path
         if missing or other:
-            self._formers = _formers(self._formers, self._inodes, inodes)
+            self._formers = _formers(self._formers, self._inodes, inodes, self._most_formers)
         self._inodes = inodes
         self._take((*kept, *new), found)
         return new, other
@@ -173,7 +178,7 @@ class FileWatch:
             return False
         _log.info("Files that are gone: %d", len(gone))
         inodes = {path: inode for path, inode in self._inodes.items() if path not in gone}
-        self._formers = _formers(self._formers, self._inodes, inodes)
+        self._formers = _formers(self._formers, self._inodes, inodes, self._most_formers)
         self._inodes = inodes
         self._gone = frozenset()
         kept = [file for file in self._files if file not in gone]
@@ -237,7 +242,9 @@ def _inodes(paths: Iterable[str]) -> dict[str, int]:
     return {path: inode for path in paths if (inode := inode_at(path)) is not None}
 
 
-def _formers(known: Mapping[str, list[str]], before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, list[str]]:
+def _formers(
+    known: Mapping[str, list[str]], before: Mapping[str, int], now: Mapping[str, int], most: int
+) -> dict[str, list[str]]:
     """Return the old names of renamed files, including the known old names of files that still exist.
 
     A file that was renamed again keeps its last names: its records may be committed yet under one of them.
@@ -249,7 +256,7 @@ def _formers(known: Mapping[str, list[str]], before: Mapping[str, int], now: Map
     moved = {}
     if names:
         moved = {
-            path: [name for name in dict.fromkeys(names[inode]) if name != path][:_MOST_FORMERS]
+            path: [name for name in dict.fromkeys(names[inode]) if name != path][:most]
             for path, inode in now.items()
             if before.get(path) != inode and inode in names
         }

@@ -19,9 +19,9 @@ from fencepost.connectors.files.discovery.watch import FileWatch, settled
 from tests.unit.connectors.files.renaming import text
 
 
-def watch_of(folder: Path) -> FileWatch:
+def watch_of(folder: Path, interval_s: float = 3600) -> FileWatch:
     watch = FileWatch(
-        Discovery((str(folder / "*"),), ANYWHERE), interval_s=3600, on_change=pytest.fail, on_error=pytest.fail
+        Discovery((str(folder / "*"),), ANYWHERE), interval_s=interval_s, on_change=pytest.fail, on_error=pytest.fail
     )
     watch.start()
     return watch
@@ -76,6 +76,20 @@ def test_new_files_are_found_where_files_vanish_all_the_time(tmp_path: Path, mon
     old[-1].unlink()
     assert watch._look() == (sorted(map(str, new)), [])
     watch.stop()
+
+
+def test_a_file_keeps_the_names_that_it_had_while_a_task_may_take_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threading.Thread, "start", lambda _: None)
+    file = tmp_path / "0"
+    file.write_text(text(1))
+    watch = watch_of(tmp_path, interval_s=2)
+    for number in range(1, 20):
+        file = file.rename(tmp_path / str(number))
+        watch._look()
+    names = [str(tmp_path / str(number)) for number in range(18, 3, -1)]
+    assert watch.formers == {str(file): names}
 
 
 def test_all_names_of_a_rotation_wait_if_the_scans_differ_on_one() -> None:
