@@ -82,6 +82,10 @@ class Opening:
             tracked.state = FileState.FOLLOWED
         return tracked
 
+    def _content(self, tracked: TrackedFile, position: int, form: Form) -> ContentFile:
+        origin = origin_of(tracked.path, self._allowed, tracked.identity)
+        return ContentFile(origin, position, form, self._quoting, self._batch_bytes, self._allowed, tracked.restart)
+
     def identify(self, tracked: TrackedFile, *, whole: bool) -> None:
         """Choose how to read a NEW file by its first bytes; it stays NEW while it has too few.
 
@@ -111,10 +115,6 @@ class Opening:
         if form != Form(None) or of_store:
             tracked.file = self._content(tracked, position, form)
         tracked.become(FileState.FOLLOWED)
-
-    def _content(self, tracked: TrackedFile, position: int, form: Form) -> ContentFile:
-        origin = origin_of(tracked.path, self._allowed, tracked.identity)
-        return ContentFile(origin, position, form, self._quoting, self._batch_bytes, self._allowed, tracked.restart)
 
 
 def _plan_csv(quoting: Quoting, file: FileIO | BytesIO, part: FileRange, size: int) -> list[FileRange]:
