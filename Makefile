@@ -46,7 +46,7 @@ demo-cdc: install
 demo-outbox: install
 	$(BIN)/fencepost demo-outbox
 
-# Debezium's own connector, in a JVM, from PostgreSQL to Kafka, with the worker killed twice.
+# Debezium's own connector, in a JVM, from MariaDB to Kafka, with the worker killed twice.
 demo-java: install
 	$(BIN)/fencepost demo-java
 

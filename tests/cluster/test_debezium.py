@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from fencepost.embedded.mariadb import AS_MYSQL, EmbeddedMariaDb
 from fencepost.failpoint import FailPoint, of_task
 from tests.support.checker import Record, assert_exactly_once, read_offsets, read_topic
 from tests.support.java_plugins import DEBEZIUM_MARIADB, DEBEZIUM_MYSQL, DEBEZIUM_POSTGRES
 from tests.support.java_runs import JavaRuns, kill_jvms
-from tests.support.mariadb import AS_MYSQL, EmbeddedMariaDb
 from tests.support.processes import wait_for
 from tests.support.row_changes import Change, RowChanges
 from tests.support.topics import Topics, unique
@@ -91,17 +91,9 @@ def binary_log_of(
         "schema.history.internal.kafka.topic": unique("history"),
     }
     server.execute("create database shop")
-    with server.client() as client:
-        assert client.stdin is not None
-        assert client.stdout is not None
-
-        def execute(sql: str) -> None:
-            client.stdin.write(f"use shop; {sql}; select 1;\n")
-            client.stdin.flush()
-            assert client.stdout.readline() == "1\n"
-
-        yield config, execute
-        client.stdin.close()
+    with server.session() as session:
+        session.execute("use shop")
+        yield config, session.execute
 
 
 @pytest.fixture(params=["postgres", "mariadb", "mysql"])

@@ -212,8 +212,9 @@ def test_a_task_ends_its_transaction_with_a_poll_without_records(
     wait_for(lambda: [record.key for record in read_topic(bootstrap_servers, topic)] == [b"k1", b"k2", b"k3"])
 
 
-def test_log_lines_of_java_code_are_in_the_workers_log(connector: Connectors, topics: Topics):
-    name = connector.hostile(topics.create(), "")
+@pytest.mark.parametrize("named", ["java", 'a] "b" [c'])
+def test_log_lines_of_java_code_are_in_the_workers_log(connector: Connectors, topics: Topics, named: str):
+    name = connector.start({"connector.class": HOSTILE, "topic": topics.create(), "behaviour": ""}, named)
     connector.worker.process.wait_for_output(f"INFO    [{name}|task-0] begins after 0 (java.hostile.HostileTask)")
     connector.worker.process.wait_for_output(f"[{name}|worker] printed by the task (java.output)")
 

@@ -205,6 +205,38 @@ def test_an_error_of_megabytes_is_in_the_status_as_far_as_there_is_room(
     assert numbers(bootstrap_servers, topic) == NUMBERS[:2]
 
 
+def test_an_error_that_cannot_say_what_it_is_fails_its_own_task_alone(
+    connector: Wild, topics: Topics, bootstrap_servers: str
+):
+    topic = topics.create()
+    trace = connector.fail(topic, "mute error")
+    assert "hostile.WildTask$MuteException" in trace
+    assert numbers(bootstrap_servers, topic) == NUMBERS[:2]
+
+
+def test_a_connector_that_leaves_its_thread_interrupted_works(connector: Wild, topics: Topics, bootstrap_servers: str):
+    topic = topics.create()
+    connector.wild(topic, "interrupted", **{"task.restart.policy": "never"})
+    wait_for(lambda: len(numbers(bootstrap_servers, topic)) >= 5, what="all numbers")
+    assert numbers(bootstrap_servers, topic) == NUMBERS
+
+
+@pytest.mark.parametrize("support", ["required", "disabled"])
+def test_only_a_task_that_delivers_exactly_once_has_a_transaction_context(
+    connector: Wild, topics: Topics, bootstrap_servers: str, support: str
+):
+    topic = topics.create()
+    connector.wild(topic, "context", **{"transaction.boundary": "connector", "exactly.once.support": support})
+    has = b"true" if support == "required" else b"false"
+
+    def found() -> list[bytes | None]:
+        # It never asks for a commit.
+        return values(read_topic(bootstrap_servers, topic, isolation="read_uncommitted"))
+
+    wait_for(lambda: len(found()) >= 5, what="all numbers")
+    assert found() == [b"1", b"2", has, b"4", b"5"]
+
+
 def test_a_plugin_has_the_jackson_of_its_own_folder(connector: Wild, topics: Topics, bootstrap_servers: str):
     topic = topics.create()
     # The converter is Kafka Connect's own, which needs the newer one.

@@ -149,3 +149,21 @@ def test_a_jvm_that_ends_while_a_session_is_opened_is_worth_a_restart(tmp_path: 
             jvm, JavaSettings(), "connector ends", None, plugin, kind="connector", name="ends", **{"class": HOSTILE}
         )
     assert is_worth_a_restart(raised.value)
+
+
+def test_a_session_whose_thread_cannot_start_releases_its_jvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    jars = tuple((plugin_path(tmp_path) / "hostile").iterdir())
+    plugin, jvm = JavaPlugin(HOSTILE, jars[0].parent, jars), JVMS.lease("full", JavaSettings())
+    start = threading.Thread.start
+
+    def full(thread: threading.Thread) -> None:
+        if thread.name.startswith("java-events"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", full)
+    with pytest.raises(RuntimeError):
+        ConnectorSession(
+            jvm, JavaSettings(), "connector full", None, plugin, kind="connector", name="full", **{"class": HOSTILE}
+        )
+    wait_for(lambda: not jvm.is_alive, what="the JVM that nobody leases ends")

@@ -101,6 +101,26 @@ def test_a_retriable_exception_of_a_transform_is_tried_again(
     assert metrics(connector.worker, name)["task_error_total_retries"] == 2
 
 
+def test_a_thread_that_is_interrupted_during_a_retry_goes_on(
+    connector: Connectors, topics: Topics, bootstrap_servers: str
+):
+    topic = topics.create()
+    more = {"errors.retry.timeout": "60000", "errors.retry.delay.max.ms": "10"}
+    connector.hostile(topic, "", limit="3", **odd("interrupted"), **more)
+    wait_for(lambda: numbers(bootstrap_servers, topic) == [1, 2, 3], what="all numbers")
+
+
+def test_an_exception_that_cannot_say_what_it_is_refuses_its_record_alone(
+    connector: Connectors, topics: Topics, bootstrap_servers: str
+):
+    topic, dead = topics.create(), topics.create()
+    more = {"errors.tolerance": "all", DEAD: dead, "errors.deadletterqueue.context.headers.enable": "true"}
+    connector.hostile(topic, "", limit="3", **odd("mute"), **more)
+    wait_for(lambda: numbers(bootstrap_servers, topic) == [1, 3], what="the others")
+    (letter,) = read_topic(bootstrap_servers, dead)
+    assert dict(letter.headers)["__connect.errors.exception.class.name"] == b"transforms.Odd$Mute"
+
+
 def test_a_task_stops_while_a_transform_is_tried_again_for_ever(
     connector: Connectors, topics: Topics, bootstrap_servers: str
 ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
+from urllib.parse import quote
 
 from fencepost.embedded.java import find_java
 from tests.support.java_plugins import HOSTILE
@@ -34,10 +35,10 @@ class Connectors:
         self.worker = worker
         self._names: list[str] = []
 
-    def start(self, config: Mapping[str, str]) -> str:
-        name = unique("java")
+    def start(self, config: Mapping[str, str], name: str = "java") -> str:
+        name = unique(name)
         self._names.append(name)
-        answer = self.worker.request("PUT", f"/connectors/{name}/config", config)
+        answer = self.worker.request("PUT", f"/connectors/{quote(name, safe='')}/config", config)
         assert answer.status == 201, answer
         return name
 
@@ -60,4 +61,4 @@ class Connectors:
 
     def close(self) -> None:
         for name in self._names:
-            self.worker.request("DELETE", f"/connectors/{name}")
+            self.worker.request("DELETE", f"/connectors/{quote(name, safe='')}")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from fencepost.cli.demo.java import DEBEZIUM_POSTGRES as DEBEZIUM_POSTGRES_JARS
+from fencepost.cli.demo.java import DEBEZIUM_MARIADB as DEBEZIUM_MARIADB_JARS
 from fencepost.config.java_plugins import CONVERTER, PREDICATE, SOURCE_CONNECTOR, TRANSFORMATION
 from fencepost.embedded.jars import KAFKA_VERSION, REGISTRY_VERSION, JarSet, cache_folder, class_path
 from fencepost.embedded.java import find_java
@@ -41,11 +41,10 @@ _AVRO: Final = JarSet(
     "Apicurio's converter for Avro",
     (("io.apicurio", "apicurio-registry-utils-converter", REGISTRY_VERSION),),
 )
-_DEBEZIUM_MARIADB: Final = JarSet(
-    # Maven Central has no later one.
-    "debezium-mariadb-3.5.0",
-    "Debezium's connector for MariaDB",
-    (("io.debezium", "debezium-connector-mariadb", "3.5.0.Final"),),
+_DEBEZIUM_POSTGRES: Final = JarSet(
+    "debezium-postgres-3.7.0",
+    "Debezium's connector for PostgreSQL",
+    (("io.debezium", "debezium-connector-postgres", "3.7.0.Final"),),
 )
 _DEBEZIUM_MYSQL: Final = JarSet(
     # Maven Central has no later one.
@@ -66,8 +65,8 @@ _MIRROR: Final = JarSet(
 _FETCHED: Final = {
     "file": _FILE,
     "mirror": _MIRROR,
-    "debezium-postgres": DEBEZIUM_POSTGRES_JARS,
-    "debezium-mariadb": _DEBEZIUM_MARIADB,
+    "debezium-postgres": _DEBEZIUM_POSTGRES,
+    "debezium-mariadb": DEBEZIUM_MARIADB_JARS,
     "debezium-mysql": _DEBEZIUM_MYSQL,
     "debezium-mongodb": _DEBEZIUM_MONGODB,
 }

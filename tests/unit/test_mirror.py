@@ -48,7 +48,6 @@ EXCEPTIONS: dict[str, str] = {
             "cli/common/registry_option.py",
             "cli/common/url_option.py",
             "cli/demo/cdc.py",
-            "cli/demo/java.py",
             "cli/demo/outbox.py",
             "embedded/registry.py",
             "kafka/consumer/transaction_markers.py",

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import pyarrow as pa
+from pyspark.errors import PySparkTypeError
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
 
-from fencepost.api.errors import DataError
+from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.required_fields import check_required
 
 
@@ -45,6 +46,14 @@ def fitted_column(array: pa.Array, column: t.StructField, whose: str, *, nested:
 def arrow_type(kind: t.DataType) -> pa.DataType:
     """Return the type of the arrays with values of a type of Spark."""
     return to_arrow_type(kind, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
+
+
+def check_columns(kind: t.DataType, where: str) -> None:
+    """Raise ConfigError for types that arrays cannot have. `where` names the schema."""
+    try:
+        arrow_type(kind)
+    except PySparkTypeError as error:
+        raise ConfigError(f"{where} has a type that rows cannot have: write STRING for CHAR and VARCHAR") from error
 
 
 def bare(kind: t.DataType) -> t.DataType:

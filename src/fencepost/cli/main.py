@@ -24,7 +24,13 @@ from fencepost.cli.common.exit_codes import ExitCode, exit_codes
 from fencepost.cli.common.left_threads import end_without_threads
 from fencepost.cli.common.logs import FORMATS, hide_secrets_in_uncaught_errors, log_to_stderr
 from fencepost.cli.develop.completion import COMPLETE_VARIABLE, PROGRAM
-from fencepost.embedded.errors import DataDirError, JavaNotFoundError, PortTakenError, PostgresMissingError
+from fencepost.embedded.errors import (
+    DataDirError,
+    JavaNotFoundError,
+    MariaDbMissingError,
+    PortTakenError,
+    PostgresMissingError,
+)
 
 # Commands are imported when they run: `fencepost --help` needs none of their dependencies (Spark, a Kafka client).
 _COMMANDS: Final = {
@@ -38,7 +44,7 @@ _COMMANDS: Final = {
     "demo-cdc": ("fencepost.cli.demo.cdc:demo_cdc", "Send a bank's transfers from PostgreSQL, killing the worker."),
     "demo-java": (
         "fencepost.cli.demo.java:demo_java",
-        "Send changes from PostgreSQL with Debezium's jar, killing the worker.",
+        "Send changes from MariaDB with Debezium's jar, killing the worker.",
     ),
     "demo-outbox": (
         "fencepost.cli.demo.outbox:demo_outbox",
@@ -63,7 +69,14 @@ _COMMANDS: Final = {
 
 # Errors that the user must correct before the command can do anything: a property, a port, a folder, the installation.
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-_TO_CORRECT_FIRST: Final = (ConfigError, DataDirError, JavaNotFoundError, PortTakenError, PostgresMissingError)
+_TO_CORRECT_FIRST: Final = (
+    ConfigError,
+    DataDirError,
+    JavaNotFoundError,
+    MariaDbMissingError,
+    PortTakenError,
+    PostgresMissingError,
+)
 
 
 class _LazyGroup(click.Group):

@@ -51,7 +51,15 @@ def connector_config_def() -> ConfigDef:
     They are made once, which takes a millisecond, and shared: do not add to them.
     """
     definitions = ConfigDef()
-    for define in (_define_common, _define_converters, _define_chain, define_errors, _define_exactly_once):
+    parts = (
+        _define_common,
+        _define_converters,
+        _define_chain,
+        define_errors,
+        _define_topic_creation,
+        _define_exactly_once,
+    )
+    for define in parts:
         define(definitions)
     return define_restarts(definitions, whose="Unset: the worker's.", group="Error Handling")
 
@@ -109,7 +117,11 @@ def _define_chain(definitions: ConfigDef) -> None:
         "The aliases of predicates, comma-separated. A transform with transforms.<alias>.predicate applies only to "
         "records for which it holds (with transforms.<alias>.negate=true: does not hold).",
         group="Predicates", order_in_group=13, width=_W.LONG,
-    ).define(
+    )  # fmt: skip
+
+
+def _define_topic_creation(definitions: ConfigDef) -> None:
+    definitions.define(
         "topic.creation.groups", _T.LIST, "", _I.LOW,
         "The groups of topics, comma-separated, that are created with separate settings, in addition to the "
         "group default: topic.creation.<group>.include, .partitions, .replication.factor and any topic setting.",

@@ -1,7 +1,8 @@
-"""The topics of a database's tables: names of tables may have characters that names of topics cannot have."""
+"""The topics and names of a database's tables, which may have characters that names of topics cannot have."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from fencepost.api.topic_names import OTHER_CHARACTERS
@@ -23,4 +24,15 @@ def shared_topic(tables: Iterable[tuple[str, str]]) -> str | None:
     for topic, names in by_topic.items():
         if len(names) > 1:
             return f"The tables {' and '.join(map(repr, names))} would go to one topic, {topic}"
+    return None
+
+
+def same_name(tables: Iterable[str]) -> str | None:
+    """Return which tables have one name as SCHEMA.TABLE, as the beginning of a message; None if each has its own."""
+    for name, count in Counter(tables).items():
+        if count > 1:
+            return (
+                f"Two tables have the name {name}, since a schema and a table have a dot in their own names. They cannot be "
+                "told apart"
+            )
     return None

@@ -7,6 +7,8 @@ EmbeddedError
 ├── DataDirError           the data folder cannot be written, or belongs to another layout
 ├── BrokerStartError       the broker's process ended or stayed silent; the message has the end of its log
 ├── RegistryStartError     the registry's process ended or stayed silent
+├── MariaDbMissingError    there are no programs of MariaDB for this machine
+├── MariaDbError           the server's process ended or stayed silent, or refused a statement
 ├── PostgresMissingError   the programs of PostgreSQL are not installed
 └── PostgresStartError     the server's process ended or stayed silent; the message has the end of its log
 
@@ -51,6 +53,14 @@ class BrokerStartError(EmbeddedError):
 
 class RegistryStartError(EmbeddedError):
     """The schema registry's process ended while it started, or did not answer in time."""
+
+
+class MariaDbMissingError(EmbeddedError):
+    """There are no programs of MariaDB that run on this machine."""
+
+
+class MariaDbError(EmbeddedError):
+    """The server's process ended while it started, did not get ready in time, or refused a statement."""
 
 
 class PostgresMissingError(EmbeddedError):

@@ -109,7 +109,7 @@ def _fetch_once(java: Java, wanted: JarSet, folder: Path) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         lock = (folder.parent / f"{folder.name}.lock").open("w")
     except OSError as error:
-        raise _not_kept(wanted, error.strerror or str(error)) from error
+        raise not_kept(wanted, error.strerror or str(error)) from error
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if folder.is_dir():
@@ -124,7 +124,7 @@ def _fetch_once(java: Java, wanted: JarSet, folder: Path) -> None:
                 # The folder appears only when it is complete.
                 (Path(scratch) / "jars").rename(folder)
             except OSError as error:
-                raise _not_kept(wanted, error.strerror or str(error)) from error
+                raise not_kept(wanted, error.strerror or str(error)) from error
             logger.debug("Fetched %s in %.1f s", wanted.title, time.monotonic() - started)
 
 
@@ -152,7 +152,7 @@ def _fetch(java: Java, wanted: JarSet, scratch: Path) -> None:
     if result.returncode != 0:
         said = result.stdout + result.stderr
         if full := next((sign for sign in _FULL_DISK if sign in said), None):
-            raise _not_kept(wanted, full)
+            raise not_kept(wanted, full)
         raise _unavailable(wanted, _cause(said))
 
 
@@ -179,7 +179,8 @@ def _trust(java: Java) -> list[str]:
     return [f"-Djavax.net.ssl.trustStore={store}" for store in stores[:1]]
 
 
-def _not_kept(wanted: JarSet, reason: str) -> JarsUnavailableError:
+def not_kept(wanted: JarSet, reason: str) -> JarsUnavailableError:
+    """The error for files that cannot be written to the cache, with the reason of the system."""
     folder = cache_folder()
     if reason in _FULL_DISK:
         return JarsUnavailableError(

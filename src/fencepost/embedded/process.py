@@ -19,7 +19,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 # Executes the given program, after it has asked to die with its parent (and exits if the parent is already gone). A
 # function run between fork and exec would do the same, but may deadlock in a process with threads. The user changes
@@ -122,7 +122,7 @@ def terminate(process: subprocess.Popen[bytes], grace_seconds: float) -> bool:
     return True
 
 
-def kill(process: subprocess.Popen[bytes]) -> None:
+def kill(process: subprocess.Popen[Any]) -> None:
     """End the process immediately, as kill -9 does."""
     if process.poll() is None:
         process.send_signal(signal.SIGKILL)

@@ -40,6 +40,7 @@ CONNECT: Final = JarSet(
         ("org.apache.kafka", "connect-runtime", KAFKA_VERSION),
         ("org.apache.maven", "maven-artifact", "3.9.6"),
     ),
+    megabytes=26,
 )
 COMPILER: Final = JarSet("ecj-3.37.0", "Eclipse's compiler for Java", (("org.eclipse.jdt", "ecj", "3.37.0"),))
 # Not --release, which only a JDK has the data for.

@@ -66,7 +66,7 @@ _LONGEST_WORDS: Final = 2_000
 _KEPT_S: Final = 30.0
 _WHOSE: Final = {QUESTIONS: "that is asked about Java connectors", SHARED: "of all Java connectors"}
 # A line of the host's log4j2.properties.
-_EVENT: Final = re.compile(r"\x01(\S+) (\S+) \[([^\]]*)\] (.*)")
+_EVENT: Final = re.compile(r'\x01(\S+) (\S+) "((?:[^"\\]|\\.)*)" (.*)')
 _LEVELS: Final = {"FATAL": logging.CRITICAL, "ERROR": logging.ERROR, "WARN": logging.WARNING, "INFO": logging.INFO}
 _OUTPUT: Final = "output"
 """The logger of what Java code prints."""
@@ -218,10 +218,14 @@ def log_event(line: str) -> tuple[int, str, str, str]:
     if event is None:
         return logging.INFO, _OUTPUT, "", line
     level, logger, task, text = event.groups()
+    return _LEVELS.get(level, logging.DEBUG), logger, _unescaped(task), _unescaped(text).rstrip()
+
+
+def _unescaped(text: str) -> str:
     # A piece of a line may end within an escape.
     with suppress(ValueError):
         text = json.loads(f'"{text}"', strict=False)
-    return _LEVELS.get(level, logging.DEBUG), logger, task, text.rstrip()
+    return text
 
 
 def _how(code: int) -> str:

@@ -117,9 +117,10 @@ class JavaSession:
                 events.call("events", f"the events of {label}", session=self._name)
             except _EventsEnded:
                 raise jvm.ended() from None
+            serve = in_context(self._serve)
+            # A process may have no room for another thread.
+            threading.Thread(target=serve, args=[events], name=f"java-events-{label}", daemon=True).start()
             undo.pop_all()
-        serve = in_context(self._serve)
-        threading.Thread(target=serve, args=[events], name=f"java-events-{label}", daemon=True).start()
 
     def call(self, operation: str, **request: Any) -> dict[str, Any]:
         """Call the host and return its answer. Raises JvmEndedError and JavaError."""

@@ -36,7 +36,7 @@ _WAIT_FOR_INTERVAL_MS: Final = 100
 class JavaTaskSetting:
     """What a Java task needs besides its configuration: its number, and its pipeline as the host in the JVM takes it.
 
-    `boundary` is the connector's `transaction.boundary`.
+    `boundary` is the connector's `transaction.boundary`, POLL if its tasks write without transactions.
     """
 
     task: ConnectorTaskId

@@ -19,7 +19,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.api.secrets import HIDDEN, SECRETS
 from fencepost.api.source import SourceTask
 from fencepost.config.config_transformer import ConfigTransformer
-from fencepost.config.connector_config import ConnectorConfig
+from fencepost.config.connector_config import ConnectorConfig, TransactionBoundary
 from fencepost.config.connector_instance import ConnectorInstance
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import log_context
@@ -307,7 +307,9 @@ class Worker:
         if not issubclass(task_class, JavaTask):
             return task_class
         pipeline = java_pipeline(connector, self.config.properties, self.config.plugin_sources)
-        return partial(task_class, JavaTaskSetting(task_id, connector.transaction_boundary, pipeline))
+        transactional = delivers_exactly_once(self.config, connector)
+        boundary = connector.transaction_boundary if transactional else TransactionBoundary.POLL
+        return partial(task_class, JavaTaskSetting(task_id, boundary, pipeline))
 
     def _topic_creator(self, connector: ConnectorConfig) -> TopicCreator | None:
         if connector.topic_creation is None:

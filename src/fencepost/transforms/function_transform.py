@@ -49,9 +49,11 @@ def transform(
 
     def made(function: Callable[..., Any]) -> type[Transformation]:
         from fencepost.api.ddl import parse_columns, parse_ddl  # noqa: PLC0415 - see above
+        from fencepost.api.fitted_columns import check_columns  # noqa: PLC0415 - see above
 
         _check(function, on)
         kind = parse_columns(schema) if on == "record" else parse_ddl(schema)
+        check_columns(kind, f"The schema {schema!r} of the function {function.__qualname__}")
         if on == "record" and (unknown := [name for name in kind.fieldNames() if name not in _RECORD]):  # type: ignore[attr-defined]
             raise ConfigError(
                 f"A record has no columns {', '.join(unknown)}; it has {', '.join(_RECORD)}", name="schema"

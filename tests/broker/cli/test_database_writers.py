@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost.cli.demo.bank import TABLES, TRANSFERS, Bank
-from fencepost.cli.demo.database_writers import DatabaseWriters
+from fencepost.cli.demo.database_writers import PostgresWriters
 from tests.support.postgres import Database
 from tests.support.processes import wait_for
 
 
-class _EveryOther(DatabaseWriters):
+class _EveryOther(PostgresWriters):
     """Inserts a row in each transaction, and commits every other one."""
 
     runs = 0

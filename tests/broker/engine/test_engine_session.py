@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 
+from fencepost.embedded.java import find_java
 from tests.support.processes import Process, wait_for
 
 PATIENCE = 500.0
@@ -149,3 +150,52 @@ def test_a_stop_does_not_wait_for_a_jvm_that_is_being_started(tmp_path: Path):
     finally:
         with suppress(FileNotFoundError, psutil.NoSuchProcess):
             psutil.Process(int(started.read_text())).kill()
+
+
+JAVA_THAT_FAILS_FIRST = """#!/bin/sh
+case "$*" in
+  *-version*) echo 'openjdk version "17.0.1"' >&2; exit 0 ;;
+esac
+[ -e {started}.works ] && exec '{java}' "$@"
+touch {started}
+while [ -e {started} ]; do sleep 0.1; done
+exit 1
+"""
+
+STARTED_AFTER_A_STOP = """
+import sys, time
+from pathlib import Path
+from threading import Thread
+from fencepost.engine.errors import SparkStartError
+from fencepost.engine.spark.session import LazySession
+
+def fail():
+    try:
+        session.get()
+    except SparkStartError as error:
+        print("failed:", error)
+
+session, started = LazySession({}), Path(sys.argv[1])
+starting = Thread(target=fail)
+starting.start()
+while not started.exists():
+    time.sleep(0.1)
+session.stop()
+started.unlink()
+starting.join()
+Path(f"{started}.works").touch()
+print("rows", session.get().range(7).count())
+session.stop()
+"""
+
+
+def test_a_start_that_failed_as_spark_was_stopped_is_forgotten(tmp_path: Path):
+    home, started = tmp_path / "java", tmp_path / "started"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "java").write_text(JAVA_THAT_FAILS_FIRST.format(started=started, java=find_java().executable))
+    (home / "bin" / "java").chmod(0o700)
+    command = [sys.executable, "-c", STARTED_AFTER_A_STOP, str(started)]
+    with Process(command, tmp_path / "log", environment={"JAVA_HOME": str(home)}) as process:
+        assert process.wait(PATIENCE) == 0, process.output
+        assert "failed:" in process.output
+        assert "rows 7" in process.output

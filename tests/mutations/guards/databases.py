@@ -338,8 +338,8 @@ GUARDS = (
     Guard(
         "the fractions of ids",
         "connectors/jdbc/postgres/column_reader.py",
-        "found = Decimal(last_id) if last_id else None",
-        "found = Decimal(int(Decimal(last_id))) if last_id else None",
+        "ColumnOffset(Decimal(last_id) if last_id else None,",
+        "ColumnOffset(Decimal(int(Decimal(last_id))) if last_id else None,",
         "tests/broker/connectors/jdbc/test_jdbc_columns.py::test_ids_that_are_fractions_are_read_once[incrementing-numeric-none]",
     ),
     Guard(

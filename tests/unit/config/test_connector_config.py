@@ -129,6 +129,13 @@ def test_topics_are_created_as_their_group_says():
     assert creation.group_of("big-not") is default
 
 
+def test_groups_have_connects_order():
+    groups = dict.fromkeys(key.group for key in connector_config_def().keys().values())
+    assert list(groups) == [
+        "Common", "Transforms", "Predicates", "Error Handling", "Topic Creation", "Exactly Once Support", "offsets.topic",
+    ]  # fmt: skip
+
+
 def test_every_property_is_documented():
     assert all(len(key.documentation) > 20 for key in connector_config_def().keys().values())
 

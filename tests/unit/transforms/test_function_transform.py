@@ -263,6 +263,9 @@ def test_the_decorator_refuses_anything_but_a_transform_function() -> None:
         transform(schema="id BIGINTEGER")(lambda rows: rows)
     with pytest.raises(ConfigError, match="A record has no columns id"):
         transform(schema="id BIGINT", on="record")(lambda rows: rows)
+    for schema in ("name VARCHAR(10)", "CHAR(3)", "names ARRAY<STRUCT<name: VARCHAR(10)>>"):
+        with pytest.raises(ConfigError, match="write STRING for CHAR and VARCHAR"):
+            transform(schema=schema)(lambda rows: rows)
 
 
 @transform(schema="id BIGINT, name STRING", multiplies=True)

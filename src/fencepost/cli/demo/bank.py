@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import psycopg
 
-from fencepost.cli.demo.database_writers import DatabaseWriters
+from fencepost.cli.demo.database_writers import PostgresWriters
 
 PREFIX: Final = "bank"
 CHECKING, SAVINGS, TRANSFERS = "public.checking", "public.savings", "public.transfers"
@@ -30,7 +30,7 @@ INSERT INTO public.transfers (giver, taker, amount) VALUES (%(giver)s, %(taker)s
 """
 
 
-class Bank(DatabaseWriters):
+class Bank(PostgresWriters):
     """The tables, and the tellers that write them."""
 
     accounts: Final = 2 * _ACCOUNTS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,14 +17,9 @@ _PAUSE_S = 0.004
 class DatabaseWriters(ABC):
     """Threads that write to a database. Their number of rolled back transactions is known after `writing`."""
 
-    def __init__(self, conninfo: str, tables: bytes) -> None:
-        """`tables` are the statements that create the tables."""
-        self._conninfo = conninfo
+    def __init__(self) -> None:
         self._committed: list[int] = []
         self._rolled_back: list[int] = []
-        self._watching: Connection[Any] | None = None
-        with self.connect() as connection:
-            connection.execute(tables)
 
     @property
     def rolled_back(self) -> int:
@@ -32,7 +27,11 @@ class DatabaseWriters(ABC):
         return sum(self._rolled_back)
 
     @abstractmethod
-    def write(self, connection: Connection[Any], number: int) -> bool:
+    def connect(self) -> AbstractContextManager[Any]:
+        """Open a connection, which has `commit` and `rollback`."""
+
+    @abstractmethod
+    def write(self, connection: Any, number: int) -> bool:
         """Run the statements of one transaction, in the thread of this number; return whether to commit it."""
 
     @contextmanager
@@ -41,15 +40,42 @@ class DatabaseWriters(ABC):
         stopping = threading.Event()
         self._committed, self._rolled_back = [0] * count, [0] * count
         threads = [threading.Thread(target=self._work, args=(number, stopping)) for number in range(count)]
-        with closing(self.connect(autocommit=True)) as self._watching:
+        for thread in threads:
+            thread.start()
+        try:
+            yield lambda: sum(self._committed)
+        finally:
+            stopping.set()
             for thread in threads:
-                thread.start()
-            try:
-                yield lambda: sum(self._committed)
-            finally:
-                stopping.set()
-                for thread in threads:
-                    thread.join()
+                thread.join()
+
+    def _work(self, number: int, stopping: threading.Event) -> None:
+        with self.connect() as connection:
+            while not stopping.wait(_PAUSE_S):
+                if self.write(connection, number):
+                    connection.commit()
+                    self._committed[number] += 1
+                else:
+                    connection.rollback()
+                    self._rolled_back[number] += 1
+
+
+class PostgresWriters(DatabaseWriters):
+    """Threads that write to PostgreSQL."""
+
+    def __init__(self, conninfo: str, tables: bytes) -> None:
+        """`tables` are the statements that create the tables."""
+        super().__init__()
+        self._conninfo = conninfo
+        self._watching: Connection[Any] | None = None
+        with self.connect() as connection:
+            connection.execute(tables)
+
+    @contextmanager
+    def writing(self, count: int) -> Iterator[Callable[[], int]]:
+        """Write, with a connection of its own for `slot_position`."""
+        with closing(self.connect(autocommit=True)) as self._watching, super().writing(count) as committed:
+            yield committed
 
     def slot_position(self) -> str | None:
         """Return the position in the log that the connector's slot has confirmed, None if there is no slot.
@@ -65,13 +91,3 @@ class DatabaseWriters(ABC):
         import psycopg  # noqa: PLC0415 - the command says how to install it
 
         return psycopg.connect(self._conninfo, autocommit=autocommit)
-
-    def _work(self, number: int, stopping: threading.Event) -> None:
-        with self.connect() as connection:
-            while not stopping.wait(_PAUSE_S):
-                if self.write(connection, number):
-                    connection.commit()
-                    self._committed[number] += 1
-                else:
-                    connection.rollback()
-                    self._rolled_back[number] += 1

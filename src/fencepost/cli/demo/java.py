@@ -1,4 +1,4 @@
-"""`fencepost demo-java`: Debezium's own connector, a jar, sends a shop's changes from PostgreSQL; Kafka has each once.
+"""`fencepost demo-java`: Debezium's own connector, a jar, sends a shop's changes from MariaDB; Kafka has each once.
 
 The shop writes each order, and takes a piece from the stock, in one transaction. It rolls some of them back. The worker is
 killed twice, with its JVM. Then an independent client compares the topics with the database.
@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import random
 import signal
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 from rich.console import Console
@@ -22,45 +23,61 @@ from rich.console import Console
 from fencepost.api.errors import FencepostError
 from fencepost.cli.common.tables import print_figures
 from fencepost.cli.demo.database_writers import DatabaseWriters
-from fencepost.cli.demo.workers import KILLS, DemoServers, DemoWorker
+from fencepost.cli.demo.workers import KILLS, DemoWorker, end_of_log, require_packages
+from fencepost.cli.run.broker_jars import fetch_broker_jars, fetch_jars
+from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.jars import JarSet, class_path
 from fencepost.embedded.java import find_java
-from fencepost.embedded.postgres import SUPERUSER
+from fencepost.embedded.mariadb import (
+    PROGRAMS,
+    USER,
+    EmbeddedMariaDb,
+    MariaDbSession,
+    installed_programs,
+    programs_folder,
+    require_machine,
+)
+from fencepost.java.host_jar import COMPILER, CONNECT
+from fencepost.java.host_jar import JAR as HOST_JAR
 from fencepost.kafka.config.client_config import ClientConfig
 
-DEBEZIUM_POSTGRES: Final = JarSet(
-    "debezium-postgres-3.7.0",
-    "Debezium's connector for PostgreSQL",
-    (("io.debezium", "debezium-connector-postgres", "3.7.0.Final"),),
+DEBEZIUM_MARIADB: Final = JarSet(
+    # Maven Central has no later one.
+    "debezium-mariadb-3.5.0",
+    "Debezium's connector for MariaDB",
+    (("io.debezium", "debezium-connector-mariadb", "3.5.0.Final"),),
+    megabytes=31,
 )
 PRODUCTS: Final = 20
 PIECES: Final = 1_000_000
-ORDERS_TOPIC, STOCK_TOPIC = "shop.public.orders", "shop.public.stock"
+ORDERS_TOPIC, STOCK_TOPIC = "demo.shop.orders", "demo.shop.stock"
 
 COMMITS: Final = 5, 15
 """About how many commits in Kafka precede a kill of the worker: a random number between these."""
 
 _DRAIN_SECONDS: Final = 240.0
+_STOP_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.2
+_LINE_SECONDS: Final = 5.0
 _TABLES: Final = (
-    "create table stock (product int primary key, pieces int not null);"  # noqa: S608 - constants
-    "create table orders (id bigserial primary key, product int not null);"
-    f"insert into stock select product, {PIECES} from generate_series(1, {PRODUCTS}) product"
+    "create database shop; use shop;"  # noqa: S608 - constants
+    "create table stock (product int primary key, pieces int not null);"
+    "create table orders (id bigint auto_increment primary key, product int not null);"
+    f"insert into stock select seq, {PIECES} from seq_1_to_{PRODUCTS}"
 )
 _CONNECTOR: Final = """\
 name=shop
-connector.class=java:io.debezium.connector.postgresql.PostgresConnector
-plugin.name=pgoutput
+connector.class=java:io.debezium.connector.mariadb.MariaDbConnector
 database.hostname=127.0.0.1
 database.port={port}
 database.user={user}
 database.password=none
-database.dbname=postgres
-slot.name=shop
-publication.name=shop
-slot.retry.delay.ms=200
-topic.prefix=shop
-table.include.list=public.orders,public.stock
+database.server.id=4711
+topic.prefix=demo
+database.include.list=shop
+table.include.list=shop.orders,shop.stock
+schema.history.internal.kafka.bootstrap.servers={bootstrap}
+schema.history.internal.kafka.topic=demo-schema-history
 exactly.once.support=required
 task.restart.backoff.ms=10
 """
@@ -90,73 +107,113 @@ class ShopFindings:
 
 @click.command(name="demo-java")
 def demo_java() -> None:
-    """Send a shop's changes from PostgreSQL to Kafka exactly once with Debezium's jar, killing the worker twice."""
+    """Send a shop's changes from MariaDB to Kafka exactly once with Debezium's jar, killing the worker twice."""
     console = Console()
-    with DemoServers.running(console) as servers:
-        findings = _run(console, servers)
+    require_packages(("confluent_kafka", "demo"))
+    _fetch(console)
+    console.print("Starting MariaDB and a Kafka broker ...")
+    with (
+        tempfile.TemporaryDirectory(prefix="fencepost-demo-") as folder,
+        EmbeddedMariaDb(Path(folder) / "mariadb") as mariadb,
+        EmbeddedBroker(Path(folder) / "broker") as broker,
+    ):
+        findings = _run(console, Path(folder), mariadb, broker.bootstrap_servers)
     _print_findings(console, findings)
     if not findings.exactly_once:
         raise FencepostError("The demo found lost or doubled changes: this must never happen, please report it")
 
 
-def _run(console: Console, servers: DemoServers) -> ShopFindings:
-    _install(servers.folder / "plugins" / "debezium")
-    connector = _CONNECTOR.format(port=servers.postgres.port, user=SUPERUSER)
-    more = f"plugin.path={servers.folder / 'plugins'}\n"
-    worker = DemoWorker.lay_out(servers.folder, servers.bootstrap, connector, more)
-    shop, topics = _Shop(servers.postgres.conninfo()), _Topics(servers.bootstrap)
+def _fetch(console: Console) -> None:
+    """Fetch what this user does not have yet, before anything is started."""
+    require_machine()
+    # A wheel has the classes that a clone compiles.
+    for jars in (DEBEZIUM_MARIADB, CONNECT, *(() if HOST_JAR.is_file() else (COMPILER,))):
+        fetch_jars(jars)
+    fetch_broker_jars()
+    if not programs_folder().is_dir():
+        fetch_jars(PROGRAMS)
+        console.print("Unpacking MariaDB, once ...")
+        installed_programs()
+
+
+def _run(console: Console, folder: Path, mariadb: EmbeddedMariaDb, bootstrap: str) -> ShopFindings:
+    _install(folder / "plugins" / "debezium")
+    connector = _CONNECTOR.format(port=mariadb.port, user=USER, bootstrap=bootstrap)
+    worker = DemoWorker.lay_out(folder, bootstrap, connector, f"plugin.path={folder / 'plugins'}\n")
+    shop, topics = _Shop(mariadb), _Topics(bootstrap)
+    console.print("Debezium reads the tables as they are, its snapshot ...")
     # Debezium begins a snapshot anew after a kill, and what was changed before it has no event.
-    _run_until(worker, lambda: topics.position() is not None)
+    _run_until(console, worker, lambda: topics.position() is not None, lambda: "the snapshot is not complete yet")
     console.print("A shop writes each order and takes a piece from the stock, in one transaction.")
     started = time.monotonic()
     with shop.writing(1) as sold:
         worker.run_with_kills(console, topics.position, COMMITS, lambda: f"{sold():,} orders")
     console.print("The shop is closed; the worker reads the rest.")
     changes = shop.changes()
-    _run_until(worker, lambda: topics.count() >= len(changes))
+    _run_until(
+        console,
+        worker,
+        lambda: topics.count() >= len(changes),
+        lambda: f"{topics.count():,} of {len(changes):,} changes are in Kafka",
+    )
     seconds = time.monotonic() - started
     console.print("Comparing the topics with the database, with an independent client ...")
     return _check(Counter(topics.changes()), changes, shop, seconds)
 
 
-def _run_until(worker: DemoWorker, done: Callable[[], bool]) -> None:
-    """Run the worker until it is done, or takes too long."""
+def _run_until(console: Console, worker: DemoWorker, done: Callable[[], bool], progress: Callable[[], str]) -> None:
+    """Run the worker until it is done. Raises FencepostError if it ends by itself, or takes too long."""
     with worker.running() as process:
-        deadline = time.monotonic() + _DRAIN_SECONDS
-        while not done() and process.poll() is None and time.monotonic() < deadline:
+        started = shown = time.monotonic()
+        while not done():
+            now = time.monotonic()
+            if process.poll() is not None or now - started > _DRAIN_SECONDS:
+                raise FencepostError(f"The worker does not go on; the end of its log:\n{end_of_log(worker.log)}")
+            if now - shown > _LINE_SECONDS:
+                console.print(f"... {progress()} ({now - started:.0f} s)")
+                shown = now
             time.sleep(_LOOK_SECONDS)
         process.send_signal(signal.SIGTERM)
-        process.wait(_DRAIN_SECONDS)
+        process.wait(_STOP_SECONDS)
 
 
 def _install(plugin: Path) -> None:
     """Put Debezium's jars into a folder of plugin.path."""
     plugin.mkdir(parents=True)
-    for jar in class_path(find_java(), DEBEZIUM_POSTGRES):
+    for jar in class_path(find_java(), DEBEZIUM_MARIADB):
         (plugin / jar.name).symlink_to(jar)
 
 
 class _Shop(DatabaseWriters):
     """A shop that uses a database, and does not know Kafka."""
 
-    def __init__(self, conninfo: str) -> None:
-        super().__init__(conninfo, _TABLES.encode())
+    def __init__(self, mariadb: EmbeddedMariaDb) -> None:
+        super().__init__()
+        self._mariadb = mariadb
+        mariadb.execute(_TABLES)
 
-    def write(self, connection: Any, number: int) -> bool:
+    def connect(self) -> MariaDbSession:
+        """Open a session in the shop's database."""
+        session = self._mariadb.session()
+        session.execute("use shop; set autocommit=0")
+        return session
+
+    def write(self, connection: MariaDbSession, number: int) -> bool:
         """Sell a product."""
         del number
         product = random.randint(1, PRODUCTS)  # noqa: S311 - a demo
-        connection.execute("insert into orders (product) values (%s)", [product])
-        connection.execute("update stock set pieces = pieces - 1 where product = %s", [product])
+        connection.execute(
+            f"insert into orders (product) values ({product});"  # noqa: S608 - a number
+            f"update stock set pieces = pieces - 1 where product = {product}"
+        )
         return random.random() >= 0.1  # noqa: S311 - likewise
 
     def changes(self) -> set[Change]:
         """Return all changes that the database has committed, the first rows of the stock among them."""
-        with self.connect() as connection:
-            orders = connection.execute("select id, product from orders").fetchall()
-            stock = connection.execute("select product, pieces from stock").fetchall()
-        left = {("stock", product, pieces) for product, now in stock for pieces in range(now, PIECES + 1)}
-        return left | {("orders", number, product) for number, product in orders}
+        orders = self._mariadb.execute("select id, product from shop.orders")
+        stock = self._mariadb.execute("select product, pieces from shop.stock")
+        left = {("stock", int(product), pieces) for product, now in stock for pieces in range(int(now), PIECES + 1)}
+        return left | {("orders", int(number), int(product)) for number, product in orders}
 
 
 class _Topics:
@@ -208,7 +265,7 @@ def _check(found: Counter[Change], wanted: set[Change], shop: _Shop, seconds: fl
 
 def _print_findings(console: Console, findings: ShopFindings) -> None:
     rows = (
-        ("orders in PostgreSQL", f"{findings.orders:,}"),
+        ("orders in MariaDB", f"{findings.orders:,}"),
         ("orders rolled back", f"{findings.rolled_back:,}"),
         ("changes of rows, and the first rows of the stock", f"{findings.changes:,}"),
         ("changes found at read_committed", f"{findings.found:,}"),

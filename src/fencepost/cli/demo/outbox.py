@@ -19,7 +19,7 @@ from rich.console import Console
 
 from fencepost.api.errors import FencepostError
 from fencepost.cli.common.tables import print_figures
-from fencepost.cli.demo.database_writers import DatabaseWriters
+from fencepost.cli.demo.database_writers import PostgresWriters
 from fencepost.cli.demo.workers import KILLS, DemoServers
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.fetch_decoder import TransactionMarker
@@ -105,7 +105,7 @@ def _run(console: Console, servers: DemoServers) -> OutboxFindings:
     return _check(servers.bootstrap, service, seconds)
 
 
-class _OrdersService(DatabaseWriters):
+class _OrdersService(PostgresWriters):
     """A service that uses a database, and does not know Kafka."""
 
     def __init__(self, conninfo: str) -> None:

@@ -160,7 +160,11 @@ CONFIG: Final = define_row_columns(
         "A query to read instead of tables, with all its rows going to the topic topic.prefix. In other modes than "
         "bulk a WHERE is put around it.",
     )
-    .define(QUERY_SUFFIX, _Type.STRING, "", _Importance.LOW, "SQL to add at the end of each query.")
+    .define(
+        QUERY_SUFFIX, _Type.STRING, "", _Importance.LOW,
+        "SQL to add at the end of each query, such as a limit, in other modes than snapshot. Rows with the last id or "
+        "timestamp are read beyond it.",
+    )
     .define(
         TOPIC_PREFIX, _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
         "The topic of a table is this prefix and the table's name; the topic of a query is the prefix alone.",
@@ -225,22 +229,32 @@ class JdbcConfig:
             raise ConfigError(
                 f"The property {QUERY} replaces the tables: remove {WHITELIST} and {BLACKLIST}", name=QUERY
             )
-        if self.query and self.mode is Mode.SNAPSHOT:
-            raise ConfigError(
-                f"{MODE}=snapshot reads tables, not a query: choose another mode, or name the tables", name=QUERY
-            )
-        other = {kind.upper() for kind in self.values[TABLE_TYPES]} - {"TABLE", "PARTITIONED TABLE"}
-        if self.mode is Mode.SNAPSHOT and other:
-            raise ConfigError(
-                f"{MODE}=snapshot reads tables, whose rows have transactions: remove {min(other)}, or choose another mode",
-                name=TABLE_TYPES,
-            )
+        if self.mode is Mode.SNAPSHOT:
+            self._check_snapshot()
         if self.uses_timestamp and not self.timestamp_columns:
             raise ConfigError(f"{MODE}={self.mode} needs the property {TIMESTAMP_COLUMNS}", name=TIMESTAMP_COLUMNS)
         if not self.on_postgres:
             self._check_other_database()
         if self.query and self.uses_incrementing and not self.incrementing_column:
             raise ConfigError(f"{MODE}={self.mode} with a query needs it: name the column", name=INCREMENTING_COLUMN)
+
+    def _check_snapshot(self) -> None:
+        if self.query:
+            raise ConfigError(
+                f"{MODE}=snapshot reads tables, not a query: choose another mode, or name the tables", name=QUERY
+            )
+        if self.values[QUERY_SUFFIX]:
+            raise ConfigError(
+                f"{MODE}=snapshot reads all rows of a transaction, and rows that {QUERY_SUFFIX} leaves out would never be read: "
+                "remove it, or choose another mode",
+                name=QUERY_SUFFIX,
+            )
+        other = {kind.upper() for kind in self.values[TABLE_TYPES]} - {"TABLE", "PARTITIONED TABLE"}
+        if other:
+            raise ConfigError(
+                f"{MODE}=snapshot reads tables, whose rows have transactions: remove {min(other)}, or choose another mode",
+                name=TABLE_TYPES,
+            )
 
     def _check_record(self, config: Mapping[str, str]) -> None:
         if self.record != RecordColumns() and not self.on_postgres:
@@ -252,6 +266,10 @@ class JdbcConfig:
             raise ConfigError(
                 f"{MODE}={self.mode} needs PostgreSQL: other databases have {MODE}=bulk and {MODE}=incrementing",
                 name=MODE,
+            )
+        if self.values[QUERY_SUFFIX]:
+            raise ConfigError(
+                f"The property {QUERY_SUFFIX} needs PostgreSQL: remove it, or use a {QUERY}", name=QUERY_SUFFIX
             )
         self.check_topics([(table, table_name(table)) for table in self.whitelist])
         if not self.query and not self.whitelist:

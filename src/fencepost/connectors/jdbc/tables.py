@@ -23,6 +23,7 @@ from fencepost.connectors.jdbc.properties import (
 )
 from fencepost.connectors.postgres.server.quoting import quoted
 from fencepost.connectors.postgres.types.type_rows import SELECT_TYPES, TypeRow, type_rows
+from fencepost.connectors.table_topics import same_name
 
 if TYPE_CHECKING:
     from fencepost.connectors.jdbc.connection import Connection
@@ -106,7 +107,20 @@ class JdbcColumn:
 
 
 def find_tables(connection: Connection, config: JdbcConfig) -> list[TableId]:
-    """Return the tables that the configuration names, in order. Raises ConfigError for a missing table."""
+    """Return the tables that the configuration names, in order.
+
+    Raises ConfigError for a missing table, and for tables of one name, whose offsets would be each other's.
+    """
+    tables = _found(connection, config)
+    if (same := same_name(map(str, tables))) is not None:
+        raise ConfigError(
+            f"{same}: rename one of them, or read them by connectors of their own, with {SCHEMA_PATTERN}",
+            name=SCHEMA_PATTERN,
+        )
+    return tables
+
+
+def _found(connection: Connection, config: JdbcConfig) -> list[TableId]:
     kinds = []
     for kind in config.values[TABLE_TYPES]:
         if kind.upper() not in _KINDS:

@@ -112,7 +112,12 @@ class LazySession:
                 _discard(self._session)
                 self._session = None
             if self._session is None:
-                self._session = self._start()
+                try:
+                    self._session = self._start()
+                except BaseException:
+                    # There is nothing to end for a stop that came meanwhile, and a later start is not its concern.
+                    self._stop_due.clear()
+                    raise
             session = self._session
             if self._stop_due.is_set():
                 self._end()

@@ -22,7 +22,7 @@ from fencepost.api.errors import ConfigError, describe_error
 from fencepost.api.plugin_calls import call_plugin
 from fencepost.api.source import describe
 from fencepost.config.connector_config import connector_config_def
-from fencepost.config.java_plugins import java_plugins
+from fencepost.config.java_plugins import JavaClass, java_plugins
 from fencepost.config.plugin_instances import plugin_definitions
 from fencepost.config.plugin_scan import scan
 from fencepost.config.plugin_sources import ANY_MODULE, PluginSources
@@ -185,7 +185,7 @@ def _of_version(plugins: Sequence[InstalledPlugin], name: str, version: str | No
 
 def _keys(plugin: InstalledPlugin) -> list[ConfigKey]:
     own = plugin_definitions(plugin.kind, plugin.plugin_class).keys()
-    if plugin.kind in _CONVERTERS:
+    if plugin.kind in _CONVERTERS and not issubclass(plugin.plugin_class, JavaClass):
         return [_CONVERTER_TYPE, *own.values()]
     if plugin.kind is not PluginKind.CONNECTOR:
         return list(own.values())

@@ -62,6 +62,9 @@ public final class Host {
                     }
                 } catch (Throwable error) {  // A plugin that lacks a jar throws a LinkageError.
                     Wire.describe(error, answer);
+                } finally {
+                    // A channel is closed if a thread uses it whose flag a plugin has left set.
+                    Thread.interrupted();
                 }
                 if (events != null) {
                     events.events().serve(channel, answer);

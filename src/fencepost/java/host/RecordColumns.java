@@ -79,7 +79,7 @@ final class RecordColumns {
     void refuse(StageErrors.Refused why, SourceRecord record, StageErrors errors) {
         ObjectNode one = refused.addObject().put("stage", why.stage).put("plugin", why.plugin.getName()).put("topic", record.topic());
         Wire.describe(why.reason, one);
-        one.put("exception", why.reason.getClass().getName()).put("message", why.reason.getMessage());
+        one.put("exception", why.reason.getClass().getName()).put("message", Wire.said(why.reason, why.reason::getMessage));
         one.put("partition", Offsets.encoded(record.sourcePartition())).put("offset", Offsets.encoded(record.sourceOffset()));
         if (errors.letters) one.put("key", PlainBytes.of(record.keySchema(), record.key())).put("value", PlainBytes.of(record.valueSchema(), record.value()));
         if (errors.contents) one.put("content", record.toString());

@@ -38,7 +38,8 @@ final class StageErrors {
         final Exception reason;
 
         private Refused(String stage, Class<?> plugin, Exception reason) {
-            super(reason);
+            // Without a message: the reason's own code would be asked for one.
+            super(null, reason);
             this.stage = stage;
             this.plugin = plugin;
             this.reason = reason;
@@ -67,12 +68,21 @@ final class StageErrors {
         }
     }
 
+    /** Wait, also if the thread is interrupted: a plugin may do that, and the task has not stopped. */
     private void await(long ms) {
+        long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(ms);
+        boolean interrupted = Thread.interrupted();
         try {
-            if (stopped.await(ms, TimeUnit.MILLISECONDS)) throw new Stopped();
-        } catch (InterruptedException error) {
-            Thread.currentThread().interrupt();
-            throw new Stopped();
+            while (true) {
+                try {
+                    if (stopped.await(end - System.nanoTime(), TimeUnit.NANOSECONDS)) throw new Stopped();
+                    return;
+                } catch (InterruptedException again) {
+                    interrupted = true;
+                }
+            }
+        } finally {
+            if (interrupted) Thread.currentThread().interrupt();
         }
     }
 

@@ -14,6 +14,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Supplier;
 import org.apache.kafka.connect.errors.RetriableException;
 
 /**
@@ -51,15 +52,29 @@ final class Wire {
 
     /** Put a failure into an answer, as much of it as a status has room for. */
     static void describe(Throwable error, ObjectNode answer) {
-        StringWriter trace = new StringWriter();
-        error.printStackTrace(new PrintWriter(trace));
-        answer.put("error", shortened(error.toString())).put("trace", shortened(trace.toString()));
+        answer.put("error", shortened(said(error, error::toString))).put("trace", shortened(said(error, () -> trace(error))));
         boolean isOfClients = error instanceof org.apache.kafka.common.errors.RetriableException;
         answer.put("retriable", isOfClients || error instanceof RetriableException);
         answer.put("unsupported", error instanceof UnsupportedOperationException);
     }
 
+    private static String trace(Throwable error) {
+        StringWriter trace = new StringWriter();
+        error.printStackTrace(new PrintWriter(trace));
+        return trace.toString();
+    }
+
+    /** What an error says of itself, by its own code, which may throw. */
+    static String said(Throwable error, Supplier<String> words) {
+        try {
+            return words.get();
+        } catch (Throwable failed) {
+            return error.getClass().getName() + ", which threw " + failed.getClass().getName() + " when it was asked what it is";
+        }
+    }
+
     private static String shortened(String text) {
+        if (text == null) return "null";
         int left = text.length() - LONGEST;
         return left <= 0 ? text : text.substring(0, LONGEST) + "... (and " + left + " more characters)";
     }

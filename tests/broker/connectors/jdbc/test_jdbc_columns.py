@@ -52,6 +52,24 @@ def test_rows_of_one_timestamp_stay_together(database: Database) -> None:
         assert numbers(reading.rest()) == [3]
 
 
+def test_a_limit_in_a_suffix_keeps_the_rows_of_one_timestamp_together(database: Database) -> None:
+    database.execute(TABLE)
+    for day in range(1, 4):
+        insert(database, f"2020-01-0{day}", day, rows=3)
+    config = {"mode": "timestamp", "timestamp.column.name": "at", "query.suffix": "limit 4"}
+    with TableReading(database, config) as reading:
+        assert numbers(reading.poll()) == [1, 1, 1, 2, 2, 2]
+        assert sorted(row["id"] for row in reading.rest()) == [7, 8, 9]
+
+
+def test_a_limit_in_a_suffix_keeps_the_rows_of_one_id_together(database: Database) -> None:
+    database.execute("create table t(id numeric not null, v int)")
+    database.execute("insert into t select round(n / 3, n % 2), n from generate_series(3, 14) n")
+    config = {"mode": "incrementing", "incrementing.column.name": "id", "query.suffix": "limit 4"}
+    with TableReading(database, config) as reading:
+        assert sorted(numbers(reading.rest())) == [*range(3, 15)]
+
+
 def test_rows_of_one_timestamp_are_split_by_their_ids(database: Database) -> None:
     database.execute(TABLE)
     insert(database, "2020-01-01 00:00:00.123456", 1, rows=3)

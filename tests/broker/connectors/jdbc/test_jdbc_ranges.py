@@ -109,6 +109,14 @@ def test_a_command_that_waits_for_a_large_read_does_not_hold_it_up(
         assert_exactly_once(ids(reading.poll()), range(1, ROWS + 1))
 
 
+def test_a_limit_in_a_suffix_holds_for_a_large_table_as_a_whole(database: Database) -> None:
+    database.execute("create table t(id int, v text)")
+    database.execute("insert into t select n, repeat('x', 100) from generate_series(1, 20000) n")
+    with TableReading(database, {"mode": "bulk", "query.suffix": "limit 7"}) as reading:
+        assert len(reading.poll()) == 7
+        assert isinstance(reading.polls[0], LargeRows)
+
+
 def test_bulk_mode_reads_partitions_in_ranges(database: Database) -> None:
     database.execute("create table t(id int, v text) partition by range (id)")
     database.execute(f"create table t1 partition of t for values from (minvalue) to ({ROWS // 5})")

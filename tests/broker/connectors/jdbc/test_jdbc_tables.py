@@ -43,6 +43,17 @@ def test_tables_of_one_session_and_those_the_user_may_not_read_are_refused_by_na
         database.execute(f"drop role {role}")
 
 
+def test_tables_that_only_quotes_tell_apart_are_refused(database: Database) -> None:
+    database.execute('create schema a; create schema "a.b"; create table a."b.c"(id int); create table "a.b".c(id int)')
+    database.execute('insert into a."b.c" values (7)')
+    config = {"connection.url": database.jdbc_url, "connection.user": "postgres", "topic.prefix": "p-"}
+    for listed in ({}, {"table.whitelist": "b.c,c"}):
+        with pytest.raises(ConfigError, match=r"Two tables have the name a\.b\.c.*schema\.pattern"):
+            run_task(JdbcSourceConnector, config | listed)
+    with run_task(JdbcSourceConnector, config | {"schema.pattern": "a"}) as task:
+        assert [record.value for record in task.poll().records] == [{"id": 7}]
+
+
 @pytest.mark.parametrize("kind", ["unlogged table", "view", "materialized view"])
 def test_views_and_unlogged_tables_are_read_whole(database: Database, kind: str) -> None:
     database.execute(f"create {kind} v as select 7 as id")

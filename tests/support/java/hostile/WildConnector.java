@@ -48,5 +48,6 @@ public class WildConnector extends HostileConnector {
             Thread later = new Thread(() -> context().raiseError(new IllegalStateException("the database is gone")));
             later.start();
         }
+        if (properties.getOrDefault("wild", "").equals("interrupted")) Thread.currentThread().interrupt();
     }
 }

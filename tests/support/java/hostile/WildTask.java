@@ -63,6 +63,10 @@ public class WildTask extends HostileTask {
             }
             case "tell" -> tell(config.get("told"));
             case "long error" -> throw new IllegalStateException("no ".repeat(2 << 20));
+            case "mute error" -> throw new MuteException();
+            case "context" -> {
+                return List.of(record(number, null, "" + (context.transactionContext() != null)));
+            }
             case "jackson" -> {
                 return List.of(record(number, null, new ObjectMapper().version().toString()));
             }
@@ -97,6 +101,14 @@ public class WildTask extends HostileTask {
         Map<String, Object> offset = new HashMap<>();
         offset.put("number", position);
         return new SourceRecord(PARTITION, offset, config.get("topic"), partition, Schema.STRING_SCHEMA, value);
+    }
+
+    /** An exception that cannot say what it is. */
+    private static final class MuteException extends RuntimeException {
+        @Override
+        public String toString() {
+            throw new IllegalStateException("no words");
+        }
     }
 
     /** Write to an address that nobody has: the JVM dies of SIGSEGV. Once, if there is a marker. */

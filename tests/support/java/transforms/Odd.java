@@ -68,6 +68,12 @@ public class Odd implements Transformation<SourceRecord>, Versioned, Monitorable
                 if (failures++ < 2) throw new RetriableException("not yet");
                 yield record;
             }
+            case "interrupted" -> {
+                Thread.currentThread().interrupt();
+                if (failures++ < 2) throw new RetriableException("not yet");
+                yield record;
+            }
+            case "mute" -> throw new Mute();
             case "text" -> record.newRecord(record.topic(), record.kafkaPartition(), record.keySchema(), record.key(),
                 Schema.STRING_SCHEMA, "number " + record.value(), record.timestamp());
             case "partition" -> record.newRecord(record.topic(), -1, record.keySchema(), record.key(), record.valueSchema(), record.value(), record.timestamp());
@@ -75,6 +81,18 @@ public class Odd implements Transformation<SourceRecord>, Versioned, Monitorable
                 String.valueOf(Thread.currentThread().getContextClassLoader() == getClass().getClassLoader()), record.timestamp());
             default -> throw new IllegalStateException(how);
         };
+    }
+
+    /** An exception that cannot say what it is. */
+    private static final class Mute extends DataException {
+        private Mute() {
+            super("mute");
+        }
+
+        @Override
+        public String getMessage() {
+            throw new IllegalStateException("no words");
+        }
     }
 
     static <T> T hang() {

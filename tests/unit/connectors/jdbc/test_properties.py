@@ -104,6 +104,8 @@ def test_a_database_in_a_file_must_be_allowed_and_an_unknown_one_is_refused(tmp_
         ({"table.whitelist": "a", "table.blacklist": "b"}, "table.blacklist"),
         ({"mode": "bulk", "query": "select 1", "table.whitelist": "a"}, "query"),
         ({"query": "select 1"}, "query"),
+        ({"query.suffix": "limit 4"}, "query.suffix"),
+        ({"connection.url": "jdbc:sqlite:a.db", "mode": "bulk", "query.suffix": "limit 4"}, "query.suffix"),
         ({"mode": "timestamp"}, "timestamp.column.name"),
         ({"mode": "incrementing", "query": "select 1"}, "incrementing.column.name"),
         ({"table.types": "VIEW"}, "table.types"),

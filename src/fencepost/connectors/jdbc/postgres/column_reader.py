@@ -3,7 +3,8 @@
 Ids and timestamps are given when a row is written, but the row appears when its transaction ends: one that ends later
 with a lower id is never read. `timestamp.delay.interval.ms` makes that rarer. Only a single writer excludes it.
 
-All rows of one timestamp are read together, since the next poll requests later ones.
+All rows of one timestamp are read together, since the next poll requests later ones. A limit in `query.suffix` does not
+say so, and the rest of its last timestamp is read by itself.
 """
 
 from __future__ import annotations
@@ -67,16 +68,22 @@ class ColumnReader(Reader):
                 rest += f" fetch first {config.values[BATCH_ROWS]} rows with ties"
             select = self.source.select(first, shape, rest)
             places, rows = self.source.copy(connection, select, shape, first=pa.string())
-            if not rows.num_rows:
+            found = rows.num_rows
+            if not found:
                 if moment is not None:
                     self._check_clock(server)
                 if not self._uncommitted:
                     return None
+            after = self._after(places, id_column) if found else self._offset
+            if found and config.values[QUERY_SUFFIX]:
+                tied = self.source.select(first, shape, f"where {_at(after, moment, id_column)}", suffix=False)
+                _, last = self.source.copy(connection, tied, shape, first=pa.string())
+                rows = pa.concat_batches([rows[: _first_at(places, after)], last])
         self._uncommitted = False
-        if rows.num_rows:
+        self._offset = after
+        if found:
             # A query.suffix may leave out any rows.
-            self.whole = not config.values[QUERY_SUFFIX] and rows.num_rows < int(config.values[BATCH_ROWS])
-            self._offset = self._after(places, id_column)
+            self.whole = not config.values[QUERY_SUFFIX] and found < int(config.values[BATCH_ROWS])
             self._has_read = True
         return PolledRows(self.source.topic, shape, rows, self._offset.as_offset())
 
@@ -111,7 +118,7 @@ class ColumnReader(Reader):
             delay = self.source.config.values[TIMESTAMP_DELAY]
             conditions.append(f"{moment} < clock_timestamp() - interval '{delay} milliseconds'")
             if last_moment is not None:
-                then = f"(timestamptz 'epoch' + {last_moment} * interval '1 microsecond')"
+                then = _timestamp(last_moment)
                 if id_column is None or last_id is None:
                     conditions.append(f"{moment} > {then}")
                 else:
@@ -123,14 +130,14 @@ class ColumnReader(Reader):
         return f"where {' and '.join(conditions)}"
 
     def _after(self, places: pa.Array, id_column: JdbcColumn | None) -> ColumnOffset:
-        moment, _, last_id = places[-1].as_py().partition(" ")
-        found = Decimal(last_id) if last_id else None
+        offset = _offset_of(places[-1])
+        found = offset.incrementing
         if id_column is not None and (found is None or not found.is_finite()):
             raise DataError(
-                f"The column {id_column.label} of {self.source.title} is {last_id or 'null'} in a row: rows after it cannot be "
+                f"The column {id_column.label} of {self.source.title} is {found or 'null'} in a row: rows after it cannot be "
                 "distinguished from earlier ones. Correct the row and make the column NOT NULL, or use the mode snapshot"
             )
-        return ColumnOffset(found, int(moment) if moment else None)
+        return offset
 
     def _id_column(self, shape: RowShape) -> JdbcColumn:
         name = self.source.config.incrementing_column
@@ -185,6 +192,33 @@ def _place(moment: str | None, id_column: JdbcColumn | None) -> str:
     """
     micros = f"(extract(epoch from {moment}) * 1000000)::bigint" if moment else "''"
     return f"concat({micros}, ' ', {_name(id_column) if id_column is not None else 'null'})"
+
+
+def _offset_of(place: pa.Scalar) -> ColumnOffset:
+    moment, _, last_id = place.as_py().partition(" ")
+    return ColumnOffset(Decimal(last_id) if last_id else None, int(moment) if moment else None)
+
+
+def _first_at(places: pa.Array, offset: ColumnOffset) -> int:
+    """Return the index of the first row of the last ones, which are at an offset. The texts of equal ids may differ."""
+    first = len(places) - 1
+    while first and _offset_of(places[first - 1]) == offset:
+        first -= 1
+    return first
+
+
+def _timestamp(micros: int) -> str:
+    return f"(timestamptz 'epoch' + {micros} * interval '1 microsecond')"
+
+
+def _at(offset: ColumnOffset, moment: str | None, id_column: JdbcColumn | None) -> str:
+    """Return the condition for the rows at an offset."""
+    conditions = []
+    if moment is not None and offset.timestamp is not None:
+        conditions.append(f"{moment} = {_timestamp(offset.timestamp)}")
+    if id_column is not None and offset.incrementing is not None:
+        conditions.append(f"{_name(id_column)} = {offset.incrementing:f}")
+    return " and ".join(conditions)
 
 
 def _name(column: JdbcColumn | None) -> str:

@@ -102,7 +102,15 @@ class QuerySource:
                 ", ".join(sorted(dropped)) or "none",
             )
 
-    def select(self, first: str, shape: RowShape, rest: str = "", *, forms: Sequence[BinaryForm] | None = None) -> str:
+    def select(
+        self,
+        first: str,
+        shape: RowShape,
+        rest: str = "",
+        *,
+        forms: Sequence[BinaryForm] | None = None,
+        suffix: bool = True,
+    ) -> str:
         """Return a SELECT of the columns after `first`, which is SQL or NO_NUMBER. The rows' alias is `t`.
 
         `forms` are the forms of the binary format, None for text.
@@ -112,8 +120,8 @@ class QuerySource:
             expressions = [
                 f"{text}::text" if form.cast else text for text, form in zip(expressions, forms, strict=True)
             ]
-        columns = ", ".join(expressions)
-        return f"select {first}, {columns} from {self.sql} t {rest} {self.config.values[QUERY_SUFFIX]}"  # noqa: S608 - see above
+        columns, end = ", ".join(expressions), self.config.values[QUERY_SUFFIX] if suffix else ""
+        return f"select {first}, {columns} from {self.sql} t {rest} {end}"  # noqa: S608 - see above
 
     def _expression(self, column: JdbcColumn) -> str:
         name, zone = f"t.{quoted(column.name)}", f"at time zone '{self.config.time_zone}'"
@@ -162,6 +170,8 @@ class QuerySource:
 
         With `ranges` the table is divided into several. Raises DataError and psycopg's errors.
         """
+        # A limit in it would hold for each range.
+        ranges = ranges and not self.config.values[QUERY_SUFFIX]
         export = ExportedSnapshot(self._address)
         try:
             if self.table is not None:

@@ -24,7 +24,7 @@ from fencepost.connectors.postgres.changes.stream.decoder import Decoder
 from fencepost.connectors.postgres.changes.stream.relation import Relation
 from fencepost.connectors.postgres.changes.stream.stream import ReplicationStream
 from fencepost.connectors.postgres.changes.type_catalog import user_types
-from fencepost.connectors.table_topics import shared_topic
+from fencepost.connectors.table_topics import same_name, shared_topic
 
 if TYPE_CHECKING:
     import psycopg
@@ -160,13 +160,20 @@ class SourceDatabase:
         return [name for name in names if self._config.captures(name)]
 
     def check_topics(self) -> None:
-        """Raise PostgresError if several captured tables would write to one topic."""
-        shared = shared_topic((name, self._config.topic(name)) for name in self.member_tables())
+        """Raise PostgresError if several captured tables have one name, or would write to one topic."""
+        names = self.member_tables()
+        self._check_names(names)
+        shared = shared_topic((name, self._config.topic(name)) for name in names)
         if shared is not None:
             raise PostgresError(
                 f"{shared}, since characters that it cannot have become _: leave one of them out with table.exclude.list, "
                 "and capture it by a connector with another topic.prefix; or rename it"
             )
+
+    @staticmethod
+    def _check_names(names: Sequence[str]) -> None:
+        if (same := same_name(names)) is not None:
+            raise PostgresError(f"{same}: rename one of them, or leave both out with table.exclude.list")
 
     def hold(self, snapshot: SlotSnapshot, parts: Mapping[str, str]) -> Sequence[slots.PublishedTable]:
         """Keep the captured tables unchanged until `snapshot` is closed; return the tables to read.
@@ -343,6 +350,7 @@ class SourceDatabase:
             raise PostgresError(
                 "The database has no table that table.include.list and table.exclude.list capture: correct them"
             )
+        self._check_names([names[name] for name in tables])
         return tables
 
 

@@ -109,7 +109,7 @@ def begin_table(database: SourceDatabase, read: TableRead) -> TableRun:
 def greatest_key(database: SourceDatabase, run: TableRun) -> Key | None:
     """Return the greatest key that a table has, None if it is empty. Raises NotYetError, RetriableError and PostgresError."""
     with _table_as_it_is(database, run) as (connection, _):
-        names, order = run.order.names(), run.order.names(descending=True)
+        names, order = run.order.names(), run.order.sorting(run.table.table, descending=True)
         select = f"SELECT {names} FROM {run.table.sql()} ORDER BY {order} LIMIT 1"  # noqa: S608 - names are quoted
         columns = _texts(connection, select, run, len(run.key))
         return tuple(column[0].as_py() for column in columns) if len(columns[0]) else None
@@ -218,7 +218,7 @@ def _select(run: TableRun, progress: SnapshotProgress, size: int) -> str:
     asked = [f"({condition}\n)" for condition in (run.table.row_filter, run.read.condition) if condition is not None]
     return (
         f"SELECT {names}{columns}, coalesce({' AND '.join(asked) or 'true'}, false) FROM {run.table.sql()}{where} "  # noqa: S608
-        f"ORDER BY {names} LIMIT {size}"
+        f"ORDER BY {run.order.sorting(run.table.table)} LIMIT {size}"
     )
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.connectors.postgres.changes.connection import query
+from fencepost.connectors.postgres.server.quoting import quoted
 
 if TYPE_CHECKING:
     import psycopg
@@ -54,7 +55,7 @@ class KeyColumn:
 
     def sql(self) -> str:
         """Return the column's name in SQL."""
-        return '"' + self.name.replace('"', '""') + '"'
+        return quoted(self.name)
 
     def literal(self, text: str) -> str:
         """Return a value in SQL."""
@@ -72,9 +73,13 @@ class KeyOrder:
         """Return texts of the columns that differ if rows are sorted in another way."""
         return tuple(f"{column.sql()} {column.type} {column.collation}" for column in self.columns)
 
-    def names(self, *, descending: bool = False) -> str:
-        """Return the columns for SELECT or ORDER BY."""
-        return ", ".join(column.sql() + " DESC" * descending for column in self.columns)
+    def names(self) -> str:
+        """Return the columns for SELECT."""
+        return ", ".join(column.sql() for column in self.columns)
+
+    def sorting(self, table: str, *, descending: bool = False) -> str:
+        """Return the columns of a table for ORDER BY, where a bare name may also be one that SELECT gives a value."""
+        return ", ".join(f"{quoted(table)}.{column.sql()}" + " DESC" * descending for column in self.columns)
 
     def after(self, key: Sequence[str]) -> str:
         """Return the condition for rows after a key."""

@@ -10,7 +10,8 @@ CITEXT = KeyColumn(
 
 def test_columns_are_sorted_in_both_directions() -> None:
     assert PLAIN.names() == '"id", "odd ""name"""'
-    assert PLAIN.names(descending=True) == '"id" DESC, "odd ""name""" DESC'
+    assert PLAIN.sorting("t") == '"t"."id", "t"."odd ""name"""'
+    assert PLAIN.sorting('a"b', descending=True) == '"a""b"."id" DESC, "a""b"."odd ""name""" DESC'
 
 
 def test_a_key_that_is_sorted_in_another_way_has_another_description() -> None:
