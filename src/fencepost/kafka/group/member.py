@@ -231,7 +231,7 @@ class GroupMember:
         if coordinator is not None and coordinator.coordinator_id is not None:
             self._unknown_since = None
             return
-        # Looking for a coordinator is no part of a rebalance, however long none is found.
+        # Looking for a coordinator is not a part of a rebalance, however long none is found.
         self._pace.interrupted(time.thread_time())
         if self._unknown_since is None:
             self._unknown_since = time.monotonic()
