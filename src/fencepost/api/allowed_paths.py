@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
@@ -28,6 +29,8 @@ _DIRECTORY: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | _NO_LI
 # Without O_NONBLOCK, opening a named pipe would block.
 _FILE: Final = os.O_RDONLY | os.O_NONBLOCK | _NO_LINK
 _LINK_ERRORS: Final = (errno.ELOOP, errno.ENOTDIR)
+
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +53,18 @@ class PathsOfWorker:
                 f"of the group allow, or ask their owner to give them the same {property_name}"
             )
 
+    def check_url(self, url: str, property_name: str) -> None:
+        """Raise ConfigError unless this worker allows the URL of an object."""
+        if self.paths is not None and not _has_url(self.paths, url):
+            raise ConfigError(
+                f"{url} may not be read: the worker {self.worker}, which may run the connector's tasks, does not allow it. Ask "
+                f"the owner of the group's workers to give them the same {property_name}"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class AllowedPaths:
-    """Opens files at or below `paths`, which are absolute; None allows all paths. It can be pickled.
+    """Opens files at or below `paths`, which are absolute, or URLs of objects; None allows all. It can be pickled.
 
     `property_name` is the property that set them, and `nothing` describes the allowed files without paths, for
     messages. `own` are the worker's own files, which are never opened. `others` are further workers that must allow a
@@ -68,9 +79,8 @@ class AllowedPaths:
 
     @classmethod
     def of(cls, paths: Iterable[str], property_name: str = PROPERTY, *, own: OwnFiles = NO_FILES) -> AllowedPaths:
-        """Allow these paths only, without `own`. Relative ones begin at the working directory."""
-        absolute = tuple(os.path.abspath(Path(path).expanduser()) for path in paths if path)  # noqa: PTH100 - resolving is for later
-        return cls(absolute, property_name, own=own)
+        """Allow these paths and URLs only, without `own`. Relative paths begin at the working directory."""
+        return cls(tuple(_absolute(path) for path in paths if path), property_name, own=own)
 
     @property
     def restricted(self) -> bool:
@@ -86,6 +96,17 @@ class AllowedPaths:
             worker.check(path, self.property_name)
         with suppress(OSError):
             self.own.check(path, os.stat(path))  # noqa: PTH116 - called often
+
+    def check_url(self, url: str) -> None:
+        """Raise ConfigError unless the URL of an object, or a pattern of them, is at or below an allowed URL."""
+        if self.paths is not None and not _has_url(self.paths, url):
+            raise ConfigError(
+                f"{url} may not be read: it is not in what the property {self.property_name} allows "
+                f"({', '.join(self.paths) or self.nothing}). Ask the worker's owner to add "
+                f"{'/'.join(url.split('/')[:3])} to the property"
+            )
+        for worker in self.others:
+            worker.check_url(url, self.property_name)
 
     def allows_files_of(self, directory: str, inodes: AbstractSet[int]) -> bool:
         """Return whether regular files directly in a directory may all be read; if not, each must be checked.
@@ -132,7 +153,7 @@ class AllowedPaths:
         """Return the allowed directory or file that contains a path, and the components from there."""
         # Unlike Path.resolve, it leaves loops of links to the opening, which fails.
         target = os.path.realpath(path)
-        for root in map(os.path.realpath, allowed):
+        for root in (os.path.realpath(path) for path in allowed if _URL.match(path) is None):
             if is_at_or_below(target, root):
                 return root, _parts(target, root)
         raise ConfigError(
@@ -140,6 +161,15 @@ class AllowedPaths:
             f"{self.property_name} allows ({', '.join(allowed) or self.nothing}). Move it there, or ask the worker's owner "
             "to add its directory to the property"
         )
+
+
+def _absolute(path: str) -> str:
+    return path.rstrip("/") if _URL.match(path) else os.path.abspath(Path(path).expanduser())  # noqa: PTH100 - resolving is for later
+
+
+def _has_url(allowed: Iterable[str], url: str) -> bool:
+    # Some stores take .. for the directory above.
+    return ".." not in url.split("/") and any(is_at_or_below(url, root) for root in allowed)
 
 
 def _parts(path: str, root: str) -> list[str]:

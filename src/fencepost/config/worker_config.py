@@ -213,8 +213,8 @@ def _define_files(definitions: ConfigDef, *, alone: bool) -> None:
     definitions.define(
         allowed_paths.PROPERTY, _T.LIST, None if alone else ".", _I.MEDIUM,
         "Directories and files, comma-separated, that FileSource and FileStreamSource may read, with everything below them, "
-        "after resolving links; relative ones begin at the worker's working directory. The worker's own files are refused "
-        "wherever they are. "
+        "after resolving links; relative ones begin at the worker's working directory. URLs of objects allow those below them: "
+        "s3://bucket/in. The worker's own files are refused wherever they are. "
         + (
             "Unset: all other files that the worker may read."
             if alone

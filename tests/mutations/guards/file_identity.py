@@ -133,7 +133,7 @@ GUARDS = (
     Guard(
         "the offsets of a file that was away",
         "connectors/files/discovery/former_names.py",
-        "self._seen.isdisjoint(now[file] for file in changed)",
+        "self._seen.isdisjoint(numbers)",
         "bool(self._seen)",
         f"{_FORMER}test_a_file_that_was_away_is_found_under_its_new_name",
     ),

@@ -277,3 +277,27 @@ def test_a_path_must_be_allowed_by_the_other_workers(
     allowed = AllowedPaths(others=(PathsOfWorker("http://other:8083", directory, paths),))
     with pytest.raises(ConfigError, match="the worker http://other:8083") if refused else nullcontext():
         allowed.check(path)
+
+
+def test_objects_below_an_allowed_url_are_allowed():
+    allowed = AllowedPaths.of(["/data", "s3://bucket/in/"])
+    for url in ("s3://bucket/in/*.csv", "s3://bucket/in/a/b.csv"):
+        allowed.check_url(url)
+    for url in ("s3://bucket/inner/*", "s3://bucket/*", "s3://bucket/in/../x", "gs://bucket/in/*", "hdfs:///data/x"):
+        with pytest.raises(ConfigError, match="is not in what the property"):
+            allowed.check_url(url)
+
+
+def test_an_allowed_url_allows_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s3:" / "bucket").mkdir(parents=True)
+    (tmp_path / "s3:" / "bucket" / "file").write_text("1")
+    with pytest.raises(ConfigError, match="may not be read"):
+        AllowedPaths.of(["s3://bucket"]).check("s3://bucket/file")
+
+
+@pytest.mark.parametrize(("of_other", "is_allowed"), [(None, True), (("s3://bucket",), True), (("/data",), False)])
+def test_all_workers_of_a_group_must_allow_an_object(of_other: tuple[str, ...] | None, is_allowed: bool):
+    allowed = replace(AllowedPaths.of(["s3://bucket"]), others=(PathsOfWorker("http://other/", "/", of_other),))
+    with nullcontext() if is_allowed else pytest.raises(ConfigError, match="the worker http://other/, which may run"):
+        allowed.check_url("s3://bucket/in/*.csv")

@@ -24,7 +24,7 @@ from fencepost.connectors.files.content.growing import (
     position_of,
 )
 from fencepost.connectors.files.content.identity import FileIdentity, FileTrack
-from fencepost.connectors.files.content.origin import identity_in, origin_of
+from fencepost.connectors.files.content.origin import identity_in, is_at_end, origin_of
 from fencepost.connectors.files.content.ranges import FileRange, open_file, scan_records
 from fencepost.connectors.files.content.restart_point import RestartPoint, replaced
 from fencepost.connectors.files.discovery.ended import AfterEnd, Mark
@@ -67,7 +67,7 @@ class Opening:
         return tracked
 
     def new(self, path: str, offset: SourceOffset | None) -> TrackedFile:
-        """Return a file whose first bytes were not read yet. Raises DataError as `started`."""
+        """Return a file whose first bytes were not read yet, or an object that was read to its end. Raises DataError as `started`."""
         begun = offset is not None
         track = None if is_object(path) else FileTrack(path, FileIdentity.in_offset(path, offset), self._allowed)
         if self._table is not None:
@@ -76,7 +76,16 @@ class Opening:
             return TrackedFile(path, table, begun, track=track)
         start, restart = position_of(path, offset), RestartPoint.of(path, offset)
         file = GrowingFile(path, start, self._plan, self._batch_bytes, self._allowed, self._quoting)
-        return TrackedFile(path, file, begun, track=track, restart=restart, identity=identity_in(offset))
+        tracked = TrackedFile(path, file, begun, track=track, restart=restart, identity=identity_in(offset))
+        if is_at_end(path, offset):
+            tracked.file = content = self._content(tracked, start, Form(None, self._encoding))
+            content.skip()
+            tracked.state = FileState.FOLLOWED
+        return tracked
+
+    def _content(self, tracked: TrackedFile, position: int, form: Form) -> ContentFile:
+        origin = origin_of(tracked.path, self._allowed, tracked.identity)
+        return ContentFile(origin, position, form, self._quoting, self._batch_bytes, self._allowed, tracked.restart)
 
     def identify(self, tracked: TrackedFile, *, whole: bool) -> None:
         """Choose how to read a NEW file by its first bytes; it stays NEW while it has too few.
@@ -107,10 +116,7 @@ class Opening:
             return
         form = Form(codec, self._encoding)
         if form != Form(None) or of_store:
-            origin = origin_of(tracked.path, self._allowed, tracked.identity)
-            tracked.file = ContentFile(
-                origin, position, form, self._quoting, self._batch_bytes, self._allowed, tracked.restart
-            )
+            tracked.file = self._content(tracked, position, form)
         tracked.become(FileState.FOLLOWED)
 
     def _codec_of(self, path: str, local: GrowingFile | None) -> tuple[bool, Codec | None]:

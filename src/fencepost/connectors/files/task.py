@@ -177,7 +177,8 @@ class FileSourceTask(SourceTask):
             return SourceBatch(reader=self._readers.of_nothing, offsets=changed, bytes=0)
         found = wait_for(self._look, self._stopping)
         if not found:
-            return self._next_ends()
+            # The poll after the one that takes a file away removes its offset.
+            return None if self._stopping.is_set() else self._next_ends()
         [batch] = found
         return SourceBatch(
             reader=batch.reader,

@@ -230,7 +230,10 @@ class GroupMember:
         coordinator = self._coordinator
         if coordinator is not None and coordinator.coordinator_id is not None:
             self._unknown_since = None
-        elif self._unknown_since is None:
+            return
+        # Looking for a coordinator is not a part of a rebalance, however long none is found.
+        self._pace.interrupted(time.thread_time())
+        if self._unknown_since is None:
             self._unknown_since = time.monotonic()
 
     # -- the end of a membership --------------------------------------------------------------------------------

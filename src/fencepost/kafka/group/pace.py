@@ -19,6 +19,7 @@ class RebalancePace:
     def __init__(self, share: float = SHARE) -> None:
         self._waits_per_cost = (1.0 - share) / share
         self._began_at: float | None = None
+        self._spent_s = 0.0
         self._due_at = 0.0
 
     @property
@@ -31,8 +32,15 @@ class RebalancePace:
         if self._began_at is None:
             self._began_at = cpu_s
 
+    def interrupted(self, cpu_s: float) -> None:
+        """Note the processor time at which an attempt failed: what is used until the next one does not count."""
+        if self._began_at is not None:
+            self._spent_s += cpu_s - self._began_at
+            self._began_at = None
+
     def ended(self, cpu_s: float, now: float) -> None:
         """Note the processor time at which it ended, which is `now` on the monotonic clock."""
-        began_at, self._began_at = self._began_at, None
-        if began_at is not None:
-            self._due_at = now + (cpu_s - began_at) * self._waits_per_cost
+        self.interrupted(cpu_s)
+        spent_s, self._spent_s = self._spent_s, 0.0
+        if spent_s:
+            self._due_at = now + spent_s * self._waits_per_cost

@@ -113,9 +113,11 @@ TASK_VALUES: Final[Mapping[str, MetricDefinition]] = {
     **define(
         SOURCE_PREFIX,
         {
-            "source_record_poll_rate": "Records per second that the source returned in the last minute",
+            "source_record_poll_rate": "Records per second that the source returned in the last minute, 0 unless the task is "
+            "RUNNING",
             "source_record_poll_total": "Records that the source returned, before transforms",
-            "source_record_write_rate": "Records per second that were written to Kafka in the last minute",
+            "source_record_write_rate": "Records per second that were written to Kafka in the last minute, 0 unless the task "
+            "is RUNNING",
             "source_record_write_total": "Records that were written to Kafka, after transforms",
             "poll_batch_avg_time_ms": "Average time of the last minute's polls, in milliseconds",
             "poll_batch_max_time_ms": "Longest time of the last minute's polls, in milliseconds",

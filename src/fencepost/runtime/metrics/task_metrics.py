@@ -223,13 +223,16 @@ class TaskMetrics:
             return Activity(
                 state=self._state,
                 counts=transferred.counts,
-                rate=self._writes.rate(self._clock()) if self._state is State.RUNNING else 0.0,
+                rate=self._rate(self._writes, self._clock()),
                 lag=None if math.isnan(transferred.lag) else transferred.lag,
                 restarts=self._restarts,
                 open_since_ms=None if opened is None else opened.since_ms,
                 last_commit_ms=None if commit is None else commit.at_ms,
                 ended=tuple(self.transactions.ended),
             )
+
+    def _rate(self, values: Windowed, now: float) -> float:
+        return values.rate(now) if self._state is State.RUNNING else 0.0
 
     def _count(self, **more: int) -> None:
         self._transferred += TransferCounts(**more)
@@ -269,9 +272,9 @@ class TaskMetrics:
     def _source_values(self, now: float) -> dict[str, float]:
         return with_prefix(
             SOURCE_PREFIX,
-            source_record_poll_rate=self._poll_records.rate(now),
+            source_record_poll_rate=self._rate(self._poll_records, now),
             source_record_poll_total=self._polled,
-            source_record_write_rate=self._writes.rate(now),
+            source_record_write_rate=self._rate(self._writes, now),
             source_record_write_total=self._written,
             poll_batch_avg_time_ms=self._poll_time.average(now),
             poll_batch_max_time_ms=self._poll_time.maximum(now),

@@ -26,6 +26,17 @@ def test_the_cost_of_an_unfinished_rebalance_counts_for_the_next_one():
     assert pace.due_at == pytest.approx(13.0)
 
 
+def test_the_processor_time_between_two_attempts_is_no_cost():
+    """While no broker answers, a member tries again and again."""
+    pace = RebalancePace(share=0.5)
+    pace.began(cpu_s=1.0)
+    pace.interrupted(cpu_s=1.25)
+    pace.interrupted(cpu_s=8.0)
+    pace.began(cpu_s=9.0)
+    pace.ended(cpu_s=9.5, now=10.0)
+    assert pace.due_at == pytest.approx(10.75)
+
+
 def test_an_end_without_a_beginning_changes_nothing():
     pace = RebalancePace()
     pace.ended(cpu_s=4.0, now=10.0)

@@ -70,12 +70,19 @@ def test_a_task_that_does_not_run_has_no_rate(state: State):
     metrics = WorkerMetrics()
     task = metrics.add(ConnectorTaskId("c", 0))
     task.state(State.RUNNING)
+    task.polled(0.1)
     task.wrote(30, 30)
-    assert task.activity().rate == pytest.approx(1)
+    exported = "kafka_connect_source_task_source_record_write_rate", "kafka_connect_source_task_source_record_poll_rate"
+
+    def rates() -> list[float]:
+        values = task.snapshot().values
+        return [task.activity().rate, *(values[name] for name in exported)]
+
+    assert rates() == pytest.approx([1, 1, 1])
 
     task.state(state)
 
-    assert task.activity().rate == 0
+    assert rates() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("state", [State.FAILED, State.RESTARTING])

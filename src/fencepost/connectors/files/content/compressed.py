@@ -28,7 +28,7 @@ from fencepost.connectors.files.content.growing import FILENAME_FIELD, POSITION_
 from fencepost.connectors.files.content.held import HELD_BYTES, HeldRange
 from fencepost.connectors.files.content.identity import Stamp
 from fencepost.connectors.files.content.open_ends import no_end_of_record, warn_of_open_end
-from fencepost.connectors.files.content.origin import ContentOrigin
+from fencepost.connectors.files.content.origin import END_FIELD, ContentOrigin
 from fencepost.connectors.files.content.ranges import PADDING, FileRange, count_lines, record_ends
 from fencepost.connectors.files.content.restart_point import RestartPoint, RestartPoints, opened, usable
 
@@ -83,6 +83,10 @@ class ContentFile:
         """The state of the file when last checked."""
         self._grew_at = clock()
 
+    def skip(self) -> None:
+        """Take it that nothing is left after the position."""
+        self._state = _State.ENDED
+
     @property
     def finished(self) -> bool:
         """Whether nothing was left after the position when last checked."""
@@ -102,8 +106,9 @@ class ContentFile:
 
     @property
     def offset(self) -> dict[str, Any]:
-        """The source offset of the position, with the restart point before it, and the identity of an object."""
-        return {POSITION_FIELD: self.position} | self._points.in_offset() | self._origin.offset
+        """The source offset of the position, with the restart point before it, and the identity and the end of an object."""
+        end = {END_FIELD: self.position} if self._origin.whole and self.finished else {}
+        return {POSITION_FIELD: self.position} | self._points.in_offset() | self._origin.offset | end
 
     def close(self) -> None:
         """Close the file."""

@@ -2,7 +2,8 @@
 
 An object is whole when it is there, and does not grow. Its identity is its size and ETag: it is compared before anything
 that was read of it is returned, and is in the source offset of text: `{"position": ..., "object": "..."}`. When the server
-does not answer, RetriableError is raised, and a later read goes on from the same position.
+does not answer, RetriableError is raised, and a later read goes on from the same position. An offset with the `end` of an
+object is at its end if the position is the same: the store may take the object away then.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from typing import Any, ClassVar, Final, Protocol
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import DataError
-from fencepost.connectors.files.content.growing import Awaited
+from fencepost.connectors.files.content.growing import POSITION_FIELD, Awaited
 from fencepost.connectors.files.content.identity import Stamp, stamp_of
 from fencepost.connectors.files.content.ranges import open_file, unreadable
 from fencepost.connectors.files.stores.objects import is_object, size_and_time
 
 OBJECT_FIELD: Final = "object"
+END_FIELD: Final = "end"
 
 
 class ContentOrigin(Protocol):
@@ -125,3 +127,9 @@ def identity_in(offset: Mapping[str, Any] | None) -> str | None:
     """Return the identity of an object in a committed source offset."""
     found = (offset or {}).get(OBJECT_FIELD)
     return None if found is None else str(found)
+
+
+def is_at_end(path: str, offset: Mapping[str, Any] | None) -> bool:
+    """Return whether a committed source offset is the one at the end of an object."""
+    end = (offset or {}).get(END_FIELD)
+    return end is not None and is_object(path) and end == (offset or {}).get(POSITION_FIELD)

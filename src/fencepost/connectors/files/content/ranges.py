@@ -28,7 +28,7 @@ from fencepost.connectors.files.content.csv_quotes import (
     positions_of,
     without_escaped,
 )
-from fencepost.connectors.files.stores.objects import ObjectFile, check_allowed, is_object
+from fencepost.connectors.files.stores.objects import ObjectFile, is_object
 
 BLOCK_BYTES: Final = 1 << 20
 """The size of one read. It fits into a processor's second-level cache together with its result."""
@@ -136,7 +136,7 @@ def open_file(path: str, allowed: AllowedPaths) -> FileIO:
     """
     try:
         if is_object(path):
-            check_allowed(path, allowed)
+            allowed.check_url(path)
             return cast("FileIO", ObjectFile(path))
         return allowed.open(path)
     except ConfigError as error:

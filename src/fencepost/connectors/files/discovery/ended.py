@@ -26,6 +26,7 @@ from typing import Any, Final
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import DataError
+from fencepost.connectors.files.content.identity import stamp_of
 from fencepost.connectors.files.content.ranges import open_file, unreadable
 
 ENDED_FIELD: Final = "ended"
@@ -108,7 +109,7 @@ class Mark:
 
 
 def take_away(path: str, after_end: AfterEnd, folder: str | None) -> None:
-    """Delete a file, or move it to a folder under a free name. Raises DataError if that fails."""
+    """Delete a file, or move it to a folder under a free name. Raises DataError if that fails, or if the file has grown."""
     try:
         if after_end is AfterEnd.DELETE or folder is None:
             os.unlink(path)  # noqa: PTH108 - as the other functions on paths here
@@ -127,16 +128,44 @@ def take_away(path: str, after_end: AfterEnd, folder: str | None) -> None:
 def _move(path: str, folder: Path) -> None:
     target = _taken_name(folder, Path(path).name)
     try:
-        try:
-            os.replace(path, target)  # noqa: PTH105 - as above
-        except OSError as error:
-            if error.errno != errno.EXDEV:
-                raise
-            shutil.copy2(path, target)
-            os.unlink(path)  # noqa: PTH108 - as above
-    except OSError:
+        os.replace(path, target)  # noqa: PTH105 - as above
+    except OSError as error:
         target.unlink()
+        if error.errno != errno.EXDEV:
+            raise
+        _move_by_copy(path, folder)
+
+
+def _move_by_copy(path: str, folder: Path) -> None:
+    """Copy a file to another file system, and delete it.
+
+    A new file that comes under its name meanwhile stays: it was not read yet.
+    """
+    name, before = Path(path).name, os.stat(path)  # noqa: PTH116 - as above
+    # No program takes a hidden file for a whole one, and after a crash the same file gets the same name again.
+    copy = folder / f".{name}.{before.st_ino}.part"
+    try:
+        shutil.copy2(path, copy)
+        _check_not_grown(path, before)
+        os.replace(copy, _taken_name(folder, name))  # noqa: PTH105 - as above
+    except (OSError, DataError):
+        copy.unlink(missing_ok=True)
         raise
+    with suppress(FileNotFoundError):
+        if os.stat(path).st_ino == before.st_ino:  # noqa: PTH116 - as above
+            os.unlink(path)  # noqa: PTH108 - as above
+
+
+def _check_not_grown(path: str, before: os.stat_result) -> None:
+    with suppress(FileNotFoundError):
+        now = os.stat(path)  # noqa: PTH116 - as above
+        if now.st_ino == before.st_ino and stamp_of(now) != stamp_of(before):
+            raise DataError(
+                f"The file {path} was written to after it was read to its end, while it was moved to another file system: let "
+                "writers put whole files there, or set files.settle.ms higher. It is left alone. To have it read from its "
+                f'start, remove its offset; to have the rest read, set its offset to {{"position": {before.st_size}}} if it is '
+                "not compressed"
+            )
 
 
 def _taken_name(folder: Path, name: str) -> Path:

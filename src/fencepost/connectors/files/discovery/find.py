@@ -24,7 +24,7 @@ from fencepost.connectors.files.content.identity import inode_at
 from fencepost.connectors.files.discovery.begun import BegunFiles
 from fencepost.connectors.files.discovery.directories import Listing, directories_of
 from fencepost.connectors.files.discovery.spellings import spelled_once
-from fencepost.connectors.files.stores.objects import ObjectUrl, check_allowed, is_object, objects_below, size_and_time
+from fencepost.connectors.files.stores.objects import ObjectUrl, is_object, objects_below, size_and_time
 
 FILES: Final = "files"
 ORDERS: Final = ("name", "time")
@@ -208,7 +208,7 @@ def check_object(url: str, allowed: AllowedPaths) -> None:
     """Raise ConfigError for a URL that may not be read, or names no object."""
     parts = ObjectUrl.of(url)
     try:
-        check_allowed(url, allowed)
+        allowed.check_url(url)
         parts.check()
     except ConfigError as error:
         raise ConfigError(f"The property {FILES} is refused. {error}", name=FILES) from None

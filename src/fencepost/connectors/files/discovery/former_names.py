@@ -7,6 +7,9 @@ the rest of the work. They cannot tell anything new about a file that
   the first call: tasks commit offsets for files that they were given, and an offset is altered only while the connector is
   stopped;
 - is in a directory that other files are in, so that its other spellings are known.
+
+Inodes are kept until MOST_SEEN others came after them. Then all offsets are read again, which have those that a task committed
+meanwhile.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import compress, filterfalse
 from operator import ne
+from typing import Final
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.context import OffsetReader
@@ -23,6 +27,9 @@ from fencepost.connectors.files.discovery.renames import former_names
 from fencepost.connectors.files.discovery.spellings import respelled
 from fencepost.connectors.files.discovery.watch import FileWatch
 from fencepost.connectors.files.stores.objects import is_object
+
+MOST_SEEN: Final = 100_000
+"""How many inodes of former files are kept before those that came before them are forgotten: some 10 MB each."""
 
 
 class FormerNames:
@@ -40,6 +47,8 @@ class FormerNames:
         self._directories: set[str] = set()
         # The inodes of all files that a task was given, or that had an offset.
         self._seen: set[int | None] = set()
+        # The ones before these.
+        self._seen_before: set[int | None] = set()
 
     def update(self, watch: FileWatch, files: Sequence[str], inodes: Mapping[str, int] | None) -> None:
         """Find the names of the files that are watched. Raises DataError as `former_names`."""
@@ -49,6 +58,9 @@ class FormerNames:
             self._read(files, inodes or {})
         self._inodes = now
         self._seen.update(() if now is None else now.values())
+        if len(self._seen) > MOST_SEEN + 2 * len(files):
+            self._seen_before, self._seen = self._seen, set() if now is None else set(now.values())
+            self._read(files, inodes or {})
         for file, names in watch.formers.items():
             self.formers[file] = list(dict.fromkeys([*self.formers.get(file, ()), *names]))
         for gone in self.formers.keys() - set(files) if self.formers else ():
@@ -60,9 +72,9 @@ class FormerNames:
         if known is None:
             return False
         changed = list(compress(now, map(ne, now.values(), map(known.get, now))))
-        return self._seen.isdisjoint(now[file] for file in changed) and self._directories.issuperset(
-            map(_directory, changed)
-        )
+        numbers = [now[file] for file in changed]
+        are_new = self._seen.isdisjoint(numbers) and self._seen_before.isdisjoint(numbers)
+        return are_new and self._directories.issuperset(map(_directory, changed))
 
     def _read(self, files: Sequence[str], inodes: Mapping[str, int]) -> None:
         committed = self._reader.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import threading
@@ -17,8 +18,20 @@ from fencepost.connectors.files.discovery.find import Discovery, Entry, is_patte
 _STOP_SECONDS: Final = 5.0
 _MANY_GONE: Final = 1_000
 """A task with a rule can miss some more files than these before it waits for another configuration (sketch.py)."""
-_MOST_FORMERS: Final = 4
-"""The number of old names of a file: a task takes less time to end than four renames that scans see."""
+_LONGEST_END_SECONDS: Final = 30.0
+"""Until a task has ended, its last records may be committed under the name that it was given: more than the default of
+task.shutdown.graceful.timeout.ms."""
+_LEAST_FORMERS: Final = 4
+_MOST_FORMERS: Final = 64
+"""The limits of the number of old names of a file: each scan sees one rename at most."""
+
+_PASSING: Final = frozenset(
+    {
+        errno.ESTALE, errno.EIO, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ECONNRESET,
+        errno.ENOTCONN, errno.EAGAIN, errno.EINTR, errno.EBUSY, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
+    }
+)  # fmt: skip
+"""Errors of a file system, above all of a network, that may not come again."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -40,6 +53,7 @@ class FileWatch:
     ) -> None:
         self._discovery = discovery
         self._interval_s = interval_s
+        self._most_formers = min(_MOST_FORMERS, max(_LEAST_FORMERS, int(_LONGEST_END_SECONDS / interval_s)))
         self._on_change = on_change
         self._on_error = on_error
         self._stopping = threading.Event()
@@ -104,12 +118,12 @@ class FileWatch:
         while not self._stopping.wait(self._interval_s):
             try:
                 new, other = self._look()
-            except RetriableError as error:
+            except (RetriableError, ConfigError, DataError, OSError) as error:
+                if not _passes(error):
+                    self._on_error(error)
+                    return
                 _log.warning("%s; the next scan is in %g seconds", error, self._interval_s)
                 continue
-            except (ConfigError, DataError, OSError) as error:
-                self._on_error(error)
-                return
             if new:
                 _log.info("New files: %d, the first is %s", len(new), new[0])
             elif other:
@@ -142,7 +156,7 @@ class FileWatch:
         if missing:
             kept = [file for file in kept if file in found or os.path.exists(file)]  # noqa: PTH110 - spares making a Path
         if missing or other:
-            self._formers = _formers(self._formers, self._inodes, inodes)
+            self._formers = _formers(self._formers, self._inodes, inodes, self._most_formers)
         self._inodes = inodes
         self._take((*kept, *new), found)
         return new, other
@@ -164,7 +178,7 @@ class FileWatch:
             return False
         _log.info("Files that are gone: %d", len(gone))
         inodes = {path: inode for path, inode in self._inodes.items() if path not in gone}
-        self._formers = _formers(self._formers, self._inodes, inodes)
+        self._formers = _formers(self._formers, self._inodes, inodes, self._most_formers)
         self._inodes = inodes
         self._gone = frozenset()
         kept = [file for file in self._files if file not in gone]
@@ -189,6 +203,12 @@ class FileWatch:
         # has no entry here, so that it counts as another one when it is back.
         unseen = filterfalse(self._inodes.__contains__, self._files)
         self._known = {**dict.fromkeys(self._discovery.patterns), **found, **dict.fromkeys(unseen)}
+
+
+def _passes(error: Exception) -> bool:
+    """Return whether another scan may succeed: a server of files or objects does not answer as it should."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    return isinstance(error, RetriableError) or (isinstance(cause, OSError) and cause.errno in _PASSING)
 
 
 def settled(
@@ -222,7 +242,9 @@ def _inodes(paths: Iterable[str]) -> dict[str, int]:
     return {path: inode for path in paths if (inode := inode_at(path)) is not None}
 
 
-def _formers(known: Mapping[str, list[str]], before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, list[str]]:
+def _formers(
+    known: Mapping[str, list[str]], before: Mapping[str, int], now: Mapping[str, int], most: int
+) -> dict[str, list[str]]:
     """Return the old names of renamed files, including the known old names of files that still exist.
 
     A file that was renamed again keeps its last names: its records may be committed yet under one of them.
@@ -234,7 +256,7 @@ def _formers(known: Mapping[str, list[str]], before: Mapping[str, int], now: Map
     moved = {}
     if names:
         moved = {
-            path: [name for name in dict.fromkeys(names[inode]) if name != path][:_MOST_FORMERS]
+            path: [name for name in dict.fromkeys(names[inode]) if name != path][:most]
             for path, inode in now.items()
             if before.get(path) != inode and inode in names
         }

@@ -22,7 +22,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import ConfigError, DataError, RetriableError
 from fencepost.connectors.files.stores.arrow import AzureStore, GoogleStore, S3Store, azure_parts
 from fencepost.connectors.files.stores.hadoop import HadoopStore
@@ -100,14 +99,6 @@ def _told(url: str, store: Store) -> Iterator[None]:
 def _told_in(error: Exception) -> str:
     """Return the message of an error, without a server's stack trace or request id."""
     return re.split(r"\\n|\n", str(error))[0]
-
-
-def check_allowed(url: str, allowed: AllowedPaths) -> None:
-    """Raise ConfigError if the worker restricts files to directories, since objects are in none of them."""
-    if allowed.restricted:
-        raise ConfigError(
-            f"{url} may not be read: the property {allowed.property_name} allows directories alone. Ask the worker's owner"
-        )
 
 
 def size_and_time(url: str) -> tuple[int, float] | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import gzip
 import os
+import shutil
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -84,6 +86,20 @@ def test_a_file_is_deleted_after_the_commit_of_its_end(path: Path, offsets: Comm
     assert task.at_end()
 
 
+def test_no_file_is_taken_away_by_a_task_that_stops(path: Path, offsets: Committed) -> None:
+    """It would not poll again, which removes the offset."""
+    path.write_text("1\n")
+    [task] = tasks(properties(path), offsets=offsets)
+    offsets.commit(task, polled(task))
+    task.stop()
+    assert task.poll() is None
+    [task] = tasks(properties(path), offsets=offsets)
+    for _ in range(2):
+        offsets.commit(task, polled(task))
+    assert not path.exists()
+    assert offsets.of_files == {}
+
+
 def test_a_file_is_moved_under_a_name_that_is_free(path: Path, offsets: Committed, tmp_path: Path) -> None:
     folder = tmp_path / "done é"
     folder.mkdir()
@@ -119,17 +135,83 @@ def test_a_file_that_another_program_took_away_is_not_missed(path: Path, tmp_pat
     assert list(folder.iterdir()) == []
 
 
-def test_a_file_is_copied_to_another_file_system(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: Any) -> None:
-        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+@pytest.fixture
+def elsewhere(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory that seems to be on another file system than the file."""
+    replace = os.replace
 
-    monkeypatch.setattr(os, "replace", refused)
+    def within_a_directory(source: Any, target: Any) -> None:
+        if Path(source).parent != Path(target).parent:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", within_a_directory)
+    path.write_text("1\n")
     folder = tmp_path / "done"
     folder.mkdir()
-    path.write_text("1\n")
-    take_away(str(path), AfterEnd.MOVE, str(folder))
+    return folder
+
+
+def after_the_copy(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
+    copy = shutil.copy2
+
+    def then(*given: Any) -> None:
+        copy(*given)
+        action()
+
+    monkeypatch.setattr(shutil, "copy2", then)
+
+
+def test_a_file_is_copied_to_another_file_system(path: Path, elsewhere: Path) -> None:
+    take_away(str(path), AfterEnd.MOVE, str(elsewhere))
     assert not path.exists()
-    assert (folder / path.name).read_text() == "1\n"
+    assert {file.name: file.read_text() for file in elsewhere.iterdir()} == {path.name: "1\n"}
+
+
+def test_a_new_file_that_comes_while_the_former_one_is_copied_stays(
+    path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = path.with_name("new")
+    new.write_text("2\n")
+    after_the_copy(monkeypatch, lambda: new.rename(path))
+    take_away(str(path), AfterEnd.MOVE, str(elsewhere))
+    assert path.read_text() == "2\n"
+    assert {file.name: file.read_text() for file in elsewhere.iterdir()} == {path.name: "1\n"}
+
+
+def test_a_file_that_grows_while_it_is_copied_is_kept_and_reported(
+    path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def grow() -> None:
+        with path.open("a") as file:
+            file.write("2\n")
+
+    after_the_copy(monkeypatch, grow)
+    with pytest.raises(DataError, match="was written to after it was read to its end"):
+        take_away(str(path), AfterEnd.MOVE, str(elsewhere))
+    assert path.read_text() == "1\n2\n"
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_file_is_not_in_its_directory_before_it_is_whole(
+    path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[list[Path]] = []
+    after_the_copy(monkeypatch, lambda: found.append(list(elsewhere.glob("[!.]*"))))
+    take_away(str(path), AfterEnd.MOVE, str(elsewhere))
+    assert found == [[]]
+
+
+def test_a_copy_that_a_crash_left_is_made_anew(path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as crashing:
+        after_the_copy(crashing, crash)
+        with pytest.raises(KeyboardInterrupt):
+            take_away(str(path), AfterEnd.MOVE, str(elsewhere))
+    take_away(str(path), AfterEnd.MOVE, str(elsewhere))
+    assert {file.name: file.read_text() for file in elsewhere.iterdir()} == {path.name: "1\n"}
 
 
 def test_a_file_whose_end_was_committed_before_a_crash_is_taken_away_later(path: Path, offsets: Committed) -> None:

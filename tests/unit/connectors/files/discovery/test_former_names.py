@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fencepost.api.allowed_paths import ANYWHERE
+from fencepost.connectors.files.discovery import former_names
 from fencepost.connectors.files.discovery.find import Discovery
 from fencepost.connectors.files.discovery.former_names import FormerNames
 from fencepost.connectors.files.discovery.watch import FileWatch
@@ -39,6 +40,10 @@ class Watched:
         self._watch._look()
         self._names.update(self._watch, self._watch.files, self._watch.inodes)
         return self._names.formers
+
+    @property
+    def remembered(self) -> int:
+        return len(self._names._seen) + len(self._names._seen_before)
 
     def objects(self, count: int) -> None:
         self._names.update(self._watch, [f"s3://bucket/{number}.txt" for number in range(count)], {})
@@ -119,3 +124,21 @@ def test_the_former_names_of_a_file_that_is_gone_are_forgotten(tmp_path: Path, w
     (tmp_path / "e.txt").write_text(text(3))
     (tmp_path / "d.txt").unlink()
     assert watched.formers() == {}
+
+
+def test_files_that_come_and_go_without_end_are_forgotten_but_for_their_offsets(
+    tmp_path: Path, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(former_names, "MOST_SEEN", 10)
+    watched = Watched(tmp_path, reader)
+    watched.formers()
+    away = (tmp_path / "a.txt").rename(tmp_path / "away")
+    for number in range(50):
+        new = tmp_path / f"{number}.txt"
+        new.write_text(text(3))
+        assert watched.formers() == {}
+        new.rename(tmp_path / f"gone {number}")
+    assert watched.remembered <= 40
+    away.rename(tmp_path / "e.txt")
+    assert watched.formers() == {str(tmp_path / "e.txt"): [str(tmp_path / "a.txt")]}
+    assert watched.reads < 10

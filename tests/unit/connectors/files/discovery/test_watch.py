@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pytest
@@ -16,9 +19,9 @@ from fencepost.connectors.files.discovery.watch import FileWatch, settled
 from tests.unit.connectors.files.renaming import text
 
 
-def watch_of(folder: Path) -> FileWatch:
+def watch_of(folder: Path, interval_s: float = 3600) -> FileWatch:
     watch = FileWatch(
-        Discovery((str(folder / "*"),), ANYWHERE), interval_s=3600, on_change=pytest.fail, on_error=pytest.fail
+        Discovery((str(folder / "*"),), ANYWHERE), interval_s=interval_s, on_change=pytest.fail, on_error=pytest.fail
     )
     watch.start()
     return watch
@@ -75,6 +78,20 @@ def test_new_files_are_found_where_files_vanish_all_the_time(tmp_path: Path, mon
     watch.stop()
 
 
+def test_a_file_keeps_the_names_that_it_had_while_a_task_may_take_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threading.Thread, "start", lambda _: None)
+    file = tmp_path / "0"
+    file.write_text(text(1))
+    watch = watch_of(tmp_path, interval_s=2)
+    for number in range(1, 20):
+        file = file.rename(tmp_path / str(number))
+        watch._look()
+    names = [str(tmp_path / str(number)) for number in range(18, 3, -1)]
+    assert watch.formers == {str(file): names}
+
+
 def test_all_names_of_a_rotation_wait_if_the_scans_differ_on_one() -> None:
     known = {"log": 1, "log.1": 2, "old": 5, "gone": 6}
     rotated = {"log.1": 1, "log.2": 2}
@@ -91,3 +108,33 @@ def test_a_new_file_that_has_the_number_of_one_that_vanished_waits() -> None:
     known = {"old": 5, "gone": 6}
     found = {"old": 5, "new": 9}
     assert settled(known, known, found, {**found, "another": 6}) == {**found, "gone": 6}
+
+
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO, errno.ETIMEDOUT])
+def test_a_file_system_that_fails_for_a_while_is_scanned_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    link, errors = tmp_path / "link", [number] * 3
+    link.symlink_to(tmp_path)
+    told: Queue[Exception | None] = Queue()
+    watch = FileWatch(
+        Discovery((str(tmp_path / "*"),), ANYWHERE),
+        interval_s=0.01,
+        on_change=lambda: told.put(None),
+        on_error=told.put,
+    )
+    stat = os.stat
+
+    def failing(path: Any, **options: Any) -> os.stat_result:
+        if path == str(link) and threading.current_thread() is watch._thread and errors:
+            raise OSError(errors.pop(), "of a network", path)
+        return stat(path, **options)
+
+    monkeypatch.setattr(os, "stat", failing)
+    watch.start()
+    new = tmp_path / "new"
+    new.write_text(text(1))
+    assert told.get(timeout=60) is None
+    assert errors == []
+    assert watch.files == (str(new),)
+    watch.stop()

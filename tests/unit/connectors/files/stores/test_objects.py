@@ -230,6 +230,32 @@ def test_a_missing_object_is_refused_by_its_url(store: ObjectStore, folder: str)
     assert "the object does not exist" in errors_of(files=store.url(f"{folder}/none.csv"), format="text")["files"]
 
 
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_an_object_that_was_read_to_its_end_may_go_away(store: ObjectStore, folder: str, compress: Any) -> None:
+    url = store.put(f"{folder}/rows.csv", compress(TEXT))
+    offsets = Offsets()
+    batch = _task(url, offsets, **ROWS).poll()
+    assert isinstance(batch, SourceBatch)
+    offsets.commit(batch)
+    store.delete(f"{folder}/rows.csv")
+    task: Any = _task(url, offsets, **ROWS)
+    assert not task._look()
+    assert task.lag() == 0
+    assert task.at_end()
+
+
+def test_an_object_whose_offset_was_altered_is_read_again(store: ObjectStore, folder: str) -> None:
+    url = store.put(f"{folder}/rows.csv", TEXT)
+    offsets = Offsets()
+    batch = _task(url, offsets, **ROWS).poll()
+    assert isinstance(batch, SourceBatch)
+    [(partition, offset)] = batch.offsets
+    assert offset is not None
+    batch.offsets[:] = [(partition, {**offset, "position": 0})]
+    offsets.commit(batch)
+    assert len(read(_task(url, offsets, **ROWS).poll())) == len(LINES)
+
+
 def test_an_object_that_goes_away_while_it_is_read_is_missed(store: ObjectStore, folder: str) -> None:
     url = store.put(f"{folder}/rows.csv", TEXT)
     task = _task(url, Offsets(), **ROWS, batch_bytes="9000")
@@ -330,10 +356,20 @@ def test_a_url_that_names_nothing_is_refused(url: str, needed: str) -> None:
     assert needed in errors_of(files=url, format="text")["files"]
 
 
-def test_a_worker_that_restricts_files_reads_no_objects(store: ObjectStore, folder: str) -> None:
+def test_a_worker_that_restricts_files_reads_the_objects_that_it_names(store: ObjectStore, folder: str) -> None:
     url = store.put(f"{folder}/1.csv", b"1\n")
-    found = errors_in(FileSourceConnector(), config(url, format="text"), AllowedPaths.of(["/data"]))
-    assert "may not be read: the property fencepost.files.allowed.paths allows directories alone" in found["files"][0]
+
+    def refused(*allowed: str) -> list[str]:
+        found = errors_in(FileSourceConnector(), config(url, format="text"), AllowedPaths.of(allowed))
+        return found.get("files", [])
+
+    assert refused(store.url("")) == refused(store.url(f"{folder}/")) == []
+    for other in ("/data", store.url(f"{folder}x"), store.url(folder[:-1])):
+        [error] = refused(other)
+        assert (
+            f"{url} may not be read: it is not in what the property fencepost.files.allowed.paths allows ({other})"
+            in error
+        )
 
 
 @pytest.mark.parametrize("after_end", ["delete", "move"])
