@@ -67,7 +67,13 @@ class MariaDbSession:
 
     def __init__(self, command: list[str]) -> None:
         self._client = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8"
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            # Ctrl-C is for the process that has the session, which closes it.
+            start_new_session=True,
         )
 
     def execute(self, statements: str) -> list[list[str]]:
