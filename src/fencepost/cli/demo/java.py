@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import random
 import signal
+import subprocess
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -174,7 +176,9 @@ def _run_until(console: Console, worker: DemoWorker, done: Callable[[], bool], p
                 shown = now
             time.sleep(_LOOK_SECONDS)
         process.send_signal(signal.SIGTERM)
-        process.wait(_STOP_SECONDS)
+        # What is done is committed: a worker that takes longer may be killed.
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_STOP_SECONDS)
 
 
 def _install(plugin: Path) -> None:

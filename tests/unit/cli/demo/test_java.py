@@ -1,10 +1,31 @@
 from __future__ import annotations
 
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from fencepost.cli import main
+from fencepost.cli.demo import java
+from fencepost.cli.demo.workers import DemoWorker
+
+
+class _StubbornWorker(DemoWorker):
+    """A worker that does not stop when it is asked to."""
+
+    @contextmanager
+    def running(self, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+        del options
+        command = ["sh", "-c", f"trap '' TERM; touch {self.log}; while :; do sleep 0.1; done"]
+        with subprocess.Popen(command) as worker:
+            try:
+                yield worker
+            finally:
+                worker.kill()
 
 
 def test_without_a_network_the_demo_names_what_it_needs_before_it_starts_anything(
@@ -20,3 +41,12 @@ def test_without_a_network_the_demo_names_what_it_needs_before_it_starts_anythin
     assert "the jars of Debezium's connector for MariaDB cannot be fetched from Maven Central" in err
     assert "https_proxy" in err
     assert "Starting" not in out
+
+
+def test_a_worker_that_is_slow_to_stop_is_killed_once_its_work_is_done(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(java, "_STOP_SECONDS", 0.1)
+    worker, deadline = _StubbornWorker(tmp_path, tmp_path, tmp_path / "log"), time.monotonic() + 60
+
+    java._run_until(Console(), worker, lambda: worker.log.exists() or time.monotonic() > deadline, str)
