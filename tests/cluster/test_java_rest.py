@@ -54,6 +54,14 @@ class Lines:
     def wait_for_records(self, count: int) -> None:
         wait_for(lambda: len(read_topic(self._servers, self.topic)) == count, what=f"{count} records")
 
+    def wait_for_topics(self, *topics: str) -> None:
+        used = {self.name: {"topics": list(topics)}}
+        wait_for(lambda: self.request("GET", "/topics").body == used, what=f"the topics {topics} are in use")
+
+    def starts(self) -> int:
+        """How often the task has been started."""
+        return self._worker.process.output.count(f"Task {self.name}-0 is RUNNING")
+
     def position(self) -> int | None:
         offsets = self.request("GET", "/offsets").body["offsets"]
         assert all(one["partition"] == {"filename": self.config["file"]} for one in offsets)
@@ -73,6 +81,8 @@ def running(lines: Lines) -> Lines:
     assert lines.create("RUNNING").status == 201
     lines.wait_for_states("RUNNING", "RUNNING")
     lines.wait_for_records(len(LINES))
+    # It is noted after the commit, in the status topic.
+    lines.wait_for_topics(lines.topic)
     return lines
 
 
@@ -133,11 +143,13 @@ def test_what_runs_is_described_with_its_version_and_the_configuration_of_its_ta
 
 
 def test_a_patched_property_reaches_the_task_and_nothing_is_read_twice(running: Lines, topics: Topics):
-    other = topics.create()
+    other, starts = topics.create(), running.starts()
     patched = running.request("PATCH", "/config", {"topic": other, "batch.size": "7", "exactly.once.support": None})
     assert patched.status == 200
     assert "exactly.once.support" not in patched.body["config"]
     wait_for(lambda: running.request("GET", "/tasks").body[0]["config"].get("batch.size") == "7", what="the new task")
+    # The former one might read the next line.
+    wait_for(lambda: running.starts() > starts, what="the new task runs")
     with Path(running.config["file"]).open("a") as file:
         file.write("one more\n")
     running.topic = other
@@ -191,14 +203,11 @@ def test_only_the_failed_task_is_restarted_if_asked(worker: Worker, connector: C
 
 
 def test_topics_in_use_are_forgotten_when_they_are_reset(running: Lines):
-    assert running.request("GET", "/topics").body == {running.name: {"topics": [running.topic]}}
     assert running.request("PUT", "/topics/reset").status == 202
-    wait_for(lambda: running.request("GET", "/topics").body == {running.name: {"topics": []}}, what="no topic")
+    running.wait_for_topics()
     with Path(running.config["file"]).open("a") as file:
         file.write("one more\n")
-    wait_for(
-        lambda: running.request("GET", "/topics").body == {running.name: {"topics": [running.topic]}}, what="its topic"
-    )
+    running.wait_for_topics(running.topic)
 
 
 def test_offsets_of_a_stopped_connector_are_altered_and_reset_if_java_agrees(running: Lines):
