@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 from collections import Counter
+from io import FileIO
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,24 @@ def test_a_file_that_has_to_wait_for_its_turn_is_opened_again(grown: GrowingFile
     assert not grown.fits(6)
     assert grown.fits(9)
     assert _rows(grown.advance()) == ["one, two"]
+
+
+def test_a_file_that_comes_just_after_it_was_missed_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log is gone for a moment while it is rotated."""
+    path, open_ = tmp_path / "log", AllowedPaths.open
+    path.touch()
+    reader = Reader(path)
+    path.unlink()
+
+    def missed(self: AllowedPaths, name: str) -> FileIO:
+        try:
+            return open_(self, name)
+        except FileNotFoundError:
+            path.write_text("one\n")
+            raise
+
+    monkeypatch.setattr(AllowedPaths, "open", missed)
+    assert reader.read_all() == ["one"]
 
 
 CONTENTS = (
