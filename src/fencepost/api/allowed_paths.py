@@ -103,7 +103,7 @@ class AllowedPaths:
             raise ConfigError(
                 f"{url} may not be read: it is not in what the property {self.property_name} allows "
                 f"({', '.join(self.paths) or self.nothing}). Ask the worker's owner to add "
-                f"{'/'.join(url.split('/')[:3])} to the property"
+                f"{'/'.join(url.split('/')[:3])}/ to the property"
             )
         for worker in self.others:
             worker.check_url(url, self.property_name)

@@ -293,6 +293,8 @@ def test_the_files_of_the_default_name_node_are_not_those_of_all_name_nodes():
     allowed.check_url("hdfs:///data/x")
     with pytest.raises(ConfigError, match="is not in what the property"):
         allowed.check_url("hdfs://other:8020/data/x")
+    with pytest.raises(ConfigError, match="add hdfs:/// to the property"):
+        AllowedPaths.of(["/data"]).check_url("hdfs:///data/x")
     for everywhere in ("hdfs://", "s3://"):
         AllowedPaths.of([everywhere]).check_url(f"{everywhere}any/data/x")
 
