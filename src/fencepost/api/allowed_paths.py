@@ -103,7 +103,7 @@ class AllowedPaths:
             raise ConfigError(
                 f"{url} may not be read: it is not in what the property {self.property_name} allows "
                 f"({', '.join(self.paths) or self.nothing}). Ask the worker's owner to add "
-                f"{'/'.join(url.split('/')[:3])} to the property"
+                f"{'/'.join(url.split('/')[:3])}/ to the property"
             )
         for worker in self.others:
             worker.check_url(url, self.property_name)
@@ -164,12 +164,14 @@ class AllowedPaths:
 
 
 def _absolute(path: str) -> str:
-    return path.rstrip("/") if _URL.match(path) else os.path.abspath(Path(path).expanduser())  # noqa: PTH100 - resolving is for later
+    return path if _URL.match(path) else os.path.abspath(Path(path).expanduser())  # noqa: PTH100 - resolving is for later
 
 
 def _has_url(allowed: Iterable[str], url: str) -> bool:
-    # Some stores take .. for the directory above.
-    return ".." not in url.split("/") and any(is_at_or_below(url, root) for root in allowed)
+    # Some stores take .. for the directory above. hdfs:/// is one name node, hdfs:// is all of them.
+    return ".." not in url.split("/") and any(
+        url == root or url.startswith(root if root.endswith("/") else f"{root}/") for root in allowed
+    )
 
 
 def _parts(path: str, root: str) -> list[str]:

@@ -288,6 +288,17 @@ def test_objects_below_an_allowed_url_are_allowed():
             allowed.check_url(url)
 
 
+def test_the_files_of_the_default_name_node_are_not_those_of_all_name_nodes():
+    allowed = AllowedPaths.of(["hdfs:///"])
+    allowed.check_url("hdfs:///data/x")
+    with pytest.raises(ConfigError, match="is not in what the property"):
+        allowed.check_url("hdfs://other:8020/data/x")
+    with pytest.raises(ConfigError, match="add hdfs:/// to the property"):
+        AllowedPaths.of(["/data"]).check_url("hdfs:///data/x")
+    for everywhere in ("hdfs://", "s3://"):
+        AllowedPaths.of([everywhere]).check_url(f"{everywhere}any/data/x")
+
+
 def test_an_allowed_url_allows_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s3:" / "bucket").mkdir(parents=True)

@@ -105,9 +105,12 @@ class Opening:
         try:
             certain, codec = self._codec_of(tracked.path, local)
         except DataError:
-            if local is not None and local.is_missing(whole=whole):
+            if local is None:
+                raise
+            if local.is_missing(whole=whole):
                 return
-            raise
+            # It may have come just then, as the next file of a log does.
+            certain, codec = self._codec_of(tracked.path, local)
         position: int = file.offset["position"]
         if (certain or of_store) and codec is None and tracked.restart is not None:
             raise replaced(tracked.path, tracked.restart)

@@ -5,8 +5,9 @@
      |                                             +--another file is in its place--> SUSPECT                       |
      +-------------------------------another file has its name-----------------------------------------------------+
 
-A file starts as NEW, as ENDED if its end is committed, or as GONE if it was renamed. A suspect is not read any further:
-either it was renamed, and the task gets another configuration, or the task fails.
+A file starts as NEW, as ENDED if its end is committed, or as GONE if it was renamed; an object that was read to its end
+starts as FOLLOWED. A suspect is not read any further: either it was renamed, and the task gets another configuration, or
+the task fails.
 """
 
 from __future__ import annotations

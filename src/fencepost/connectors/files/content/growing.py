@@ -222,6 +222,8 @@ class GrowingFile(Awaited):
         """
         status = os.fstat(file.fileno())
         self._found_allowed = (status.st_dev, status.st_ino)
+        # What was kept while the first bytes were too few to tell how to read the file.
+        self._held = None
         if self.position or status.st_size > SMALL_BYTES:
             return file
         try:

@@ -31,6 +31,8 @@ from fencepost.connectors.files.content.ranges import open_file, unreadable
 
 ENDED_FIELD: Final = "ended"
 _HEAD_BYTES: Final = 4_096
+_NAME_CHARACTERS: Final = 40
+"""They have at most 160 bytes; names may have 255."""
 
 
 class AfterEnd(StrEnum):
@@ -142,8 +144,9 @@ def _move_by_copy(path: str, folder: Path) -> None:
     A new file that comes under its name meanwhile stays: it was not read yet.
     """
     name, before = Path(path).name, os.stat(path)  # noqa: PTH116 - as above
-    # No program takes a hidden file for a whole one, and after a crash the same file gets the same name again.
-    copy = folder / f".{name}.{before.st_ino}.part"
+    # No program takes a hidden file for a whole one, and after a crash the same file gets the same name again. Another file
+    # system may have the same number and name, and a name that is as long as may be leaves no room for more.
+    copy = folder / f".{name[:_NAME_CHARACTERS]}.{before.st_dev:x}.{before.st_ino:x}.part"
     try:
         shutil.copy2(path, copy)
         _check_not_grown(path, before)

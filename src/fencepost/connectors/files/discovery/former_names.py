@@ -49,6 +49,8 @@ class FormerNames:
         self._seen: set[int | None] = set()
         # The ones before these.
         self._seen_before: set[int | None] = set()
+        # How many of them offsets have: these come back with each reading.
+        self._committed = 0
 
     def update(self, watch: FileWatch, files: Sequence[str], inodes: Mapping[str, int] | None) -> None:
         """Find the names of the files that are watched. Raises DataError as `former_names`."""
@@ -58,7 +60,7 @@ class FormerNames:
             self._read(files, inodes or {})
         self._inodes = now
         self._seen.update(() if now is None else now.values())
-        if len(self._seen) > MOST_SEEN + 2 * len(files):
+        if len(self._seen) > MOST_SEEN + 2 * len(files) + self._committed:
             self._seen_before, self._seen = self._seen, set() if now is None else set(now.values())
             self._read(files, inodes or {})
         for file, names in watch.formers.items():
@@ -81,10 +83,11 @@ class FormerNames:
         self.formers |= former_names(files, committed, self._allowed, inodes)
         names = [str((partition or {}).get(FILENAME_FIELD, "")) for partition, _ in committed]
         self.spellings |= respelled(files, names)
-        numbers = (
+        numbers = {
             FileIdentity.inode_in_offset(name, offset) for name, (_, offset) in zip(names, committed, strict=True)
-        )
-        self._seen.update(number for number in numbers if number is not None)
+        } - {None}
+        self._seen |= numbers
+        self._committed = len(numbers)
         self._directories = set(map(_directory, files))
 
 

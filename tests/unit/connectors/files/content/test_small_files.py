@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 from collections import Counter
+from io import FileIO
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from fencepost import DataError, SourceBatch
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.connectors.files.connector import FileSourceConnector
+from fencepost.connectors.files.content import growing
 from fencepost.connectors.files.content.growing import GrowingFile, plan_lines
 from fencepost.connectors.files.content.held import HeldRange
 from fencepost.connectors.files.content.ranges import FileRange
@@ -169,6 +171,32 @@ def test_a_file_that_has_to_wait_for_its_turn_is_opened_again(grown: GrowingFile
     assert not grown.fits(6)
     assert grown.fits(9)
     assert _rows(grown.advance()) == ["one, two"]
+
+
+def test_a_file_that_is_no_longer_small_is_not_read_as_it_was(grown: GrowingFile) -> None:
+    path = Path(grown.path)
+    path.write_text("one\n" * growing.SMALL_BYTES)
+    with ANYWHERE.open(grown.path) as content:
+        grown.was_opened(content)
+    assert _rows(grown.advance())[:1] == ["one"]
+
+
+def test_a_file_that_comes_just_after_it_was_missed_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log is gone for a moment while it is rotated."""
+    path, open_ = tmp_path / "log", AllowedPaths.open
+    path.touch()
+    reader = Reader(path)
+    path.unlink()
+
+    def missed(self: AllowedPaths, name: str) -> FileIO:
+        try:
+            return open_(self, name)
+        except FileNotFoundError:
+            path.write_text("one\n")
+            raise
+
+    monkeypatch.setattr(AllowedPaths, "open", missed)
+    assert reader.read_all() == ["one"]
 
 
 CONTENTS = (

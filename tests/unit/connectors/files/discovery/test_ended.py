@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -212,6 +213,37 @@ def test_a_copy_that_a_crash_left_is_made_anew(path: Path, elsewhere: Path, monk
             take_away(str(path), AfterEnd.MOVE, str(elsewhere))
     take_away(str(path), AfterEnd.MOVE, str(elsewhere))
     assert {file.name: file.read_text() for file in elsewhere.iterdir()} == {path.name: "1\n"}
+
+
+def test_a_file_with_the_longest_name_is_copied_to_another_file_system(path: Path, elsewhere: Path) -> None:
+    longest = path.rename(path.with_name("é" * 127))
+    take_away(str(longest), AfterEnd.MOVE, str(elsewhere))
+    assert [file.name for file in elsewhere.iterdir()] == [longest.name]
+
+
+def test_files_of_one_number_on_two_file_systems_are_copied_apart(
+    path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = path.parent / "other" / path.name
+    other.parent.mkdir()
+    other.write_text("2\n")
+    stat, copies = os.stat, set[Path]()
+
+    def of_one_number(file: Any, **options: Any) -> Any:
+        found = stat(file, **options)
+        if file not in {str(path), str(other)}:
+            return found
+        return SimpleNamespace(st_ino=7, st_dev=len(file), st_mtime_ns=found.st_mtime_ns, st_size=found.st_size)
+
+    def copied(source: str, copy: Path) -> None:
+        copies.add(copy)
+        copy.write_bytes(Path(source).read_bytes())
+
+    monkeypatch.setattr(shutil, "copy2", copied)
+    monkeypatch.setattr(os, "stat", of_one_number)
+    for file in (path, other):
+        take_away(str(file), AfterEnd.MOVE, str(elsewhere))
+    assert len(copies) == 2
 
 
 def test_a_file_whose_end_was_committed_before_a_crash_is_taken_away_later(path: Path, offsets: Committed) -> None:

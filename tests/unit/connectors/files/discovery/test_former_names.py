@@ -142,3 +142,22 @@ def test_files_that_come_and_go_without_end_are_forgotten_but_for_their_offsets(
     away.rename(tmp_path / "e.txt")
     assert watched.formers() == {str(tmp_path / "e.txt"): [str(tmp_path / "a.txt")]}
     assert watched.reads < 10
+
+
+def test_many_offsets_of_former_files_are_not_read_for_each_new_one(
+    tmp_path: Path, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(former_names, "MOST_SEEN", 4)
+    for number in range(20):
+        (tmp_path / f"{number}.txt").write_text(text(3))
+    reader.restart()
+    reader.read_all()
+    for number in range(20):
+        (tmp_path / f"{number}.txt").rename(tmp_path / f"gone {number}")
+    watched = Watched(tmp_path, reader)
+    watched.formers()
+    before = watched.reads
+    for name in "def":
+        (tmp_path / f"{name}.txt").write_text(text(4))
+        watched.formers()
+    assert watched.reads == before
