@@ -148,7 +148,7 @@ def test_a_patched_property_reaches_the_task_and_nothing_is_read_twice(running: 
     assert patched.status == 200
     assert "exactly.once.support" not in patched.body["config"]
     wait_for(lambda: running.request("GET", "/tasks").body[0]["config"].get("batch.size") == "7", what="the new task")
-    # The former one might read the next line.
+    # Until then the task with the unpatched configuration may read the next line.
     wait_for(lambda: running.starts() > starts, what="the new task runs")
     with Path(running.config["file"]).open("a") as file:
         file.write("one more\n")

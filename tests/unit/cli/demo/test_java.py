@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from fencepost.cli.demo.workers import DemoWorker
 
 
 class _StubbornWorker(DemoWorker):
-    """A worker that does not stop when it is asked to."""
+    """A worker that does not stop when it is asked to. It leaves the status that its process ended with."""
 
     @contextmanager
     def running(self, *options: str) -> Iterator[subprocess.Popen[bytes]]:
@@ -26,6 +27,7 @@ class _StubbornWorker(DemoWorker):
                 yield worker
             finally:
                 worker.kill()
+        self.log.with_name("status").write_text(str(worker.returncode))
 
 
 def test_without_a_network_the_demo_names_what_it_needs_before_it_starts_anything(
@@ -50,3 +52,6 @@ def test_a_worker_that_is_slow_to_stop_is_killed_once_its_work_is_done(
     worker, deadline = _StubbornWorker(tmp_path, tmp_path, tmp_path / "log"), time.monotonic() + 60
 
     java._run_until(Console(), worker, lambda: worker.log.exists() or time.monotonic() > deadline, str)
+
+    assert worker.log.exists()
+    assert (tmp_path / "status").read_text() == str(-signal.SIGKILL)
