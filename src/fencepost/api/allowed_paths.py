@@ -119,14 +119,14 @@ class AllowedPaths:
             device = os.stat(directory or os.curdir).st_dev  # noqa: PTH116 - called often
         except (ConfigError, OSError):
             return False
-        return not any(own_device == device and inode in inodes for own_device, inode in self.own.identities())
+        return not any(own_device == device and inode in inodes for own_device, inode in self.own.found().identities)
 
     def open(self, path: str) -> FileIO:
         """Open a file for reading. Raises ConfigError if that is not allowed, and OSError as `open` does."""
         return FileIO(path, opener=lambda _path, flags: self._descriptor(path, flags))
 
     def _descriptor(self, path: str, flags: int) -> int:
-        before, target = self.own.identities(), None
+        before, target = self.own.found(), None
         if self.paths is None:
             descriptor = os.open(path, flags | os.O_CLOEXEC)
         else:

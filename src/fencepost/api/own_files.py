@@ -22,6 +22,14 @@ _PROCESSES: Final = "/proc/self"
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """Own files that are there: the devices and inodes of them, and which of the paths lead to a file, not to a directory."""
+
+    identities: frozenset[Identity]
+    files: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class OwnFiles:
     """Files that are never opened for connectors, by their absolute `paths`. It can be pickled.
 
@@ -36,16 +44,27 @@ class OwnFiles:
         """Take paths; relative ones begin at the working directory."""
         return cls(tuple(dict.fromkeys(os.path.abspath(path) for path in paths)))  # noqa: PTH100 - links are for later
 
-    def identities(self) -> frozenset[Identity]:
-        """Return the devices and inodes of the files at this moment."""
-        return frozenset(identity for path in self.paths for identity in _identities(path))
+    def found(self) -> Found:
+        """Return the files that are there at this moment."""
+        files, identities = [], []
+        for path in self.paths:
+            try:
+                status = os.stat(path)  # noqa: PTH116 - called for each file that is opened: spares making a Path
+                identities.append((status.st_dev, status.st_ino))
+                if not stat.S_ISDIR(status.st_mode):
+                    files.append(path)
+                    continue
+                with os.scandir(path) as entries:
+                    identities += [identity for entry in entries for identity in _identity(entry.path)]
+            except OSError:
+                # No file of this name here, on an executor of another machine for example.
+                continue
+        return Found(frozenset(identities), frozenset(files))
 
-    def check(
-        self, path: str, opened: os.stat_result, before: frozenset[Identity] = frozenset(), target: str | None = None
-    ) -> None:
+    def check(self, path: str, opened: os.stat_result, before: Found | None = None, target: str | None = None) -> None:
         """Raise ConfigError if a path that is now opened leads to one of these files.
 
-        `before` are the identities before it was opened: a file may have been replaced meanwhile. `target` is the path without
+        `before` are the files before it was opened: one may have been replaced meanwhile. `target` is the path without
         links, None if that is not known.
         """
         if not self.paths:
@@ -55,16 +74,16 @@ class OwnFiles:
                 f"The file {path} may not be read: it tells of processes, with the worker's environment and memory. Name "
                 "another file"
             )
-        if (opened.st_dev, opened.st_ino) in before | self.identities() or self._is_below(
-            os.path.realpath(path) if target is None else target
+        now = self.found()
+        before = now if before is None else before
+        directories = [own for own in self.paths if own not in now.files & before.files]
+        if (opened.st_dev, opened.st_ino) in now.identities | before.identities or _is_below_any(
+            directories, path, target
         ):
             raise ConfigError(
                 f"The file {path} may not be read: it is one of the worker's own, with its configuration, passwords, keys or "
                 "trusted certificates, whichever path leads to it. Name another file; a file without secrets can be copied"
             )
-
-    def _is_below(self, target: str) -> bool:
-        return any(is_at_or_below(target, own) for own in map(os.path.realpath, self.paths))
 
 
 NO_FILES: Final = OwnFiles()
@@ -75,16 +94,11 @@ def is_at_or_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder.rstrip(os.sep)}{os.sep}")
 
 
-def _identities(path: str) -> Iterator[Identity]:
-    try:
-        status = os.stat(path)  # noqa: PTH116 - called for each file that is opened: spares making a Path
-        yield status.st_dev, status.st_ino
-        if stat.S_ISDIR(status.st_mode):
-            with os.scandir(path) as entries:
-                yield from (identity for entry in entries for identity in _identity(entry.path))
-    except OSError:
-        # No file of this name here, on an executor of another machine for example.
-        return
+def _is_below_any(directories: list[str], path: str, target: str | None) -> bool:
+    if not directories:
+        return False
+    found = os.path.realpath(path) if target is None else target
+    return any(is_at_or_below(found, own) for own in map(os.path.realpath, directories))
 
 
 def _identity(path: str) -> Iterator[Identity]:

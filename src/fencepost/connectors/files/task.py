@@ -33,6 +33,7 @@ from fencepost.connectors.files.config import (
     inferred_in,
 )
 from fencepost.connectors.files.content.growing import FILENAME_FIELD, GrowingFile, wait_for
+from fencepost.connectors.files.content.held import grouped
 from fencepost.connectors.files.content.identity import inode_at
 from fencepost.connectors.files.content.ranges import FileRange
 from fencepost.connectors.files.discovery.additions import additions_in
@@ -182,7 +183,7 @@ class FileSourceTask(SourceTask):
         [batch] = found
         return SourceBatch(
             reader=batch.reader,
-            splits=list(chain(*batch.splits.values())),
+            splits=list(grouped(chain(*batch.splits.values()))),
             offsets=[(tracked.partition, self._offset(tracked)) for tracked in batch.files.values()],
             bytes=batch.bytes,
         )

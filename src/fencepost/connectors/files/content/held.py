@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from io import FileIO
-from typing import Final
+from itertools import groupby
+from typing import Final, TypeVar, cast
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import DataError, RetriableError
+from fencepost.api.record import ArrowReader
 from fencepost.connectors.files.content.codecs.compression import ContentStream, Form, TruncatedError
 from fencepost.connectors.files.content.line_numbers import line_number
 from fencepost.connectors.files.content.ranges import FileRange, count_lines, open_file, unreadable
 
+AnySplit = TypeVar("AnySplit")
+
 HELD_BYTES: Final = 4 << 20
 """The maximum size of a batch, if no record is longer. The worker writes a batch of this size without a Spark job."""
+
+GROUP_BYTES: Final = 1 << 20
+"""The maximum size of a group of ranges, if none of them is larger: as many lines are read at a time."""
 
 HEAD_BYTES: Final = 1 << 20
 """The number of bytes at the start of a file in which its header must be."""
@@ -30,6 +38,52 @@ class HeldRange(FileRange):
     def line_at(self, position: int) -> int:
         """Return the number of the line that begins at a position of the range."""
         return self.line + count_lines(self.data[: position - self.start])
+
+
+@dataclass(frozen=True, slots=True)
+class HeldGroup:
+    """Ranges of small files in memory, which are read at once: each read has a cost of its own, however small it is."""
+
+    parts: tuple[HeldRange, ...]
+
+    def whole(self) -> HeldRange:
+        """Return all of the parts' records as one range, whose positions are those of no file."""
+        data = b"".join(part.data if part.data.endswith(b"\n") else part.data + b"\n" for part in self.parts)
+        return HeldRange(self.parts[0].path, 0, len(data), data)
+
+    def part_of(self, row: int, reader: ArrowReader) -> tuple[HeldRange, int]:
+        """Return the part that has a row, by its number from 0, and the row's number in it. Raises DataError if none has it."""
+        for part in self.parts:
+            count = sum(batch.num_rows for batch in reader.read(part))
+            if row < count:
+                return part, row
+            row -= count
+        raise DataError("The files of a batch have fewer rows than before")
+
+
+def grouped(splits: Iterable[AnySplit]) -> Iterator[AnySplit | HeldRange | HeldGroup]:
+    """Yield splits in their order, neighbours in memory as groups of about GROUP_BYTES at most."""
+    for in_memory, run in groupby(splits, lambda split: isinstance(split, HeldRange)):
+        if in_memory:
+            yield from _groups(cast("Iterator[HeldRange]", run))
+        else:
+            yield from run
+
+
+def _groups(parts: Iterable[HeldRange]) -> Iterator[HeldRange | HeldGroup]:
+    group: list[HeldRange] = []
+    size = 0
+    for part in parts:
+        if group and size + part.size > GROUP_BYTES:
+            yield _group(group)
+            group, size = [], 0
+        group.append(part)
+        size += part.size
+    yield _group(group)
+
+
+def _group(parts: list[HeldRange]) -> HeldRange | HeldGroup:
+    return HeldGroup(tuple(parts)) if len(parts) > 1 else parts[0]
 
 
 def held_range(part: FileRange, content: bytes) -> HeldRange:

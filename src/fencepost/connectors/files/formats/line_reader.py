@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.errors import DataError
-from fencepost.connectors.files.content.held import HeldRange, line_at, open_range
+from fencepost.connectors.files.content.held import HeldGroup, HeldRange, line_at, open_range
 from fencepost.connectors.files.content.ranges import Block, FileRange, read_blocks
 
 _INLINE: Final = 12  # a string view holds shorter strings itself: length, 12 bytes
@@ -35,8 +35,10 @@ class LineReader:
     schema: str = "value STRING"
     allowed: AllowedPaths = ANYWHERE
 
-    def read(self, split: FileRange) -> Iterator[pa.RecordBatch]:
-        """Yield the lines of a part of a file, without their terminators."""
+    def read(self, split: FileRange | HeldGroup) -> Iterator[pa.RecordBatch]:
+        """Yield the lines of a part of a file, or of parts of several, without their terminators."""
+        if isinstance(split, HeldGroup):
+            split = split.whole()
         if isinstance(split, HeldRange) and split.size <= FEW_BYTES:
             yield pa.record_batch([_texts(split.data.splitlines())], names=["value"])
             return
@@ -44,8 +46,10 @@ class LineReader:
             for block in read_blocks(file, split, finished=True):
                 yield pa.record_batch([lines(block)], names=["value"])
 
-    def place(self, split: FileRange, row: int) -> dict[str, str]:
+    def place(self, split: FileRange | HeldGroup, row: int) -> dict[str, str]:
         """Return where a line of a split is, by its number from 0. Raises DataError for one beyond the split."""
+        if isinstance(split, HeldGroup):
+            split, row = split.part_of(row, self)
         with open_range(split, self.allowed) as file:
             for block in read_blocks(file, split, finished=True):
                 if row < len(block.ends):

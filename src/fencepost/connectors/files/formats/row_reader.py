@@ -15,7 +15,7 @@ from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.errors import DataError
 from fencepost.api.record import RefusedRow
 from fencepost.connectors.files.content.csv_quotes import Quoting
-from fencepost.connectors.files.content.held import line_at, open_range
+from fencepost.connectors.files.content.held import HeldGroup, line_at, open_range
 from fencepost.connectors.files.content.ranges import Block, FileRange, read_blocks
 from fencepost.connectors.rows.record_mapping import RecordColumns
 from fencepost.connectors.rows.row_types import MisfitError, arrow_type
@@ -50,24 +50,34 @@ class RowReader:
         """A struct `value`, and the columns that `record` makes."""
         return self.record.ddl(self.columns)
 
-    def read(self, split: FileRange) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a part of a file.
+    def read(self, split: FileRange | HeldGroup) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a part of a file, or of parts of several.
 
         Raises DataError with the file, line and column of a value that does not fit.
         """
+        if isinstance(split, HeldGroup):
+            yield pa.concat_batches([rows for part in split.parts for rows in self.read(part)])
+            return
         for block in self._blocks(split):
             yield self._records(split, block)
 
-    def read_tolerant(self, split: FileRange) -> Iterator[pa.RecordBatch | list[RefusedRow]]:
-        """Yield the rows of a part of a file, and the records of it that are not rows, with file, position and line."""
+    def read_tolerant(self, split: FileRange | HeldGroup) -> Iterator[pa.RecordBatch | list[RefusedRow]]:
+        """Yield rows as `read`, and the records that are not rows, with file, position and line."""
+        if isinstance(split, HeldGroup):
+            found = [found for part in split.parts for found in self.read_tolerant(part)]
+            yield from (refused for refused in found if isinstance(refused, list))
+            yield pa.concat_batches([rows for rows in found if isinstance(rows, pa.RecordBatch)])
+            return
         for block in self._blocks(split):
             batch, refused = self._sorted(split, block)
             if refused:
                 yield refused
             yield batch
 
-    def place(self, split: FileRange, row: int) -> dict[str, str]:
+    def place(self, split: FileRange | HeldGroup, row: int) -> dict[str, str]:
         """Return where a row of a split is, by its number from 0. Raises DataError as `read`, and for a row beyond the split."""
+        if isinstance(split, HeldGroup):
+            split, row = split.part_of(row, self)
         for block in self._blocks(split):
             if row < (rows := self._of(block).num_rows):
                 # Empty lines make no row.
