@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -49,11 +50,27 @@ def arrow_type(kind: t.DataType) -> pa.DataType:
 
 
 def check_columns(kind: t.DataType, where: str) -> None:
-    """Raise ConfigError for types that arrays cannot have. `where` names the schema."""
+    """Raise ConfigError for types that arrays cannot have, and for a name that a struct has twice. `where` names the schema."""
+    if (name := _name_twice(kind)) is not None:
+        raise ConfigError(f"{where} has the field {name} twice: give each field a name of its own")
     try:
         arrow_type(kind)
     except PySparkTypeError as error:
         raise ConfigError(f"{where} has a type that rows cannot have: write STRING for CHAR and VARCHAR") from error
+
+
+def _name_twice(kind: t.DataType, path: str = "") -> str | None:
+    """Return the first field whose name another one of its struct has, with the fields that it is in."""
+    inner: list[tuple[str, t.DataType]] = []
+    if isinstance(kind, t.StructType):
+        inner = [(f"{path}.{field.name}" if path else field.name, field.dataType) for field in kind.fields]
+        if twice := next((name for name, count in Counter(name for name, _ in inner).items() if count > 1), None):
+            return twice
+    elif isinstance(kind, t.ArrayType):
+        inner = [(f"{path}[]", kind.elementType)]
+    elif isinstance(kind, t.MapType):
+        inner = [(f"{path}[key]", kind.keyType), (f"{path}[value]", kind.valueType)]
+    return next((found for name, part in inner if (found := _name_twice(part, name)) is not None), None)
 
 
 def bare(kind: t.DataType) -> t.DataType:
