@@ -27,7 +27,7 @@ from fencepost.embedded.errors import MariaDbError, MariaDbMissingError
 from fencepost.embedded.jars import JarSet, cache_folder, class_path, not_kept
 from fencepost.embedded.java import find_java
 from fencepost.embedded.ports import HOST, free_ports
-from fencepost.embedded.process import EmbeddedServer, kill, launch, terminate
+from fencepost.embedded.process import EmbeddedProcess, kill, launch
 
 VERSION: Final = "11.4.5"
 USER: Final = "root"
@@ -122,17 +122,17 @@ class MariaDbSession:
         self.close()
 
 
-class EmbeddedMariaDb(EmbeddedServer):
+class EmbeddedMariaDb(EmbeddedProcess):
     """A server with its data in `folder`, on a free port. `shown_version` is the version that it reports, if given.
 
     Clients of MySQL ask for its newer statements if they see the version of MariaDB.
     """
 
     def __init__(self, folder: Path, *, shown_version: str | None = None) -> None:
+        super().__init__(STOP_TIMEOUT_SECONDS)
         self._shown = () if shown_version is None else (f"--version={shown_version}",)
         self._folder = folder.absolute()
         self._data = self._folder / "data"
-        self._process: subprocess.Popen[bytes] | None = None
         (self.port,) = free_ports(1)
 
     @property
@@ -153,21 +153,11 @@ class EmbeddedMariaDb(EmbeddedServer):
         )
         deadline = time.monotonic() + START_TIMEOUT_SECONDS
         while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            if not self.running or time.monotonic() > deadline:
                 self.kill()
                 raise MariaDbError(f"MariaDB did not start: {_last_line(self.log_file)} (more in {self.log_file})")
             time.sleep(_POLL_SECONDS)
         return self
-
-    def stop(self) -> None:
-        """Shut down."""
-        if self._process is not None:
-            terminate(self._process, STOP_TIMEOUT_SECONDS)
-
-    def kill(self) -> None:
-        """End the server as `kill -9` does."""
-        if self._process is not None:
-            kill(self._process)
 
     def execute(self, statements: str) -> list[list[str]]:
         """Run statements in a session of their own. Returns and raises as that."""

@@ -129,6 +129,29 @@ def kill(process: subprocess.Popen[Any]) -> None:
         process.wait()
 
 
+class EmbeddedProcess(EmbeddedServer):
+    """A server that is one process, which may take `stop_seconds` to end."""
+
+    def __init__(self, stop_seconds: float) -> None:
+        self._stop_seconds = stop_seconds
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is alive."""
+        return self._process is not None and self._process.poll() is None
+
+    def stop(self) -> None:
+        """Shut down."""
+        if self._process is not None:
+            terminate(self._process, self._stop_seconds)
+
+    def kill(self) -> None:
+        """End the process as `kill -9` does."""
+        if self._process is not None:
+            kill(self._process)
+
+
 @atexit.register
 def _kill_children() -> None:
     for process in list(_CHILDREN):
