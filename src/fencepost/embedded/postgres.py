@@ -255,7 +255,7 @@ class EmbeddedPostgres(ServerProcess, EmbeddedServer):
 
 
 def _server_user() -> User | None:
-    """The user that the server runs as; None for the one of this process."""
+    """The user that the server runs as; None for this process's user."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return None
     nobody = pwd.getpwnam("nobody")

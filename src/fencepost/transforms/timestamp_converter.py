@@ -14,7 +14,14 @@ from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.config.spark_patterns import check_datetime_pattern
 from fencepost.config.validators import one_of
-from fencepost.transforms.base import PartTransformation, define_null_default, divided, for_keys, formatted, planned_by_schema
+from fencepost.transforms.base import (
+    PartTransformation,
+    define_null_default,
+    divided,
+    for_keys,
+    formatted,
+    planned_by_schema,
+)
 from fencepost.transforms.field_paths import Change, define_syntax, field_path, with_changes
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance

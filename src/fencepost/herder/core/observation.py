@@ -1,4 +1,4 @@
-"""What the page at /ui asks the herder for, as an interface, and the rows that the page shows."""
+"""The interface between the page at /ui and the herder, and the rows that the page shows."""
 
 from __future__ import annotations
 
