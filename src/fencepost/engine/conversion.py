@@ -45,7 +45,7 @@ class Converted:
     """Rows of one topic as Kafka records.
 
     `partition` is int32, null if a row does not define its partition. `rows` are polled records' positions, and
-    `followed` says of which rows another one of the same record follows, None for none.
+    `followed` marks the rows behind which another row of the same record follows, None for none.
     """
 
     topic: str

@@ -24,7 +24,7 @@ Poll = Callable[[], list[ConsumedRecord]]
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """Where a search for the last records ends early: `held_bytes` is how much of records is kept, of the newest ones."""
+    """The limits of a search for the last records: of records, at most `held_bytes` are kept, the newest."""
 
     held_bytes: int
     deadline: Deadline

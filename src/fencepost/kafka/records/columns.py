@@ -210,7 +210,7 @@ def _normalize_headers(column: Any) -> pa.Array:
 
 
 def check_header_names(headers: pa.Array) -> None:
-    """Raise DataError for lists of headers of which one has no name, or one that is not UTF-8.
+    """Raise DataError if a header has no name, or one that is not UTF-8.
 
     Brokers would take such bytes, and clients fail at the record.
     """
