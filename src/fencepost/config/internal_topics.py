@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -36,9 +36,9 @@ class InternalTopic:
 
     name: str
     partitions: int
-    replication_factor: int | None
-    settings: Mapping[str, str]
-    """Topic settings, always with `cleanup.policy=compact`."""
+    replication_factor: int | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Topic settings; `cleanup.policy` is `compact`, whatever they say."""
     created: bool = True
     """Whether workers create it if it is missing."""
 
