@@ -24,7 +24,7 @@ Poll = Callable[[], list[ConsumedRecord]]
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """The limits of a search for the last records: of records, at most `held_bytes` are kept, the newest."""
+    """The end of a search for the last records: it keeps the newest ones, of at most `held_bytes`."""
 
     held_bytes: int
     deadline: Deadline
