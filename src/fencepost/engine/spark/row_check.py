@@ -222,7 +222,7 @@ def _projections(session: SparkSession, columns: Any, steps: Sequence[_Step]) ->
             made = [*_items(columns), number, *made]
         else:
             made = [*made, number, *([] if passes is None else [passes])]
-        found.append(catalyst.InterpretedProjection(_sequence(jvm, made), columns))
+        found.append(catalyst.InterpretedProjection(jvm.org.apache.spark.api.python.PythonUtils.toSeq(made), columns))
         found[-1].initialize(0)
         columns = step.output
         if step.filters or passes is not None:
@@ -236,7 +236,3 @@ def _items(sequence: Any) -> list[Any]:
 
 def _content(expression: Any) -> Any:
     return expression.child() if expression.nodeName() == "Alias" else expression
-
-
-def _sequence(jvm: Any, items: Sequence[Any]) -> Any:
-    return jvm.org.apache.spark.api.python.PythonUtils.toSeq(list(items))
