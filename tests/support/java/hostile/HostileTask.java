@@ -19,7 +19,7 @@ import org.apache.kafka.connect.source.SourceTask;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** Counts from the committed number up to `limit`, one record in each poll. */
+/** Counts from the committed number up to `limit`, one record in each poll; after 3 not before the file `gate` is there. */
 public class HostileTask extends SourceTask {
     private static final Logger LOG = LoggerFactory.getLogger(HostileTask.class);
     static final Map<String, String> PARTITION = Map.of("counter", "c");
@@ -61,6 +61,10 @@ public class HostileTask extends SourceTask {
             boolean asks = how().equals("late");
             if (asks) context.transactionContext().commitTransaction();
             return asks && is("poll") ? List.of() : null;
+        }
+        if (number == 3 && config.containsKey("gate") && !Files.exists(Path.of(config.get("gate")))) {
+            Thread.sleep(10);
+            return null;
         }
         if (how().equals("odd")) return number++ == 0 ? OddOffsets.records(config.get("topic")) : null;
         number++;
