@@ -27,20 +27,21 @@ from fencepost.api.errors import ConfigError
 
 _log: Final = logging.getLogger(__name__)
 
-_CONNECT: Final = "org.apache.kafka.connect."
-SOURCE_CONNECTOR: Final = f"{_CONNECT}source.SourceConnector"
-TRANSFORMATION: Final = f"{_CONNECT}transforms.Transformation"
-PREDICATE: Final = f"{_CONNECT}transforms.predicates.Predicate"
-CONVERTER: Final = f"{_CONNECT}storage.Converter"
-HEADER_CONVERTER: Final = f"{_CONNECT}storage.HeaderConverter"
+CONNECT: Final = "org.apache.kafka.connect."
+"""The package of Kafka Connect's own classes."""
+SOURCE_CONNECTOR: Final = f"{CONNECT}source.SourceConnector"
+TRANSFORMATION: Final = f"{CONNECT}transforms.Transformation"
+PREDICATE: Final = f"{CONNECT}transforms.predicates.Predicate"
+CONVERTER: Final = f"{CONNECT}storage.Converter"
+HEADER_CONVERTER: Final = f"{CONNECT}storage.HeaderConverter"
 BASES: Final = (SOURCE_CONNECTOR, TRANSFORMATION, PREDICATE, CONVERTER, HEADER_CONVERTER)
 """The Java types of plugins: each class that a configuration names derives from one of them."""
 OF_CONNECT: Final = Path("Kafka Connect")
 """The location of Kafka Connect's own plugins, which each JVM has."""
 
-_OF_API: Final = tuple(f"{_CONNECT}{package}." for package in ("storage", "converters", "json", "transforms"))
+_OF_API: Final = tuple(f"{CONNECT}{package}." for package in ("storage", "converters", "json", "transforms"))
 _SERVICES: Final = "META-INF/services/"
-_CONNECT_SERVICES: Final = _SERVICES + _CONNECT
+_CONNECT_SERVICES: Final = _SERVICES + CONNECT
 _JAR: Final = ".jar"
 
 _DAMAGED: Final = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
