@@ -45,7 +45,7 @@ _CONNECT_SERVICES: Final = _SERVICES + CONNECT
 _JAR: Final = ".jar"
 
 _DAMAGED: Final = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
-"""What reading a jar raises that cannot be read, or whose content is damaged."""
+"""The errors of a jar that cannot be read, or whose content is damaged."""
 
 _MAGIC: Final = 0xCAFEBABE
 _ABSTRACT: Final = 0x0600
@@ -78,7 +78,7 @@ _SIZES: Final = {
 class JavaPlugin:
     """A Java class that a configuration may name. Its plugin is the folder or jar `location`, with these `jars`.
 
-    `base` is the one of BASES that it derives from.
+    `base` is its base class, one of BASES.
     """
 
     java_class: str
@@ -261,7 +261,7 @@ def _not_of_api(found: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def _above(classes: Mapping[str, _ClassFile], name: str) -> set[str]:
-    """What a class extends and implements, as far as it is known."""
+    """The known classes that a class extends and implements."""
     found: set[str] = set()
     left = [name]
     while left:

@@ -51,7 +51,7 @@ _POSITION: Final = "__fencepost_position"
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What transforms make of a reader's rows without Spark: a change of rows, which is pickled, and the types of its result."""
+    """Transforms that run without Spark on a reader's rows: a function of rows, which is pickled, and its result's types."""
 
     change: Callable[[pa.RecordBatch], pa.RecordBatch]
     types: ColumnTypes

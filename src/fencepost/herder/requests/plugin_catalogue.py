@@ -2,7 +2,7 @@
 
 A plugin is listed under the Java class that it replaces, if any, because tools know that name; else under its Python
 path. Registered plugins are listed, those that configurations name by their Python paths, and the Java plugins in
-`plugin.path`. Where the latter have a class that a registered plugin replaces, that plugin has its Python path.
+`plugin.path`. A registered plugin is listed under its Python path if a jar has the Java class that it replaces.
 """
 
 from __future__ import annotations
