@@ -79,6 +79,10 @@ public class HostileTask extends SourceTask {
             if (number % 4 == 0) context.transactionContext().commitTransaction(number % 8 == 0 ? equal(record) : record);
             if (number % 4 == 2) context.transactionContext().abortTransaction(record);
         }
+        if (how().equals("batches")) {
+            if (number % 4 == 0) context.transactionContext().commitTransaction();
+            if (number % 4 == 2) context.transactionContext().abortTransaction();
+        }
         int every = Integer.parseInt(config.getOrDefault("boundaries", "0"));
         if (every > 0 && number % every == 0) context.transactionContext().commitTransaction(record);
         return List.of(record);
