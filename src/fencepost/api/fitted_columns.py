@@ -12,7 +12,7 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
 
 from fencepost.api.errors import ConfigError, DataError
-from fencepost.api.required_fields import check_required
+from fencepost.api.required_fields import check_required, is_list
 
 
 def fitted(rows: pa.RecordBatch, columns: t.StructType, whose: str, *, nested: bool = True) -> pa.RecordBatch:
@@ -91,7 +91,6 @@ def _unfit(array: pa.Array, column: t.StructField, whose: str, reason: str = "")
     )
 
 
-_LISTS: Final = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 _TEXTS: Final = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _BYTES: Final = (
     pa.types.is_binary,
@@ -127,7 +126,7 @@ def _fits(given: pa.DataType, declared: t.DataType) -> bool:
             _fits(kind, field.dataType) for kind, field in zip(kinds, declared, strict=True)
         )
     if isinstance(declared, t.ArrayType):
-        return any(is_list(given) for is_list in _LISTS) and _fits(given.value_type, declared.elementType)
+        return is_list(given) and _fits(given.value_type, declared.elementType)
     if isinstance(declared, t.MapType):
         is_map = pa.types.is_map(given)
         return is_map and _fits(given.key_type, declared.keyType) and _fits(given.item_type, declared.valueType)

@@ -18,7 +18,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 # Executes the given program, after it has asked to die with its parent (and exits if the parent is already gone). A
@@ -63,10 +62,24 @@ class EmbeddedServer(ABC):
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+class ServerProcess:
+    """The process of a server: `start` of a subclass sets `_process`."""
+
+    _process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is alive."""
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self) -> None:
+        """End the process as `kill -9` does."""
+        if self._process is not None:
+            kill(self._process)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,29 +140,6 @@ def kill(process: subprocess.Popen[Any]) -> None:
     if process.poll() is None:
         process.send_signal(signal.SIGKILL)
         process.wait()
-
-
-class EmbeddedProcess(EmbeddedServer):
-    """A server that is one process, which may take `stop_seconds` to end."""
-
-    def __init__(self, stop_seconds: float) -> None:
-        self._stop_seconds = stop_seconds
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def running(self) -> bool:
-        """Whether the process is alive."""
-        return self._process is not None and self._process.poll() is None
-
-    def stop(self) -> None:
-        """Shut down."""
-        if self._process is not None:
-            terminate(self._process, self._stop_seconds)
-
-    def kill(self) -> None:
-        """End the process as `kill -9` does."""
-        if self._process is not None:
-            kill(self._process)
 
 
 @atexit.register

@@ -19,7 +19,7 @@ from fencepost.embedded.errors import DataDirError, RegistryStartError
 from fencepost.embedded.jars import REGISTRY, JarSet, cache_folder, class_path
 from fencepost.embedded.java import find_java
 from fencepost.embedded.ports import HOST, free_ports, require_free
-from fencepost.embedded.process import EmbeddedProcess, launch
+from fencepost.embedded.process import EmbeddedServer, ServerProcess, launch, terminate
 
 API: Final = "/apis/ccompat/v7"
 """The path of Confluent's API in Apicurio."""
@@ -32,11 +32,10 @@ _POLL_SECONDS: Final = 0.1
 logger = logging.getLogger(__name__)
 
 
-class EmbeddedRegistry(EmbeddedProcess):
+class EmbeddedRegistry(ServerProcess, EmbeddedServer):
     """A schema registry whose log is in `folder`. `port` None is a free one, `jars` belong to a version."""
 
     def __init__(self, folder: Path, *, port: int | None = None, jars: JarSet = REGISTRY) -> None:
-        super().__init__(STOP_TIMEOUT_SECONDS)
         self._jars = jars
         self._folder = folder.absolute()
         self._port = port
@@ -85,6 +84,11 @@ class EmbeddedRegistry(EmbeddedProcess):
             self.kill()
             raise
         return self
+
+    def stop(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            terminate(self._process, STOP_TIMEOUT_SECONDS)
 
     def _wait_until_ready(self) -> None:
         started = time.monotonic()
