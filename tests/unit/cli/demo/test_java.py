@@ -49,7 +49,7 @@ def test_without_a_network_the_demo_names_what_it_needs_before_it_starts_anythin
     assert "Starting" not in out
 
 
-def test_a_machine_on_which_mariadb_does_not_run_is_named_before_anything_is_fetched(
+def test_a_machine_without_mariadb_is_named_before_anything_is_fetched(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
