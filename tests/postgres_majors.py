@@ -32,10 +32,14 @@ _STANDBYS = (
     "broker/connectors/postgres/test_postgres_surroundings.py::test_a_standby_is_refused_before_anything_is_read",
     "broker/connectors/jdbc/test_jdbc_server.py::test_a_failover_continues_only_if_nothing_was_lost",
 )
-# Tests by the first version that has what they are about: lists of columns, numbers with a scale that is negative or
+# Tests by the first version that has what they are about: lists of columns, publications of schemas, numbers with a scale that is negative or
 # greater than the precision, publish_generated_columns, and idle_replication_slot_timeout.
 _NEEDS = (
     (15, "broker/connectors/postgres/test_postgres_incremental.py::test_a_user_with_read_rights_is_enough_for_chunks"),
+    (
+        15,
+        "broker/connectors/postgres/test_postgres_publication.py::test_published_schemas_that_are_dropped_or_renamed_do_not_end_the_stream",
+    ),
     (15, "broker/connectors/jdbc/test_jdbc_types.py::test_values_equal_the_values_that_psycopg_reads[numeric(3,-2)]"),
     (15, "broker/connectors/jdbc/test_jdbc_types.py::test_values_equal_the_values_that_psycopg_reads[numeric(2,4)]"),
     (

@@ -196,9 +196,12 @@ def test_a_retriable_exception_is_polled_again(
     wait_for(lambda: len(read_topic(bootstrap_servers, topic)) == 10)
 
 
-def test_a_task_ends_its_own_transactions(connector: Connectors, topics: Topics, bootstrap_servers: str):
+@pytest.mark.parametrize("behaviour", ["boundaries", "batches"], ids=["after a record", "after a batch"])
+def test_a_task_ends_its_own_transactions(
+    connector: Connectors, topics: Topics, bootstrap_servers: str, behaviour: str
+):
     topic = topics.create()
-    connector.hostile(topic, "boundaries", limit="8", **{"transaction.boundary": "connector"})
+    connector.hostile(topic, behaviour, limit="8", **{"transaction.boundary": "connector"})
     wait_for(lambda: len(read_topic(bootstrap_servers, topic)) == 4)
     assert [record.key for record in read_topic(bootstrap_servers, topic)] == [b"k3", b"k4", b"k7", b"k8"]
 

@@ -119,11 +119,12 @@ def test_threads_that_a_task_leaves_end_with_its_connector(connector: Wild, topi
     topic = topics.create()
     name = connector.wild(topic, "threads")
     wait_for(lambda: numbers(bootstrap_servers, topic) == NUMBERS)
-    assert connector.worker.request("DELETE", f"/connectors/{name}").status == 204
 
     def left() -> set[int]:
         return {one.pid for one in psutil.Process(connector.worker.process.pid).children(recursive=True)} - before
 
+    assert left()
+    assert connector.worker.request("DELETE", f"/connectors/{name}").status == 204
     wait_for(lambda: not left(), what="its JVM has gone")
 
 

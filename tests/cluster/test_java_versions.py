@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from fencepost.config.java_plugins import CONNECT
 from fencepost.embedded.broker import EmbeddedBroker
 from tests.support.checker import read_topic, values
 from tests.support.java_connectors import Connectors, java_group_worker
@@ -123,12 +124,28 @@ def test_each_version_is_listed_and_has_its_own_definitions(worker: Worker):
     assert f"{NEW}, {OLD}" in refused.body["message"]
 
 
-def test_validation_recommends_the_versions_that_are_there(worker: Worker):
-    config = {"name": "c", "connector.class": VERSIONED, "topic": "t", VERSION: OLD}
+def test_validation_recommends_the_classes_and_versions_that_kafka_connect_does(worker: Worker):
+    config = {"name": "c", "connector.class": VERSIONED, "topic": "t", VERSION: OLD, **stamps(old=True)}
     answer = worker.request("PUT", f"/connector-plugins/{VERSIONED}/config/validate", config)
     found = {one["value"]["name"]: one["value"] for one in answer.body["configs"]}
-    assert found[VERSION]["recommended_values"] == [NEW, OLD]
     assert found["of"]["value"] == OLD
+    parts = ("transforms.a", "predicates.p", "value.converter")
+    for name in (VERSION, *(f"{part}.plugin.version" for part in parts)):
+        assert found[name]["recommended_values"] == [OLD, NEW]
+    numbers = [f"{CONNECT}converters.{kind}Converter" for kind in ("Boolean", "ByteArray", "Double", "Float")]
+    numbers += [f"{CONNECT}converters.{kind}Converter" for kind in ("Integer", "Long", "Short")]
+    text, json = f"{CONNECT}storage.StringConverter", f"{CONNECT}json.JsonConverter"
+    for name in ("key.converter", "value.converter"):
+        assert found[name]["recommended_values"] == [*numbers, json, text, CONVERTER]
+    header = [*numbers, json, f"{CONNECT}storage.SimpleHeaderConverter", text]
+    assert found["header.converter"]["recommended_values"] == header
+    own = [
+        f"{CONNECT}transforms.predicates.{name}" for name in ("HasHeaderKey", "RecordIsTombstone", "TopicNameMatches")
+    ]
+    assert found["predicates.p.type"]["recommended_values"] == [*own, IS_NEW]
+    transforms = found["transforms.a.type"]["recommended_values"]
+    assert transforms[:2] == [f"{CONNECT}transforms.Cast$Key", f"{CONNECT}transforms.Cast$Value"]
+    assert transforms[-2:] == [f"{CONNECT}transforms.ValueToKey", SMT]
 
 
 def test_a_connector_changes_its_version(connector: Connectors, topics: Topics, bootstrap_servers: str):

@@ -11,10 +11,9 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from fencepost.api.errors import DataError
+from fencepost.api.required_fields import is_list
 
 _log: Final = logging.getLogger(__name__)
-
-_LISTS: Final = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 
 
 def in_declared_order(rows: pa.RecordBatch, columns: t.StructType, whose: str) -> pa.RecordBatch:
@@ -71,7 +70,7 @@ def _ordered(given: pa.DataType, declared: t.DataType, place: str, whose: str, e
             kind = given.field(_place(names, field.name, inner, whose)).type
             fields.append((field.name, _ordered(kind, field.dataType, inner, whose, extra)))
         return given if fields == [(field.name, field.type) for field in given] else pa.struct(fields)
-    if isinstance(declared, t.ArrayType) and any(is_list(given) for is_list in _LISTS):
+    if isinstance(declared, t.ArrayType) and is_list(given):
         item = _ordered(given.value_type, declared.elementType, f"{place}[]", whose, extra)
         return given if item == given.value_type else pa.list_(item)
     if isinstance(declared, t.MapType) and pa.types.is_map(given):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -11,7 +12,7 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
 
 from fencepost.api.errors import ConfigError, DataError
-from fencepost.api.required_fields import check_required
+from fencepost.api.required_fields import check_required, is_list
 
 
 def fitted(rows: pa.RecordBatch, columns: t.StructType, whose: str, *, nested: bool = True) -> pa.RecordBatch:
@@ -49,11 +50,27 @@ def arrow_type(kind: t.DataType) -> pa.DataType:
 
 
 def check_columns(kind: t.DataType, where: str) -> None:
-    """Raise ConfigError for types that arrays cannot have. `where` names the schema."""
+    """Raise ConfigError for types that arrays cannot have, and for a name that a struct has twice. `where` names the schema."""
+    if (name := _name_twice(kind)) is not None:
+        raise ConfigError(f"{where} has the field {name} twice: give each field a name of its own")
     try:
         arrow_type(kind)
     except PySparkTypeError as error:
         raise ConfigError(f"{where} has a type that rows cannot have: write STRING for CHAR and VARCHAR") from error
+
+
+def _name_twice(kind: t.DataType, path: str = "") -> str | None:
+    """Return the first field whose name another one of its struct has, with the fields that it is in."""
+    inner: list[tuple[str, t.DataType]] = []
+    if isinstance(kind, t.StructType):
+        inner = [(f"{path}.{field.name}" if path else field.name, field.dataType) for field in kind.fields]
+        if twice := next((name for name, count in Counter(name for name, _ in inner).items() if count > 1), None):
+            return twice
+    elif isinstance(kind, t.ArrayType):
+        inner = [(f"{path}[]", kind.elementType)]
+    elif isinstance(kind, t.MapType):
+        inner = [(f"{path}[key]", kind.keyType), (f"{path}[value]", kind.valueType)]
+    return next((found for name, part in inner if (found := _name_twice(part, name)) is not None), None)
 
 
 def bare(kind: t.DataType) -> t.DataType:
@@ -74,7 +91,6 @@ def _unfit(array: pa.Array, column: t.StructField, whose: str, reason: str = "")
     )
 
 
-_LISTS: Final = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 _TEXTS: Final = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _BYTES: Final = (
     pa.types.is_binary,
@@ -110,7 +126,7 @@ def _fits(given: pa.DataType, declared: t.DataType) -> bool:
             _fits(kind, field.dataType) for kind, field in zip(kinds, declared, strict=True)
         )
     if isinstance(declared, t.ArrayType):
-        return any(is_list(given) for is_list in _LISTS) and _fits(given.value_type, declared.elementType)
+        return is_list(given) and _fits(given.value_type, declared.elementType)
     if isinstance(declared, t.MapType):
         is_map = pa.types.is_map(given)
         return is_map and _fits(given.key_type, declared.keyType) and _fits(given.item_type, declared.valueType)

@@ -1,4 +1,4 @@
-"""What a connector's own pipeline did with its records, before they became the columns of a SourceBatch.
+"""The result of a connector's own pipeline for its records, before they became the columns of a SourceBatch.
 
 Java connectors have one, in their JVM. The worker handles what it refused as it handles its own refusals: it fails the
 task, or skips the record, counts and logs it, and writes its dead letter.

@@ -5,14 +5,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fencepost.api.errors import DataError
 
-_LISTS: Final = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+
+def is_list(kind: pa.DataType) -> bool:
+    """Return whether a type is a list, of whatever offsets or size."""
+    return any(test(kind) for test in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list))
 
 
 def with_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -60,7 +62,7 @@ def _inner_fields(array: pa.Array, kind: pa.DataType, place: str) -> Iterator[tu
         present = array.drop_null()
         for number, inner in enumerate(kind):
             yield present.field(number), inner, f"{place}.{inner.name}"
-    elif any(is_list(kind) for is_list in _LISTS):
+    elif is_list(kind):
         yield array.flatten(), kind.value_field, place
     elif pa.types.is_map(kind):
         # A map is a list of pairs; only lists give the items of a part alone.

@@ -52,8 +52,7 @@ def _date_text(day: int) -> str:
 def plain_value(value: pa.Scalar) -> Any:
     """Return a value as Arrow makes it for Python, at any depth.
 
-    For values that Python cannot represent it is the bytes of a text, the text of a date or time, and a text for
-    anything else.
+    If Python cannot represent a value, the result is the bytes of a text that is not UTF-8, and else a text.
     """
     try:
         return value.as_py()

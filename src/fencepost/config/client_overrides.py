@@ -1,4 +1,4 @@
-"""Properties for Kafka clients: their origins, which may be overridden, and which never."""
+"""Properties for Kafka clients: where they come from, and whether connectors may override them."""
 
 from __future__ import annotations
 

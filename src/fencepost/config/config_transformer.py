@@ -31,7 +31,7 @@ _SHORTEST_HIDDEN: Final = 4
 
 
 def without_placeholders(json_text: str) -> str:
-    """Return the same JSON without a `$`: what a connector found, such as a file's name, must not be a placeholder."""
+    """Return the same JSON without a `$`: a text that a connector found, such as the name of a file, is not a placeholder."""
     return json_text.replace("$", "\\u0024")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ _REQUIRED: Final = ConfigDef.NO_DEFAULT
 STANDALONE_GROUP: Final = "connect-standalone"
 """The default group of a standalone worker."""
 
-# What the names of a standalone worker's topics end with, after the group: offsets and task counts have the names of
+# The ends of the names of a standalone worker's topics, after the group: offsets and task counts have the names of
 # connectors only, so two groups must not share these topics by accident.
 STORES: Final = {"offset": "offsets", "config": "configs", "status": "status"}
 AUTOMATIC_CREATION: Final = "internal.topics.automatic.creation.enable"
@@ -36,9 +36,9 @@ class InternalTopic:
 
     name: str
     partitions: int
-    replication_factor: int | None
-    settings: Mapping[str, str]
-    """Topic settings, always with `cleanup.policy=compact`."""
+    replication_factor: int | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Topic settings; `cleanup.policy` is `compact`, whatever they say."""
     created: bool = True
     """Whether workers create it if it is missing."""
 

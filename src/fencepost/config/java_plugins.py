@@ -27,24 +27,25 @@ from fencepost.api.errors import ConfigError
 
 _log: Final = logging.getLogger(__name__)
 
-_CONNECT: Final = "org.apache.kafka.connect."
-SOURCE_CONNECTOR: Final = f"{_CONNECT}source.SourceConnector"
-TRANSFORMATION: Final = f"{_CONNECT}transforms.Transformation"
-PREDICATE: Final = f"{_CONNECT}transforms.predicates.Predicate"
-CONVERTER: Final = f"{_CONNECT}storage.Converter"
-HEADER_CONVERTER: Final = f"{_CONNECT}storage.HeaderConverter"
+CONNECT: Final = "org.apache.kafka.connect."
+"""The package of Kafka Connect's own classes."""
+SOURCE_CONNECTOR: Final = f"{CONNECT}source.SourceConnector"
+TRANSFORMATION: Final = f"{CONNECT}transforms.Transformation"
+PREDICATE: Final = f"{CONNECT}transforms.predicates.Predicate"
+CONVERTER: Final = f"{CONNECT}storage.Converter"
+HEADER_CONVERTER: Final = f"{CONNECT}storage.HeaderConverter"
 BASES: Final = (SOURCE_CONNECTOR, TRANSFORMATION, PREDICATE, CONVERTER, HEADER_CONVERTER)
 """The Java types of plugins: each class that a configuration names derives from one of them."""
 OF_CONNECT: Final = Path("Kafka Connect")
 """The location of Kafka Connect's own plugins, which each JVM has."""
 
-_OF_API: Final = tuple(f"{_CONNECT}{package}." for package in ("storage", "converters", "json", "transforms"))
+_OF_API: Final = tuple(f"{CONNECT}{package}." for package in ("storage", "converters", "json", "transforms"))
 _SERVICES: Final = "META-INF/services/"
-_CONNECT_SERVICES: Final = _SERVICES + _CONNECT
+_CONNECT_SERVICES: Final = _SERVICES + CONNECT
 _JAR: Final = ".jar"
 
 _DAMAGED: Final = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
-"""What reading a jar raises that cannot be read, or whose content is damaged."""
+"""The errors of a jar that cannot be read, or whose content is damaged."""
 
 _MAGIC: Final = 0xCAFEBABE
 _ABSTRACT: Final = 0x0600
@@ -77,7 +78,7 @@ _SIZES: Final = {
 class JavaPlugin:
     """A Java class that a configuration may name. Its plugin is the folder or jar `location`, with these `jars`.
 
-    `base` is the one of BASES that it derives from.
+    `base` is its base class, one of BASES.
     """
 
     java_class: str
@@ -260,7 +261,7 @@ def _not_of_api(found: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def _above(classes: Mapping[str, _ClassFile], name: str) -> set[str]:
-    """What a class extends and implements, as far as it is known."""
+    """The known classes that a class extends and implements."""
     found: set[str] = set()
     left = [name]
     while left:

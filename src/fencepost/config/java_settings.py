@@ -29,7 +29,7 @@ _POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _LEAST_SIZED: Final = 512
 """First sizes are set if the largest size of the heap is at least this, in MiB."""
 _MOST_SIZED: Final = 1024
-"""A heap that may grow larger than this, in MiB, has the first sizes of one that may grow to this."""
+"""First sizes grow with the heap's largest size, up to this one, in MiB."""
 _OF_HEAP: Final = re.compile(r"-Xm[nsx].+|-XX:((Max)?New(Size|Ratio)|(Initial|Max|Min)(HeapSize|RAMPercentage))=.+")
 """Options that set a size of the heap, and may not fit to other sizes: a JVM with such a pair does not start, or warns."""
 _COLLECTOR: Final = re.compile(r"-XX:\+Use\w+GC")
@@ -37,7 +37,7 @@ _COLLECTOR: Final = re.compile(r"-XX:\+Use\w+GC")
 
 
 class Isolation(Enum):
-    """What has a JVM of its own."""
+    """The owners of a JVM."""
 
     CONNECTOR = "connector"
     WORKER = "worker"

@@ -30,7 +30,7 @@ _GROUPS: Final = "fencepost."
 class PluginSources:
     """The modules that plugins are imported from, besides distributions that declare plugins.
 
-    `directories` are the ones of `plugin.path`. `modules` are names, which include their submodules; `*` stands for all
+    `directories` come from `plugin.path`. `modules` are names, which include their submodules; `*` stands for all
     modules. `remedy` is the advice in messages about a missing plugin. `java` has the settings for
     the JVMs of Java plugins. `connector` is the Java connector whose pipeline the plugins are for, None for one in Python.
     """

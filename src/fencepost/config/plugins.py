@@ -36,6 +36,7 @@ from fencepost.api.plugin_calls import call_plugin
 from fencepost.api.source import SourceConnector
 from fencepost.config.connector_instance import ConnectorInstance
 from fencepost.config.java_plugins import (
+    CONNECT,
     CONVERTER,
     HEADER_CONVERTER,
     OF_CONNECT,
@@ -56,7 +57,6 @@ from fencepost.config.plugin_sources import ALLOWED_MODULES, PluginSources, forg
 _log: Final = logging.getLogger(__name__)
 _JAVA: Final = "java:"
 _OURS: Final = "fencepost:"
-_CONNECT: Final = "org.apache.kafka.connect."
 _ADAPTERS: Final = "fencepost.java"
 """The group of the entry point whose function makes a class of a Java plugin: see fencepost.java."""
 
@@ -256,13 +256,13 @@ def _of_connect(kind: PluginKind, name: str) -> JavaPlugin | None:
         # A worker's default converter may have its Python path.
         path = entry.value.replace(":", ".") if kind is not PluginKind.TRANSFORMATION else None
         is_it = name in (entry.name, path) or (alias is not None and alias.value == entry.value)
-        if entry.name.startswith(_CONNECT) and is_it:
+        if entry.name.startswith(CONNECT) and is_it:
             return JavaPlugin(entry.name, OF_CONNECT, (), kind.java_base or "")
     return None
 
 
 def _not_in_jvm(kind: PluginKind, name: str, property_name: str, connector: JavaPlugin, why: str) -> ConfigError:
-    own = [entry.name for entry in plugin_entry_points(kind) if entry.name.startswith(_CONNECT)]
+    own = [entry.name for entry in plugin_entry_points(kind) if entry.name.startswith(CONNECT)]
     return ConfigError(
         f"{connector.java_class} is a Java connector, whose {kind.label}s run in its JVM, and the property {property_name} "
         f"names {name}, {why}: put a folder with the jars of the {kind.label} into a directory of plugin.path and restart "

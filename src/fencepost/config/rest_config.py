@@ -259,5 +259,5 @@ def _credentials(path: str | None, extensions: Sequence[str]) -> Mapping[str, st
 
 
 def _tls(properties: Mapping[str, str], prefix: str) -> Mapping[str, str]:
-    """Return `ssl.*` properties: if any has the prefix, those that have it, as in Connect."""
+    """Return the `ssl.*` properties with the prefix, or if there are none, those without it, as in Connect."""
     return below(properties, prefix) or {k: v for k, v in properties.items() if k.startswith("ssl.")}

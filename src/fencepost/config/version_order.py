@@ -25,7 +25,7 @@ _PLACEHOLDERS: Final = frozenset({"x", "*"})
 
 _T = TypeVar("_T")
 _Part = tuple[str, int | str]
-"""What is before it, a dot or a hyphen, and a number or a qualifier."""
+"""The separator before a part, a dot or a hyphen, and the part: a number or a qualifier."""
 
 
 def versions(texts: Iterable[str]) -> list[Any]:

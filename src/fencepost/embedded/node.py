@@ -24,7 +24,7 @@ from fencepost.embedded.errors import BrokerStartError, DataDirError
 from fencepost.embedded.jars import BROKER, cache_folder, class_path
 from fencepost.embedded.java import Java
 from fencepost.embedded.ports import is_listening, require_free
-from fencepost.embedded.process import jvm_environment, kill, launch, terminate
+from fencepost.embedded.process import ServerProcess, jvm_environment, launch, terminate
 from fencepost.embedded.properties import CONTROLLER, INTERNAL, LOGGING, NodePlace, render
 
 # A start takes one to four seconds; a busy machine needs more.
@@ -38,7 +38,7 @@ _LAST_BYTES: Final = 64 * 1024
 logger = logging.getLogger(__name__)
 
 
-class Node:
+class Node(ServerProcess):
     """One broker process. It can be stopped, killed and restarted: the ports and the data stay."""
 
     def __init__(self, java: Java, place: NodePlace, properties: dict[str, str], *, heap_mb: int) -> None:
@@ -46,7 +46,6 @@ class Node:
         self._java = java
         self._properties = properties
         self._heap_mb = heap_mb
-        self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
 
     @property
@@ -60,11 +59,6 @@ class Node:
         if self._process is None:
             raise BrokerStartError(f"broker node {self.node_id} was not started")
         return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        """Whether the process is alive."""
-        return self._process is not None and self._process.poll() is None
 
     @property
     def log_file(self) -> Path:
@@ -135,11 +129,6 @@ class Node:
         """Wait for the process to end; kill it if it does not."""
         if self._process is not None and terminate(self._process, STOP_TIMEOUT_SECONDS):
             self._keep_class_data()
-
-    def kill(self) -> None:
-        """End the process as `kill -9` does."""
-        if self._process is not None:
-            kill(self._process)
 
     def restart(self) -> None:
         """Shut down cleanly and start again, on the same ports and data."""

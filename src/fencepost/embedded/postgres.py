@@ -30,7 +30,7 @@ from typing import Final, Self
 
 from fencepost.embedded.errors import DataDirError, PostgresMissingError, PostgresStartError
 from fencepost.embedded.ports import HOST, free_ports, require_free
-from fencepost.embedded.process import EmbeddedServer, User, kill, launch
+from fencepost.embedded.process import EmbeddedServer, ServerProcess, User, kill, launch
 
 SUPERUSER: Final = "postgres"
 
@@ -61,7 +61,7 @@ _READY: Final = ("ready", "standby")
 logger = logging.getLogger(__name__)
 
 
-class EmbeddedPostgres(EmbeddedServer):
+class EmbeddedPostgres(ServerProcess, EmbeddedServer):
     """A server with its data in `data_dir`, kept over restarts; None uses a temporary folder that `stop` deletes.
 
     `port` None uses a free one, the same over restarts of this object. `settings` are of postgresql.conf.
@@ -84,7 +84,6 @@ class EmbeddedPostgres(EmbeddedServer):
         self._wanted_programs = programs
         self._programs: Path | None = None
         self._user = _server_user()
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def port(self) -> int:
@@ -99,11 +98,6 @@ class EmbeddedPostgres(EmbeddedServer):
         if self._process is None:
             raise PostgresStartError("the embedded PostgreSQL was not started")
         return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        """Whether the postmaster is alive."""
-        return self._process is not None and self._process.poll() is None
 
     @property
     def data_folder(self) -> Path:
@@ -261,7 +255,7 @@ class EmbeddedPostgres(EmbeddedServer):
 
 
 def _server_user() -> User | None:
-    """The user that the server runs as; None for the one of this process."""
+    """The user that the server runs as; None for this process's user."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return None
     nobody = pwd.getpwnam("nobody")

@@ -18,7 +18,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 # Executes the given program, after it has asked to die with its parent (and exits if the parent is already gone). A
@@ -63,10 +62,24 @@ class EmbeddedServer(ABC):
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+class ServerProcess:
+    """The process of a server: `start` of a subclass sets `_process`."""
+
+    _process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is alive."""
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self) -> None:
+        """End the process as `kill -9` does."""
+        if self._process is not None:
+            kill(self._process)
 
 
 @dataclass(frozen=True, slots=True)

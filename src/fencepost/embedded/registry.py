@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import http.client
 import logging
-import subprocess
 import time
 from contextlib import closing, suppress
 from pathlib import Path
@@ -20,7 +19,7 @@ from fencepost.embedded.errors import DataDirError, RegistryStartError
 from fencepost.embedded.jars import REGISTRY, JarSet, cache_folder, class_path
 from fencepost.embedded.java import find_java
 from fencepost.embedded.ports import HOST, free_ports, require_free
-from fencepost.embedded.process import EmbeddedServer, kill, launch, terminate
+from fencepost.embedded.process import EmbeddedServer, ServerProcess, launch, terminate
 
 API: Final = "/apis/ccompat/v7"
 """The path of Confluent's API in Apicurio."""
@@ -33,24 +32,18 @@ _POLL_SECONDS: Final = 0.1
 logger = logging.getLogger(__name__)
 
 
-class EmbeddedRegistry(EmbeddedServer):
+class EmbeddedRegistry(ServerProcess, EmbeddedServer):
     """A schema registry whose log is in `folder`. `port` None is a free one, `jars` belong to a version."""
 
     def __init__(self, folder: Path, *, port: int | None = None, jars: JarSet = REGISTRY) -> None:
         self._jars = jars
         self._folder = folder.absolute()
         self._port = port
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
         """The value of schema.registry.url."""
         return f"http://{HOST}:{self._port}{API}"
-
-    @property
-    def running(self) -> bool:
-        """Whether the process is alive."""
-        return self._process is not None and self._process.poll() is None
 
     @property
     def log_file(self) -> Path:
@@ -96,11 +89,6 @@ class EmbeddedRegistry(EmbeddedServer):
         """End the process."""
         if self._process is not None:
             terminate(self._process, STOP_TIMEOUT_SECONDS)
-
-    def kill(self) -> None:
-        """End the process as `kill -9` does."""
-        if self._process is not None:
-            kill(self._process)
 
     def _wait_until_ready(self) -> None:
         started = time.monotonic()

@@ -265,10 +265,6 @@ def _struct_kind(children: Sequence[ArrowExpression]) -> t.DataType | None:
     return t.StructType([t.StructField(name.literal, value.kind) for name, value in zip(names, values, strict=True)])
 
 
-def _join(_: ArrowExpression, values: list[Value]) -> Value:
-    return pc.binary_join_element_wise(*values, "", null_handling="emit_null")
-
-
 def _upper(expression: ArrowExpression, values: list[Value]) -> Value:
     (texts,) = values
     if isinstance(texts, pa.Scalar):
@@ -311,7 +307,9 @@ _TABLE: Final[Mapping[str, _Rule]] = {
     "Remainder": _Rule(lambda children: _divisor(children, *_WHOLE), _remainder),
     "Cast": _Rule(lambda _: None, lambda cast, values: pc.cast(*values, arrow_type(cast.kind), safe=False)),
     "Upper": _Rule(lambda _: None, _upper),
-    "Concat": _Rule(_own(t.StringType), _join),
+    "Concat": _Rule(
+        _own(t.StringType), lambda _, values: pc.binary_join_element_wise(*values, "", null_handling="emit_null")
+    ),
     "StartsWith": _Rule(_pattern_kind, _search(pc.starts_with)),
     "EndsWith": _Rule(_pattern_kind, _search(pc.ends_with)),
     "Contains": _Rule(_pattern_kind, _search(pc.match_substring)),

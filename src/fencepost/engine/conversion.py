@@ -36,7 +36,7 @@ FOLLOWED: Final = "__fencepost_followed"
 """The column that says whether the next row is of the same polled record; only where transforms made several of one."""
 
 _PRODUCER: Final = "RecordProducer"
-"""What refuses a row's place in Kafka, for messages, if no transform made it."""
+"""Names the plugin that chose a row's topic, partition or timestamp, in messages, if no transform did."""
 _PLAIN: Final = (pa.binary(), pa.large_binary())
 
 
@@ -45,7 +45,7 @@ class Converted:
     """Rows of one topic as Kafka records.
 
     `partition` is int32, null if a row does not define its partition. `rows` are polled records' positions, and
-    `followed` says of which rows another one of the same record follows, None for none.
+    `followed` marks the rows behind which another row of the same record follows, None for none.
     """
 
     topic: str

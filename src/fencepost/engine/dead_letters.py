@@ -1,6 +1,6 @@
 """Dead letters: refused records as they are written to the topic `errors.deadletterqueue.topic.name`.
 
-The headers are the ones of Connect's dead letter queue for sinks (KIP-298), with a record's source partition and offset
+The headers have the names of Connect's dead letter queue for sinks (KIP-298), with a record's source partition and offset
 in place of its topic partition and offset. All are texts in UTF-8:
 
     __connect.errors.topic                    the topic that the record was for

@@ -154,8 +154,8 @@ class SparkEngine:
     ) -> WriteResult:
         """Write a batch, into `producer`'s open transaction if it has any, and return when it is acknowledged.
 
-        `task` names the task in Spark's pools and in messages. `begin` is called once all is prepared that can be, to
-        begin a transaction. `places`: the places of a batch's columns are wanted. The `topic_gate` checks each topic of
+        `task` names the task in Spark's pools and in messages. `begin` begins a transaction, as late as possible.
+        `places`: the result has the places of a batch's columns. The `topic_gate` checks each topic of
         the records, after the transforms and before the first of them is sent. `along` is sent together with records
         that the worker writes, if any of them is left; the result does not count it. Records that a transform or
         converter refuses are handled by `pipeline.errors`. The transaction stays open.

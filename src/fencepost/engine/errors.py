@@ -5,7 +5,7 @@
     ├── WriteRetriedError   Spark ran a part of a write a second time, which is refused
     ├── UnexplainedJobError it may be an error of a row: only trying rows apart can say so
     └── BatchCancelledError the batch was cancelled while it was written
-    SparkDataError          a DataError: what is done with the rows does not fit them, and never will
+    SparkDataError          a DataError: the transforms or converters cannot process the rows, and never will
     RecordRefusedError      a DataError: a transform or converter refused a record, which is not tolerated
     └── RecordWaitsError    a RetriableError too: it may take the record later
     ConverterContractError  a PluginError: a converter broke its contract, whatever the record

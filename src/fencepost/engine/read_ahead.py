@@ -14,7 +14,7 @@ DEPTH: Final = 2
 
 
 class _End:
-    """Follows the last item, with the error that ended the reading, if any."""
+    """Comes after the last item in the queue, with the error that ended the reading, if any."""
 
     def __init__(self, error: BaseException | None = None) -> None:
         self.error = error

@@ -43,7 +43,7 @@ Another thread costs a millisecond, and has nothing to do while the only block i
 """
 
 JOINED_BYTES: Final = 64 * 1024
-"""The size up to which small batches of rows are joined: each costs as much to convert and to send as some hundred rows."""
+"""The size up to which small batches of rows are joined: a batch of its own costs as much as some hundred more rows."""
 
 
 @dataclass(frozen=True, slots=True)

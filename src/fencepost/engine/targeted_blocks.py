@@ -45,7 +45,7 @@ _Row = tuple[int, str, bytes, None]
 
 
 def targeted_blocks(converted: Converted, targets: np.ndarray, writers: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the shuffle for converted records, of which `targets` are the partitions.
+    """Yield the rows of the shuffle for converted records; `targets` are their partitions.
 
     The records of one writer keep their order: within a block, and by the order of the blocks.
     """

@@ -1,4 +1,4 @@
-"""What a herder answers: the entities of Connect's REST API, under its names."""
+"""A herder's answers: the entities of Connect's REST API, under its names."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class KafkaClients:
         observer: GroupObserver,
         loop: asyncio.AbstractEventLoop,
     ) -> GroupMember:
-        """Return a worker's membership in its group, not joined yet. The arguments are the ones of GroupMember."""
+        """Return a worker's membership in its group, not joined yet. Takes GroupMember's arguments."""
         return GroupMember(
             config,
             settings,

@@ -160,12 +160,8 @@ def _check_site(request: web.Request, config: CrossOrigin) -> None:
     if ANY in config.origins or all(site in (_OWN_SITE, _NO_SITE) for site in sites):
         return
     follows_link = headers.get(_FETCH_MODE) == "navigate" and headers.get(_FETCH_DESTINATION) == "document"
-    if not (follows_link and request.method in (hdrs.METH_GET, hdrs.METH_HEAD) and _is_page(request.path)):
+    if not (follows_link and request.method in (hdrs.METH_GET, hdrs.METH_HEAD) and request.path.rstrip("/") == _PAGE):
         raise _refused("a page of another site")
-
-
-def _is_page(path: str) -> bool:
-    return path.rstrip("/") == _PAGE
 
 
 def _refused(whose: str) -> web.HTTPForbidden:

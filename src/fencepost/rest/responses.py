@@ -52,7 +52,7 @@ Json = dict[str, Any]
 
 T = TypeVar("T")
 
-# What a class reports that has no version. Connect leaves it out of its answers.
+# The version of a class that has none. Connect leaves it out of its answers.
 _NO_VERSION: Final = "undefined"
 
 _LIST_PART: Final = 500

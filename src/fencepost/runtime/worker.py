@@ -112,7 +112,7 @@ class Worker:
         return limited
 
     def agreeing(self, others: tuple[PathsOfWorker, ...]) -> Worker:
-        """Return this worker for configurations whose files these workers must allow as well."""
+        """Return this worker with the additional rule that other workers must allow a configuration's files, too."""
         if not others:
             return self
         agreeing = copy(self)

@@ -16,7 +16,7 @@ Json: TypeAlias = "str | int | bool | Mapping[str, Json] | Sequence[Json] | None
 
 _CONTROL_ESCAPE: Final = re.compile(r"\\(u00[01][0-9a-f]|.)")
 _SURROGATES: Final = re.compile("[\ud800-\udfff\U00010000-\U0010ffff]")
-"""What UTF-16 has surrogates for, and surrogates that stand alone, as texts of Java may have them."""
+"""Characters that are two surrogates in UTF-16, and single surrogates, which texts of Java may have."""
 
 
 def text(value: str) -> str:

@@ -28,6 +28,7 @@ from fencepost.api.plugin import Predicate, Transformation
 from fencepost.transforms.field_paths import FieldPath, alternatives, field_at
 
 C = TypeVar("C", bound=type[Transformation] | type[Predicate])
+P = TypeVar("P", bound="PartTransformation")
 
 APPLIES: Final = "__fencepost_applies"
 """The column that says which records a transform with a predicate applies to."""
@@ -176,6 +177,13 @@ class PartTransformation(_Configured, Transformation):
                 f"have; it has: {alternatives('.'.join(path), self.struct(kind).names)}. Correct the transform's properties"
             )
         return found
+
+
+def for_keys(transform: type[P]) -> type[P]:
+    """Return the transform that does to keys what the given one does to values. The calling module names it `<name>Key`."""
+    name = f"{transform.__name__}Key"
+    members = {"__doc__": f"{transform.__name__} for keys.", "__module__": transform.__module__, "part": "key"}
+    return planned_by_schema(type(name, (transform,), members))
 
 
 def refused(records: DataFrame, reason: Column) -> Column:

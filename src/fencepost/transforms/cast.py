@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import Final
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
@@ -12,7 +12,7 @@ from pyspark.sql import types as t
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError
-from fencepost.transforms.base import PartTransformation, define_null_default, planned_by_schema, text
+from fencepost.transforms.base import PartTransformation, define_null_default, for_keys, planned_by_schema, text
 from fencepost.transforms.field_paths import Change, FieldPath, define_syntax, field_path, with_changes
 
 _TYPES: Final[dict[str, t.DataType]] = {
@@ -103,8 +103,4 @@ class Cast(PartTransformation):
         return F.when(too_large, F.raise_error(reason).cast(new)).otherwise(number)
 
 
-@planned_by_schema
-class CastKey(Cast):
-    """Cast for keys."""
-
-    part: ClassVar[str] = "key"
+CastKey = for_keys(Cast)

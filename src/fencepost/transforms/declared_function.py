@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
 ROW_INDEX: Final = "__row"
-"""The column with the positions of rows. A function that drops or multiplies rows returns it for those that it returns."""
+"""The column with the positions of rows. A function that drops or multiplies rows returns it with its result."""
 
 
 class DeclaredFunction:

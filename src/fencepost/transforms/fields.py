@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
@@ -12,7 +12,7 @@ from pyspark.sql import types as t
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.config.validators import not_blank, not_empty
-from fencepost.transforms.base import PartTransformation, define_null_default, planned_by_schema
+from fencepost.transforms.base import PartTransformation, define_null_default, for_keys, planned_by_schema
 from fencepost.transforms.field_paths import (
     FieldPath,
     NameTakenError,
@@ -270,43 +270,9 @@ def _leaves(kind: t.DataType, path: tuple[str, ...] = ()) -> Iterator[tuple[str,
         yield path
 
 
-@planned_by_schema
-class InsertFieldKey(InsertField):
-    """InsertField for keys."""
-
-    part: ClassVar[str] = "key"
-
-
-@planned_by_schema
-class ReplaceFieldKey(ReplaceField):
-    """ReplaceField for keys."""
-
-    part: ClassVar[str] = "key"
-
-
-@planned_by_schema
-class ExtractFieldKey(ExtractField):
-    """ExtractField for keys."""
-
-    part: ClassVar[str] = "key"
-
-
-@planned_by_schema
-class HoistFieldKey(HoistField):
-    """HoistField for keys."""
-
-    part: ClassVar[str] = "key"
-
-
-@planned_by_schema
-class MaskFieldKey(MaskField):
-    """MaskField for keys."""
-
-    part: ClassVar[str] = "key"
-
-
-@planned_by_schema
-class FlattenKey(Flatten):
-    """Flatten for keys."""
-
-    part: ClassVar[str] = "key"
+InsertFieldKey = for_keys(InsertField)
+ReplaceFieldKey = for_keys(ReplaceField)
+ExtractFieldKey = for_keys(ExtractField)
+HoistFieldKey = for_keys(HoistField)
+MaskFieldKey = for_keys(MaskField)
+FlattenKey = for_keys(Flatten)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
@@ -12,7 +11,7 @@ from pyspark.sql import types as t
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.config.validators import not_empty, one_of
-from fencepost.transforms.base import PartTransformation, define_null_default, planned_by_schema, text
+from fencepost.transforms.base import PartTransformation, define_null_default, for_keys, planned_by_schema, text
 from fencepost.transforms.field_paths import content_at, define_syntax, field_path, without
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
@@ -78,8 +77,4 @@ class HeaderFrom(PartTransformation):
         return headers
 
 
-@planned_by_schema
-class HeaderFromKey(HeaderFrom):
-    """HeaderFrom for keys."""
-
-    part: ClassVar[str] = "key"
+HeaderFromKey = for_keys(HeaderFrom)

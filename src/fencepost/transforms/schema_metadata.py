@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
@@ -12,7 +11,7 @@ from pyspark.sql import types as t
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
 from fencepost.api.schema_name import SCHEMA_METADATA
-from fencepost.transforms.base import PartTransformation, define_null_default, planned_by_schema
+from fencepost.transforms.base import PartTransformation, define_null_default, for_keys, planned_by_schema
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 
@@ -55,8 +54,4 @@ class SetSchemaMetadata(PartTransformation):
         return column
 
 
-@planned_by_schema
-class SetSchemaMetadataKey(SetSchemaMetadata):
-    """SetSchemaMetadata for keys."""
-
-    part: ClassVar[str] = "key"
+SetSchemaMetadataKey = for_keys(SetSchemaMetadata)

@@ -6,6 +6,7 @@ Each row has the properties of the Java class, and returns the properties of Sql
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from pyspark.sql.types import StructType
@@ -65,6 +66,24 @@ def defined(
         "written": written,
     }
     return planned_by_schema(type(name, (TableTransformation,), members))
+
+
+def defined_for_parts(
+    name: str,
+    doc: str,
+    definitions: ConfigDef,
+    translation: Callable[[str], Translation],
+    check: Callable[[Mapping[str, Any]], None] = lambda _: None,
+) -> tuple[type[TableTransformation], type[TableTransformation]]:
+    """Return the class for values and the one for keys, `<name>Key`.
+
+    `translation` gets "value" or "key", which also fills the place {part} in `doc`.
+    """
+    value, key = (
+        defined(whole, doc.format(part=part), definitions, translation(part), check)
+        for whole, part in ((name, "value"), (f"{name}Key", "key"))
+    )
+    return value, key
 
 
 def sql_text(text: str) -> str:
@@ -180,7 +199,7 @@ def _field_of(part: str, field: str, given: Mapping[str, Any], schema: StructTyp
     return sql_path(part, field) if field else part
 
 
-def _extracted_topic(part: str, name: str) -> Translation:
+def _extracted_topic(name: str, part: str) -> Translation:
     def sql(given: Mapping[str, Any], schema: StructType) -> Mapping[str, str | None]:
         path = _field_of(part, given[name], given, schema)
         if path is None:
@@ -263,54 +282,33 @@ def _replacements(given: Mapping[str, Any]) -> None:
             raise ConfigError(f"The replacement {given[name]!r} {error}", name=name) from None
 
 
-def _define_topic_field() -> ConfigDef:
-    return _define_field("field", _TOPIC_FIELD).define(
+_TOPIC: Final = "Routes records to the topic that the {part}, or one of its fields, names."
+_TOPIC_FIELD: Final = "The field whose content is the topic; empty for the whole key or value."
+ExtractTopic, ExtractTopicKey = defined_for_parts(
+    "ExtractTopic",
+    f"{_TOPIC} Confluent's.",
+    _define_field("field", _TOPIC_FIELD).define(
         "field.format", _Type.STRING, "PLAIN", _Importance.LOW,
         "Only PLAIN: field is a name. A path is an expression for the property topic of Sql.",
         validator=one_of(("PLAIN",)),
-    )  # fmt: skip
-
-
-_TOPIC_FIELD: Final = "The field whose content is the topic; empty for the whole key or value."
-ExtractTopic = defined(
-    "ExtractTopic",
-    "Routes records to the topic that the value, or one of its fields, names. Confluent's.",
-    _define_topic_field(),
-    _extracted_topic("value", "field"),
-)
-ExtractTopicKey = defined(
-    "ExtractTopicKey",
-    "Routes records to the topic that the key, or one of its fields, names. Confluent's.",
-    _define_topic_field(),
-    _extracted_topic("key", "field"),
-)
-AivenExtractTopic = defined(
+    ),
+    partial(_extracted_topic, "field"),
+)  # fmt: skip
+AivenExtractTopic, AivenExtractTopicKey = defined_for_parts(
     "AivenExtractTopic",
-    "Routes records to the topic that the value, or one of its fields, names. Aiven's.",
+    f"{_TOPIC} Aiven's.",
     _define_field("field.name", _TOPIC_FIELD),
-    _extracted_topic("value", "field.name"),
+    partial(_extracted_topic, "field.name"),
 )
-AivenExtractTopicKey = defined(
-    "AivenExtractTopicKey",
-    "Routes records to the topic that the key, or one of its fields, names. Aiven's.",
-    _define_field("field.name", _TOPIC_FIELD),
-    _extracted_topic("key", "field.name"),
-)
-
-
-def _define_hash() -> ConfigDef:
-    return _define_field("field.name", "The field to hash; empty for the whole key or value.").define(
+Hash, HashKey = defined_for_parts(
+    "Hash",
+    "Replaces the {part}, or one of its fields, by its hash. Aiven's.",
+    _define_field("field.name", "The field to hash; empty for the whole key or value.").define(
         "function", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The hash function; results are hexadecimal.",
         validator=one_of(tuple(_HASHES)),
-    )  # fmt: skip
-
-
-Hash = defined(
-    "Hash", "Replaces the value, or one of its fields, by its hash. Aiven's.", _define_hash(), _hashed("value")
-)
-HashKey = defined(
-    "HashKey", "Replaces the key, or one of its fields, by its hash. Aiven's.", _define_hash(), _hashed("key")
-)
+    ),
+    _hashed,
+)  # fmt: skip
 FilterByFieldValue = defined(
     "FilterByFieldValue",
     "Keeps records in which a field has a value, or matches a pattern. Aiven's.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from pyspark.sql import types as t
@@ -11,9 +11,9 @@ from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.config.validators import not_blank, one_of
 from fencepost.transforms.sql_table import (
-    TableTransformation,
     Translation,
     defined,
+    defined_for_parts,
     replaced_fields,
     sql_path,
     sql_text,
@@ -32,16 +32,16 @@ def _dropped(part: str) -> Translation:
     return sql
 
 
-def _define_drop() -> ConfigDef:
-    return ConfigDef().define(
+Drop, DropKey = defined_for_parts(
+    "Drop",
+    "Sets the {part} to null. Confluent's.",
+    ConfigDef().define(
         "schema.behavior", _Type.STRING, "nullify", _Importance.MEDIUM,
         "How the schema is handled. nullify: there is none. retain, force_optional, validate: it stays; schemas of keys "
         "and values allow null here anyway.", validator=one_of(("nullify", "retain", "validate", "force_optional")),
-    )  # fmt: skip
-
-
-Drop = defined("Drop", "Sets the value to null. Confluent's.", _define_drop(), _dropped("value"))
-DropKey = defined("DropKey", "Sets the key to null. Confluent's.", _define_drop(), _dropped("key"))
+    ),
+    _dropped,
+)  # fmt: skip
 
 
 def _extracted_timestamp(part: str) -> Translation:
@@ -80,15 +80,13 @@ def _define_resolution() -> ConfigDef:
     )  # fmt: skip
 
 
-def _extract_timestamp(whose: str, part: str, definitions: ConfigDef, name: str) -> type[TableTransformation]:
-    doc = f"Takes the record's timestamp from a field of the {part}. {whose}'s."
-    return defined(name, doc, definitions, _extracted_timestamp(part))
-
-
-ExtractTimestamp = _extract_timestamp("Confluent", "value", _define_timestamp(), "ExtractTimestamp")
-ExtractTimestampKey = _extract_timestamp("Confluent", "key", _define_timestamp(), "ExtractTimestampKey")
-AivenExtractTimestamp = _extract_timestamp("Aiven", "value", _define_resolution(), "AivenExtractTimestamp")
-AivenExtractTimestampKey = _extract_timestamp("Aiven", "key", _define_resolution(), "AivenExtractTimestampKey")
+_TIMESTAMP: Final = "Takes the record's timestamp from a field of the {part}."
+ExtractTimestamp, ExtractTimestampKey = defined_for_parts(
+    "ExtractTimestamp", f"{_TIMESTAMP} Confluent's.", _define_timestamp(), _extracted_timestamp
+)
+AivenExtractTimestamp, AivenExtractTimestampKey = defined_for_parts(
+    "AivenExtractTimestamp", f"{_TIMESTAMP} Aiven's.", _define_resolution(), _extracted_timestamp
+)
 
 _CASES: Final = ("LOWER_CAMEL", "LOWER_HYPHEN", "LOWER_UNDERSCORE", "UPPER_CAMEL", "UPPER_UNDERSCORE")
 _SEPARATORS: Final = {"CAMEL": "", "HYPHEN": "-", "UNDERSCORE": "_"}
@@ -151,23 +149,18 @@ def _without_schemas(given: Mapping[str, Any]) -> None:
         )
 
 
-def _define_json() -> ConfigDef:
-    return (
-        ConfigDef()
-        .define(
-            "output.schema.type", _Type.STRING, "STRING", _Importance.MEDIUM, "The type of the result: STRING or BYTES.",
-            validator=one_of(("STRING", "BYTES")),
-        )
-        .define("schemas.enable", _Type.BOOLEAN, False, _Importance.MEDIUM, "Only false: the text holds no schema.")
-    )  # fmt: skip
-
-
-ToJSON = defined(
-    "ToJSON", "Makes a text in JSON of the value. Confluent's.", _define_json(), _as_json("value"), _without_schemas
-)
-ToJSONKey = defined(
-    "ToJSONKey", "Makes a text in JSON of the key. Confluent's.", _define_json(), _as_json("key"), _without_schemas
-)
+ToJSON, ToJSONKey = defined_for_parts(
+    "ToJSON",
+    "Makes a text in JSON of the {part}. Confluent's.",
+    ConfigDef()
+    .define(
+        "output.schema.type", _Type.STRING, "STRING", _Importance.MEDIUM, "The type of the result: STRING or BYTES.",
+        validator=one_of(("STRING", "BYTES")),
+    )
+    .define("schemas.enable", _Type.BOOLEAN, False, _Importance.MEDIUM, "Only false: the text holds no schema."),
+    _as_json,
+    _without_schemas,
+)  # fmt: skip
 
 _CHARSETS: Final = ("UTF-8", "US-ASCII", "ISO-8859-1", "UTF-16BE", "UTF-16LE", "UTF-16", "UTF-32")
 
@@ -205,30 +198,18 @@ def _require_bytes(where: str, kind: t.DataType) -> None:
         )
 
 
-def _define_charset(charsets: Collection[str]) -> ConfigDef:
-    return (
-        ConfigDef()
-        .define(
-            "charset", _Type.STRING, "UTF-8", _Importance.HIGH, f"The encoding of the bytes: {', '.join(charsets)}.",
-            validator=one_of(tuple(charsets)),
-        )
-        .define(
-            "fields", _Type.LIST, "", _Importance.HIGH,
-            "The fields of a struct to convert; fields that it does not have are passed over. Bytes outside of a "
-            "struct need none.",
-        )
-    )  # fmt: skip
-
-
-BytesToString = defined(
+BytesToString, BytesToStringKey = defined_for_parts(
     "BytesToString",
-    "Makes texts of bytes: of the value, or of its fields. Confluent's.",
-    _define_charset(_CHARSETS),
-    _decoded("value"),
-)
-BytesToStringKey = defined(
-    "BytesToStringKey",
-    "Makes texts of bytes: of the key, or of its fields. Confluent's.",
-    _define_charset(_CHARSETS),
-    _decoded("key"),
-)
+    "Makes texts of bytes: of the {part}, or of its fields. Confluent's.",
+    ConfigDef()
+    .define(
+        "charset", _Type.STRING, "UTF-8", _Importance.HIGH, f"The encoding of the bytes: {', '.join(_CHARSETS)}.",
+        validator=one_of(_CHARSETS),
+    )
+    .define(
+        "fields", _Type.LIST, "", _Importance.HIGH,
+        "The fields of a struct to convert; fields that it does not have are passed over. Bytes outside of a struct "
+        "need none.",
+    ),
+    _decoded,
+)  # fmt: skip

@@ -71,7 +71,7 @@ def why_type_refused(text: str) -> str | None:
 
 
 def _refused_bracket(kind: str | None, shown: str, closing: list[str]) -> str | None:
-    """Why quotes or brackets do not match; `closing` are the brackets that are to come."""
+    """Why quotes or brackets do not match; `closing` are the brackets that are still to be closed."""
     match kind:
         case "unclosed":
             return f"what {shown} begins is not closed"

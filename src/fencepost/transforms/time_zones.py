@@ -181,7 +181,7 @@ def _let(value: Column, body: Callable[[Column], Column]) -> Column:
 
 
 def _rules(name: str, given: Sequence[Any]) -> tuple[Rule, ...]:
-    """The rules of a list. Rules without a leading source or topic use the one of the previous rule."""
+    """The rules of a list. A rule without a leading source or topic has the previous rule's."""
     rules: list[Rule] = []
     for text in (str(item).strip() for item in given):
         parts = [part.strip() for part in text.split(":")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
@@ -14,7 +14,14 @@ from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.config.spark_patterns import check_datetime_pattern
 from fencepost.config.validators import one_of
-from fencepost.transforms.base import PartTransformation, define_null_default, divided, formatted, planned_by_schema
+from fencepost.transforms.base import (
+    PartTransformation,
+    define_null_default,
+    divided,
+    for_keys,
+    formatted,
+    planned_by_schema,
+)
 from fencepost.transforms.field_paths import Change, define_syntax, field_path, with_changes
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
@@ -150,8 +157,4 @@ def _scaled(column: Column, before: int, after: int) -> Column:
     return column * F.lit(after // before) if after >= before else divided(column, before // after)
 
 
-@planned_by_schema
-class TimestampConverterKey(TimestampConverter):
-    """TimestampConverter for keys."""
-
-    part: ClassVar[str] = "key"
+TimestampConverterKey = for_keys(TimestampConverter)

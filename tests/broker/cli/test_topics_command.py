@@ -12,7 +12,7 @@ import pytest
 from fencepost.api.errors import ConfigError
 from fencepost.cli import main
 from fencepost.cli.common.exit_codes import ExitCode
-from fencepost.config.internal_topics import AUTOMATIC_CREATION
+from fencepost.config.internal_topics import AUTOMATIC_CREATION, InternalTopic
 from fencepost.kafka.admin.admin import Admin
 from fencepost.kafka.admin.topic_creation import NewTopic
 from tests.support.task_runner import TaskRunner
@@ -149,7 +149,7 @@ def test_a_connector_s_missing_offsets_topic_is_not_created(bootstrap_servers: s
     group, own = unique("group"), unique("own-offsets")
     for name in (f"{group}-offsets", f"{group}-configs"):
         with Admin(producer_config(bootstrap_servers).client) as admin:
-            admin.ensure_compacted_topic(name, partitions=1)
+            admin.ensure_compacted_topic(InternalTopic(name, 1))
     with TaskRunner(bootstrap_servers, CREATE_NONE, group=group) as runner:
         with pytest.raises(ConfigError, match=f"Topic {own} does not exist"):
             runner.task(unique("connector"), topic, {"offsets.storage.topic": own})

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from fencepost.api.errors import ConfigError, IllegalStateError
+from fencepost.config.internal_topics import InternalTopic
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.kafka.admin.admin import Admin
 from fencepost.kafka.admin.topic_creation import NewTopic
@@ -156,21 +157,22 @@ def test_topics_beside_a_refused_one_are_created_all_the_same(admin: Admin, topi
 
 def test_an_internal_topic_is_compacted_with_one_replica_on_one_broker(admin: Admin, topics: Topics):
     name = unique("internal")
-    made = admin.ensure_compacted_topic(name, partitions=5, configs={"cleanup.policy": "delete", "segment.ms": "99999"})
+    settings = {"cleanup.policy": "delete", "segment.ms": "99999"}
+    made = admin.ensure_compacted_topic(InternalTopic(name, 5, settings=settings))
     assert made
     description = admin.describe_topic(name)
     assert description is not None
     assert (description.partitions, description.replication_factor) == (5, 1)
     assert topics.config(name)["cleanup.policy"] == "compact"
     assert topics.config(name)["segment.ms"] == "99999"
-    assert not admin.ensure_compacted_topic(name, partitions=5)
+    assert not admin.ensure_compacted_topic(InternalTopic(name, 5))
 
 
 def test_an_internal_topic_has_three_replicas_on_three_brokers(three_node_broker: EmbeddedBroker):
     name = unique("internal")
     with Admin(ClientConfig(bootstrap_servers=tuple(three_node_broker.bootstrap_servers.split(",")))) as admin:
         wait_for(lambda: admin.broker_count() == 3)
-        admin.ensure_compacted_topic(name, partitions=1)
+        admin.ensure_compacted_topic(InternalTopic(name, 1))
         # The broker that is asked may learn of the topic a little later than the one that created it.
         description = wait_for(lambda: admin.describe_topic(name))
     assert description.replication_factor == 3
@@ -179,7 +181,7 @@ def test_an_internal_topic_has_three_replicas_on_three_brokers(three_node_broker
 def test_an_existing_topic_that_is_not_compacted_is_refused(admin: Admin, topics: Topics):
     name = topics.create()
     with pytest.raises(ConfigError, match=rf"{name} exists with cleanup\.policy=delete.*--add-config") as caught:
-        admin.ensure_compacted_topic(name, partitions=1)
+        admin.ensure_compacted_topic(InternalTopic(name, 1))
     assert caught.value.name == "cleanup.policy"
 
 
@@ -234,7 +236,7 @@ def test_an_internal_topic_that_exists_takes_no_more_than_the_right_to_describe_
 
     def refused_operation() -> str:
         try:
-            assert not admin.ensure_compacted_topic(name, partitions=1)
+            assert not admin.ensure_compacted_topic(InternalTopic(name, 1))
         except AuthorizationError as error:
             return error.operation
         return "none"

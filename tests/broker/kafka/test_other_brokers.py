@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from fencepost.api.errors import ConfigError, RetriableError
+from fencepost.config.internal_topics import InternalTopic
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.kafka.admin.admin import Admin
 from fencepost.kafka.errors import (
@@ -114,10 +115,10 @@ def test_a_topic_that_became_diskless_is_named_where_its_records_are_refused(
 def test_internal_topics_must_not_be_diskless(fault_proxy: FaultProxy) -> None:
     name = unique("internal")
     with Admin(producer_config(fault_proxy.address).client) as admin:
-        admin.ensure_compacted_topic(name, partitions=1)
+        admin.ensure_compacted_topic(InternalTopic(name, 1))
         faulty_broker.have_diskless(fault_proxy, {name})
         with pytest.raises(ConfigError, match=f"Topic {name} is diskless"):
-            admin.ensure_compacted_topic(name, partitions=1)
+            admin.ensure_compacted_topic(InternalTopic(name, 1))
 
 
 def test_a_forgotten_epoch_is_taken_over_again_without_duplicates(

@@ -14,9 +14,9 @@ GUARDS = (
     ),
     Guard(
         "the commit before a file is taken away",
-        "connectors/files/task.py",
+        "connectors/files/ends.py",
         "            self._ended.append(tracked)\n",
-        "            self._ended.append(tracked)\n            self._take_away()\n",
+        "            self._ended.append(tracked)\n            list(self.take_away())\n",
         "tests/unit/connectors/files/discovery/test_ended.py::test_a_file_is_deleted_after_the_commit_of_its_end",
     ),
     Guard(

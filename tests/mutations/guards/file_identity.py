@@ -168,7 +168,7 @@ GUARDS = (
     Guard(
         "the offset that a file has no longer that was taken away",
         "connectors/files/task.py",
-        "self._changed.append((tracked.partition, None))",
+        "self._changed.append((partition, None))",
         "pass",
         f"{_USED_AGAIN}test_a_file_that_begins_as_one_that_was_taken_away_is_read[a.log-longer]",
     ),

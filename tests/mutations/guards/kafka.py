@@ -176,7 +176,7 @@ GUARDS = (
     Guard(
         "the internal topics that workers may not create",
         "kafka/admin/admin.py",
-        "        if not create:\n            raise missing_internal_topics([name])\n",
+        "        if not topic.created:\n            raise missing_internal_topics([topic.name])\n",
         "",
         "tests/broker/cli/test_topics_command.py::test_a_connector_s_missing_offsets_topic_is_not_created",
     ),

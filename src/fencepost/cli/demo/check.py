@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
+from fencepost.api.closing import Closing
 from fencepost.cli.common.independent_client import READ_UNCOMMITTED, ends_of, open_consumer, partitions_of, read
 from fencepost.cli.common.tables import print_figures
 from fencepost.cli.verify.csv_rows import CsvRows
@@ -41,7 +41,7 @@ class Findings:
         return self.lost == 0 and self.duplicates == 0 and self.found == self.expected
 
 
-class TopicCounter:
+class TopicCounter(Closing):
     """Counts the visible records at read_committed while the demo runs.
 
     Every transaction of the connector has one record in its offsets topic, so these count the transactions.
@@ -85,10 +85,8 @@ class TopicCounter:
     def _end(consumer: Consumer, partition: TopicPartition) -> int:
         return int(consumer.get_watermark_offsets(partition, timeout=10)[1])
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def close(self) -> None:
+        """Close both consumers."""
         self._consumer.close()
         self._uncommitted.close()
 

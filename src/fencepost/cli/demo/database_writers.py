@@ -1,4 +1,4 @@
-"""What writes to the database of a demo, and does not know Kafka: threads with transactions, some rolled back."""
+"""Writers to the database of a demo, which do not know Kafka: threads with transactions, some rolled back."""
 
 from __future__ import annotations
 

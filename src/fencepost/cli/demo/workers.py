@@ -1,4 +1,4 @@
-"""The servers and the worker of a demo with a database: how they are run, killed, and run to the end."""
+"""The worker of a demo, and the servers of one with a database: how they are run, killed, and run to the end."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from fencepost.cli.common.exit_codes import ExitCode, exit_codes
 
 if TYPE_CHECKING:
     from fencepost.config.plugin_sources import PluginSources
-    from fencepost.testing.conformance import Check, Result
+    from fencepost.testing.conformance import Result
 
 _COLOURS: Final = {"passed": "green", "failed": "red", "skipped": "yellow"}
 _WIDTH: Final = 36
@@ -182,14 +182,10 @@ def _tell(result: Result) -> None:
 def _tell_failures(results: Sequence[Result]) -> None:
     for result in results:
         if result.violation is not None:
-            click.echo(f"\n{click.style(result.check.name, bold=True)}: {_title(result.check)}")
+            click.echo(f"\n{click.style(result.check.name, bold=True)}: {' '.join(result.check.title.split())}")
             click.echo(f"  {result.violation.message}")
             if result.violation.where is not None:
                 click.echo(f"  {result.violation.where}\n      {result.violation.code}")
-
-
-def _title(check: Check) -> str:
-    return " ".join(check.title.split())
 
 
 def _sum_up(results: Sequence[Result], seconds: float) -> None:

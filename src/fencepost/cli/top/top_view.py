@@ -256,7 +256,7 @@ def _worker(worker: Json, now_ms: int) -> str:
 def traces(status: Json, task: int | None = None) -> str:
     """Return the traces of a connector and its tasks, or of one task, from GET /connectors/NAME/status.
 
-    Each one follows its message, which Python's traces have at their end, out of sight.
+    Each trace stands below its message: in Python's traces the message is the last line, often out of sight.
     """
     parts = [(f"Task {part['id']}", part) for part in status["tasks"] if task is None or part["id"] == task]
     if task is None:

@@ -101,9 +101,7 @@ def _carry_out(plan: _Planned, *, dry_run: bool) -> dict[str, Any]:
         if exists and plan.alone and (found := admin.describe_topic(topic.name)) is not None:
             check_partitions(topic.name, found.partitions)
         if not exists and not dry_run:
-            admin.ensure_compacted_topic(
-                topic.name, partitions=topic.partitions, replication_factor=replicas, configs=topic.settings
-            )
+            admin.ensure_compacted_topic(replace(topic, replication_factor=replicas, created=True))
     return {
         "topic": topic.name,
         "partitions": topic.partitions,

@@ -13,18 +13,16 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, Final
 
 from fencepost.api.errors import DataError, FencepostError
 from fencepost.api.record import PollResult, SourceBatch, SourceOffset, SourcePartition
 from fencepost.api.source import TASK_ADDITIONS, Config, SourceTask
 from fencepost.connectors.files.config import (
-    AFTER_END,
     BATCH_BYTES,
     FILE_SOURCE_CONFIG,
     INFER,
-    MOVE_TO,
     ORDER,
     POLL_INTERVAL,
     SCHEMA,
@@ -35,10 +33,10 @@ from fencepost.connectors.files.config import (
 from fencepost.connectors.files.content.growing import FILENAME_FIELD, GrowingFile, wait_for
 from fencepost.connectors.files.content.held import grouped
 from fencepost.connectors.files.content.identity import inode_at
-from fencepost.connectors.files.content.ranges import FileRange
+from fencepost.connectors.files.content.ranges import FileRange, StaleFileError
 from fencepost.connectors.files.discovery.additions import additions_in
 from fencepost.connectors.files.discovery.begun import check_unread
-from fencepost.connectors.files.discovery.ended import ENDED_FIELD, AfterEnd, Mark, take_away
+from fencepost.connectors.files.discovery.ended import ENDED_FIELD
 from fencepost.connectors.files.discovery.file_rule import FileRule
 from fencepost.connectors.files.discovery.find import FILES, Discovery
 from fencepost.connectors.files.discovery.own_listing import OwnListing
@@ -46,6 +44,7 @@ from fencepost.connectors.files.discovery.renames import Resumed, resume
 from fencepost.connectors.files.discovery.seen_inodes import SeenInodes
 from fencepost.connectors.files.discovery.shares import Share
 from fencepost.connectors.files.discovery.spellings import other_spellings
+from fencepost.connectors.files.ends import Ends
 from fencepost.connectors.files.file_batch import MOST_FILES, FileBatch, Splits
 from fencepost.connectors.files.opening import Opening
 from fencepost.connectors.files.readers import Readers
@@ -86,8 +85,6 @@ class FileSourceTask(SourceTask):
         self._ahead: tuple[TrackedFile, Splits] | None = None
         # The next poll raises it.
         self._error: FencepostError | None = None
-        # Files whose end is in the records returned so far.
-        self._ended: list[TrackedFile] = []
         self._lag: int | None = None
 
     def start(self, config: Config) -> None:
@@ -98,7 +95,7 @@ class FileSourceTask(SourceTask):
         self._inferred = {} if inferred is None else {SCHEMA: inferred}
         self._readers = Readers(self._parsed, declared_columns({**self._parsed, **self._inferred}), allowed)
         self._opening = Opening(self._parsed, allowed)
-        self._after_end = AfterEnd(self._parsed[AFTER_END].lower())
+        self._ends = Ends(self._parsed, allowed)
         self._share = Share.of(config)
         self._looks_s = LOOKS_FOR_RENAMED * self._parsed[POLL_INTERVAL] / 1000
         self._inodes = SeenInodes({}, self._looks_s)
@@ -154,7 +151,8 @@ class FileSourceTask(SourceTask):
         # Once all files were checked, new ones have the next turn.
         at = self._next if self._all_looked_at else len(self._files)
         self._files[at:at] = new
-        self._ended += [tracked for tracked in new if tracked.state is FileState.ENDED]
+        for tracked in self._ends.resume(new):
+            tracked.ended = offsets_of[tracked.path]
 
     def _resumed(
         self, share: Share, committed: Mapping[str, SourceOffset | None], spellings: Mapping[str, list[str]]
@@ -194,42 +192,20 @@ class FileSourceTask(SourceTask):
     def commit(self) -> None:
         """Delete or move the files whose end is committed. The next poll raises an error of that."""
         try:
-            if self._after_end is not AfterEnd.LEAVE:
-                self._take_away()
+            for partition in self._ends.take_away():
+                # Another file may get its name or its inode.
+                self._changed.append((partition, None))
         except DataError as error:
             self._error = error
 
-    def _take_away(self) -> None:
-        while self._ended:
-            tracked = self._ended[0]
-            if tracked.mark is not None and tracked.mark.is_at(tracked.path, self.context.allowed_paths):
-                take_away(tracked.path, self._after_end, self._parsed[MOVE_TO])
-                # Another file may get its name or its inode.
-                self._changed.append((tracked.partition, None))
-            tracked.become(FileState.GONE)
-            del self._ended[0]
-
     def _next_ends(self) -> SourceBatch | None:
         """Return a batch that marks the ends of files that will be deleted or moved."""
-        if self._after_end is AfterEnd.LEAVE:
-            return None
-        ended = list(islice(self._new_ends(), MOST_FILES))
-        for tracked, mark in ended:
-            tracked.mark = mark
-            tracked.become(FileState.ENDED)
-            self._ended.append(tracked)
-        offsets = [
-            (tracked.partition, {**self._offset(tracked), ENDED_FIELD: mark.in_json()}) for tracked, mark in ended
-        ]
+        again = self._ends.again()
+        new = self._ends.mark(self._files, MOST_FILES)
+        for tracked, mark in new:
+            tracked.ended = {**self._offset(tracked), ENDED_FIELD: mark.in_json()}
+        offsets = [(tracked.partition, tracked.ended) for tracked in (*again, *(tracked for tracked, _ in new))]
         return SourceBatch(reader=self._readers.of_nothing, offsets=offsets, bytes=0) if offsets else None
-
-    def _new_ends(self) -> Iterator[tuple[TrackedFile, Mark]]:
-        latest = time.time_ns() - self._parsed[SETTLE] * 1_000_000
-        for tracked in self._files:
-            if tracked.state is FileState.FOLLOWED and tracked.file.finished:
-                mark = Mark.of(tracked.path, self.context.allowed_paths)
-                if mark is not None and tracked.was_read(mark) and mark.modified <= latest:
-                    yield tracked, mark
 
     def _look(self) -> list[FileBatch]:
         """Return the next records, empty if there are none.
@@ -281,7 +257,7 @@ class FileSourceTask(SourceTask):
             batch = FileBatch(reader, self._parsed[BATCH_BYTES])
         if batch.reader == reader:
             batch.add(tracked, splits)
-            self._ahead, self._had_more = None, not tracked.file.finished
+            self._ahead, self._had_more = None, not tracked.finished
         return batch
 
     def _visit(self, tracked: TrackedFile, room: int | None) -> Splits | None:
@@ -295,14 +271,21 @@ class FileSourceTask(SourceTask):
             tracked.become(FileState.NEW)
             new = self._opening.new(tracked.path, None)
             tracked.file, tracked.track = new.file, new.track
-            tracked.restart = tracked.identity = tracked.mark = None
+            tracked.restart = tracked.identity = tracked.mark = tracked.ended = None
             tracked.begun = False
         another = self._inodes.has_another(tracked.path)
-        if tracked.state is FileState.NEW and not another:
-            self._identify(tracked)
-        if tracked.state is FileState.SUSPECT:
-            self._check_suspect(tracked)
-        found = self._advance(tracked, room) if tracked.state is FileState.FOLLOWED and not another else ()
+        try:
+            if tracked.state is FileState.NEW and not another:
+                self._identify(tracked)
+            if tracked.state is FileState.SUSPECT:
+                self._check_suspect(tracked)
+            found = self._advance(tracked, room) if tracked.state is FileState.FOLLOWED and not another else ()
+            tracked.stale = False
+        except StaleFileError as error:
+            if self._whole:
+                raise
+            tracked.note_stale(error)
+            found = ()
         if self._lag is not None:
             self._note_lag(tracked, unsure=another or self._inodes.was_unsure(tracked.path))
         return found
@@ -333,7 +316,8 @@ class FileSourceTask(SourceTask):
                 self._inodes.check_start(tracked.path, track)
             if room is not None and not tracked.fits(room):
                 return None
-            splits: Splits = tracked.file.advance(whole=self._whole)
+            splits: Splits = tracked.found or tracked.file.advance(whole=self._whole)
+            tracked.found = splits
             if track is not None:
                 self._inodes.check_seen(tracked.path, tracked.file.seen)
                 plain = isinstance(tracked.file, GrowingFile)
@@ -345,6 +329,7 @@ class FileSourceTask(SourceTask):
                 splits = [
                     replace(split, known=track.identity) if type(split) is FileRange else split for split in splits
                 ]
+            tracked.found = ()
         except DataError as error:
             if track is None or not (self._inodes.is_unsure(tracked.path) or (track.was_moved and not self._whole)):
                 raise
@@ -374,7 +359,10 @@ class FileSourceTask(SourceTask):
         return self._lag
 
     def _note_lag(self, tracked: TrackedFile, *, unsure: bool) -> None:
-        lag = 0 if unsure or tracked.state in {FileState.SUSPECT, FileState.GONE} else tracked.file.lag
+        try:
+            lag = 0 if unsure or tracked.state in {FileState.SUSPECT, FileState.GONE} else tracked.file.lag
+        except StaleFileError:
+            return
         self._lag = (self._lag or 0) + lag - tracked.lag
         tracked.lag = lag
 
@@ -393,7 +381,7 @@ class FileSourceTask(SourceTask):
             self._listing.check_end()
             return False
         there = [tracked for tracked in self._files if tracked.state is not FileState.GONE]
-        if self._after_end is not AfterEnd.LEAVE:
+        if not self._ends.are_left:
             return not self._changed and not there
         if not there:
             rows = " with a row" if self._parsed[SCHEMA] == INFER else ""
@@ -401,4 +389,4 @@ class FileSourceTask(SourceTask):
                 f"No file{rows} fits {', '.join(self._parsed[FILES])}, so there is nothing to read: correct the property "
                 f"{FILES}, or put the files there. Relative paths start at the worker's working directory"
             )
-        return not self._changed and self._ahead is None and all(tracked.file.finished for tracked in there)
+        return not self._changed and self._ahead is None and all(tracked.finished for tracked in there)

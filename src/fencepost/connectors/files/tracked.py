@@ -12,18 +12,22 @@ the task fails.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final
 
 from fencepost.api.errors import DataError, IllegalStateError
+from fencepost.api.record import SourceOffset
 from fencepost.connectors.files.content.compressed import ContentFile
 from fencepost.connectors.files.content.growing import FILENAME_FIELD, GrowingFile
 from fencepost.connectors.files.content.identity import FileTrack
+from fencepost.connectors.files.content.ranges import FileRange, StaleFileError
 from fencepost.connectors.files.content.restart_point import RestartPoint
 from fencepost.connectors.files.discovery.ended import Mark
 from fencepost.connectors.files.formats.tables.table_file import TableFile
+from fencepost.connectors.files.formats.tables.table_reader import RowRange
 
 ReadFile = GrowingFile | ContentFile | TableFile
 
@@ -37,6 +41,8 @@ class FileState(Enum):
     ENDED = auto()
     GONE = auto()
 
+
+_log: Final = logging.getLogger(__name__)
 
 TRANSITIONS: Final[Mapping[FileState, frozenset[FileState]]] = {
     FileState.NEW: frozenset({FileState.FOLLOWED}),
@@ -52,8 +58,9 @@ class TrackedFile:
     """One file of a task.
 
     `begun` if it had a committed offset: others settle first. `track` follows the file's identity; objects have none. `restart` and `identity` come from the committed offset of a
-    compressed file or an object. `mark` belongs to an ENDED file. A SUSPECT raises its `error` at `deadline`, in
-    seconds of the monotonic clock. `lag` is the number of bytes that were left at the last check.
+    compressed file or an object. `mark` belongs to an ENDED file, and `ended` is its offset. A SUSPECT raises its `error` at `deadline`, in
+    seconds of the monotonic clock. `lag` is the number of bytes that were left at the last check. `found` are records that
+    the file has passed, while it could not be checked whether it is still the same. `stale` if it could not be read last.
     """
 
     path: str
@@ -64,15 +71,24 @@ class TrackedFile:
     restart: RestartPoint | None = None
     identity: str | None = None
     mark: Mark | None = None
+    ended: SourceOffset | None = None
     error: DataError | None = None
     deadline: float = 0.0
     lag: int = 0
+    found: Sequence[FileRange | RowRange] = ()
+    stale: bool = False
 
     def become(self, state: FileState) -> None:
         """Change the state. Raises IllegalStateError for a change that the diagram does not have."""
         if state not in TRANSITIONS[self.state]:
             raise IllegalStateError(f"The file {self.path} is {self.state.name} and cannot become {state.name}")
         self.state = state
+
+    def note_stale(self, error: StaleFileError) -> None:
+        """Note that the file could not be read, and log it the first time."""
+        if not self.stale:
+            self.stale = True
+            _log.warning("%s", error)
 
     @property
     def partition(self) -> dict[str, Any]:
@@ -83,6 +99,11 @@ class TrackedFile:
     def offset(self) -> dict[str, Any]:
         """The source offset of the returned records, with the identity of the file."""
         return {**self.file.offset, **(self.track.offset if self.track is not None else {})}
+
+    @property
+    def finished(self) -> bool:
+        """Whether all of the file was returned when it was last checked."""
+        return self.file.finished and not self.found
 
     @property
     def end(self) -> int:

@@ -32,6 +32,7 @@ from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.context import ExactlyOnceSupport
 from fencepost.api.ddl import parse_columns
 from fencepost.api.errors import ConfigError, DataError, describe_error
+from fencepost.api.fitted_columns import check_columns
 from fencepost.api.plugin_calls import call_plugin, iterate_plugin
 from fencepost.api.record import PollResult, SourceBatch
 from fencepost.api.source import Config, SourceConnector, SourceTask
@@ -112,11 +113,13 @@ class PySparkSourceConnector(SourceConnector):
 
 
 def _made(data_source: type[DataSource], config: Config) -> tuple[DataSource, StructType]:
-    """Return a data source with these options, and its columns."""
+    """Return a data source with these options, and its columns. Raises ConfigError for columns that rows cannot have."""
     name = data_source.__qualname__
     made = call_plugin(f"The constructor of {name}", data_source, CaseInsensitiveDict(config))
     schema = call_plugin(f"schema() of {name}", made.schema)
-    return made, parse_columns(schema) if isinstance(schema, str) else schema
+    columns = parse_columns(schema) if isinstance(schema, str) else schema
+    check_columns(columns, f"The schema of the data source {name}")
+    return made, columns
 
 
 class PySparkSourceTask(SourceTask):

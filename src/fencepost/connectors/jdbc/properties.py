@@ -371,6 +371,11 @@ class JdbcConfig:
             )
 
 
+def ended(sql: str) -> str:
+    """Return SQL of a user so that more may follow it: it may end with a comment, which ends with its line."""
+    return f"{sql}\n" if sql else ""
+
+
 def table_name(table: str) -> str:
     """Return the name of a table without its schema and quotes."""
     return table.rpartition(".")[2].strip('"`[]')

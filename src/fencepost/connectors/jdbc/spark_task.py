@@ -38,6 +38,7 @@ from fencepost.connectors.jdbc.properties import (
     USER,
     JdbcConfig,
     Mode,
+    ended,
     table_name,
 )
 from fencepost.connectors.jdbc.rounds import Rounds
@@ -133,7 +134,8 @@ class SparkTable:
         values = self._config.values
         url = str(values[URL])
         options = {"url": url, "driver": driver_class(url), "fetchsize": _FETCHED_ROWS}
-        options |= {"query": self._config.query} if self._name is None else {"dbtable": self._name}
+        # As a table: Spark strips what its option `query` ends with.
+        options["dbtable"] = f"({ended(self._config.query)}) fencepost_query" if self._name is None else self._name
         options |= {name: values[key] for name, key in (("user", USER), ("password", PASSWORD)) if values[key]}
         return session.read.format("jdbc").options(**options).load()
 

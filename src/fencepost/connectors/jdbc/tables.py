@@ -19,6 +19,7 @@ from fencepost.connectors.jdbc.properties import (
     WHITELIST,
     JdbcConfig,
     NumericMapping,
+    ended,
     table_name,
 )
 from fencepost.connectors.postgres.server.quoting import quoted
@@ -205,7 +206,7 @@ class Catalog:
 
     def columns_of_query(self, connection: Connection, query: str) -> tuple[JdbcColumn, ...]:
         """Return the columns of a query's rows; each may be null. Raises as `columns`."""
-        result = connection.execute(f"select * from ({query}) q limit 0".encode()).pgresult  # noqa: S608 - the user's own
+        result = connection.execute(f"select * from ({ended(query)}) q limit 0".encode()).pgresult  # noqa: S608 - the user's own
         if result is None or not result.nfields:
             raise DataError("The query has no columns: select some")
         fields = [((result.fname(i) or b"").decode(), result.ftype(i), result.fmod(i)) for i in range(result.nfields)]

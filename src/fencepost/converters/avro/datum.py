@@ -98,12 +98,12 @@ def anything_bytes(value: Any) -> bytes:  # noqa: PLR0911 - one case for each ty
 
 
 def around(field: str, data: bytes) -> bytes:
-    """A record `Anything` whose field has these bytes."""
+    """A record `Anything` with only this field set, to these bytes."""
     before, after = parts_around(field)
     return before + data + after
 
 
 def parts_around(field: str) -> tuple[bytes, bytes]:
-    """The bytes of a record `Anything` before and after a field that is set."""
+    """The bytes before and after the content of the only field that is set in a record `Anything`."""
     position = ANYTHING_FIELDS.index(field)
     return _NULL * position + b"\2", _NULL * (len(ANYTHING_FIELDS) - position - 1)

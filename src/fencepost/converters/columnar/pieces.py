@@ -112,7 +112,7 @@ class _Copy:
     def _piece(self, piece: RowPiece, *, wide: bool) -> None:
         if piece.most <= WIDE and wide:
             self._wide[self._at] = (
-                _rows_of(piece.source) if piece.starts is None else _windows(piece.source, WIDE)[piece.starts]
+                piece.source.view(f"V{WIDE}") if piece.starts is None else _windows(piece.source, WIDE)[piece.starts]
             )
             return
         starts = np.arange(len(self._at)) * WIDE if piece.starts is None else piece.starts
@@ -141,10 +141,6 @@ class _Copy:
 def _windows(data: Array, width: int) -> Array:
     """Each run of `width` bytes, from each byte on."""
     return np.ndarray((max(0, len(data) - width + 1),), f"V{width}", data, 0, (1,))
-
-
-def _rows_of(source: Array) -> Array:
-    return source.view(f"V{WIDE}")
 
 
 def padded(data: Array, first: int, end: int) -> tuple[Array, int]:

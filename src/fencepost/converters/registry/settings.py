@@ -88,7 +88,8 @@ class RegistrySettings:
         if oauth is not None or bearer:
             headers |= _cloud_headers(values)
         SECRETS.learn(dict.fromkeys((value for _, value in headers.items()), HIDDEN))
-        urls = tuple(_url(text, authorization, from_url=_login_in_url(values)) for text in values[URL] if text)
+        from_url = str(values["basic.auth.credentials.source"]).upper() == "URL"
+        urls = tuple(_url(text, authorization, from_url=from_url) for text in values[URL] if text)
         if not urls:
             raise ConfigError(f"The property {URL} names no address: add one, such as http://registry:8081", name=URL)
         return cls(
@@ -127,10 +128,6 @@ def _url(text: str, authorization: str, *, from_url: bool) -> RegistryUrl:
             name=URL,
         )
     return RegistryUrl(shown, shown, authorization or (login if from_url else ""))
-
-
-def _login_in_url(values: Mapping[str, Any]) -> bool:
-    return str(values["basic.auth.credentials.source"]).upper() == "URL"
 
 
 def basic_login(user_info: str) -> str:

@@ -51,7 +51,7 @@ _POSITION: Final = "__fencepost_position"
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What transforms make of a reader's rows without Spark: a change of rows, which is pickled, and the types of its result."""
+    """Transforms that run without Spark on a reader's rows: a function of rows, which is pickled, and its result's types."""
 
     change: Callable[[pa.RecordBatch], pa.RecordBatch]
     types: ColumnTypes
@@ -216,8 +216,8 @@ def write_batch(write: SparkWrite, batch: SourceBatch) -> list[Ack]:
 def _changed_by_arrow(write: SparkWrite, rows: SplitRows) -> Changed | None:
     """Return what transforms make of a reader's rows if Arrow can evaluate them exactly as Spark does, else None.
 
-    None as well if the transforms refuse the columns: the write by Spark says so. Transforms that plan each batch anew are
-    Spark's: reading their plan would call them twice.
+    Also None if the transforms refuse the columns, because Spark's write then has the message, and for transforms that
+    plan each batch anew: reading their plan would call them twice.
     """
     session, pipeline = write.session, write.spec.pipeline
     if not all_planned_by_schema(pipeline.transforms):

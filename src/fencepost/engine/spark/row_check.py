@@ -184,7 +184,7 @@ def _exploded_bytes(table: pa.Table) -> int:
 
 
 def _items_of(table: pa.Table) -> tuple[pa.RecordBatch, np.ndarray]:
-    """Return a row for each item of the arrays in the last column, and from the column before it the positions."""
+    """Return a row for each item of the arrays in the last column, and the rows' numbers, from the column before it."""
     table = exploded(table)
     number = table.num_columns - 2
     items = table.remove_column(number)
@@ -202,9 +202,9 @@ def _java(session: SparkSession) -> Any:
 
 
 def _projections(session: SparkSession, columns: Any, steps: Sequence[_Step]) -> list[Any]:
-    """The steps of a plan, from its table on. A row that a filter drops passes the rest unevaluated.
+    """The steps of a plan, from its table on, as projections. A row that a filter drops is not evaluated by later ones.
 
-    After the columns there are the number of a row, and after a filter whether a row passes.
+    Behind the columns each row has its number, and after a filter whether it passes.
     """
     jvm: Any = session._jvm  # noqa: SLF001 - expressions are the JVM's
     catalyst: Any = jvm.org.apache.spark.sql.catalyst.expressions
@@ -222,7 +222,7 @@ def _projections(session: SparkSession, columns: Any, steps: Sequence[_Step]) ->
             made = [*_items(columns), number, *made]
         else:
             made = [*made, number, *([] if passes is None else [passes])]
-        found.append(catalyst.InterpretedProjection(_sequence(jvm, made), columns))
+        found.append(catalyst.InterpretedProjection(jvm.org.apache.spark.api.python.PythonUtils.toSeq(made), columns))
         found[-1].initialize(0)
         columns = step.output
         if step.filters or passes is not None:
@@ -236,7 +236,3 @@ def _items(sequence: Any) -> list[Any]:
 
 def _content(expression: Any) -> Any:
     return expression.child() if expression.nodeName() == "Alias" else expression
-
-
-def _sequence(jvm: Any, items: Sequence[Any]) -> Any:
-    return jvm.org.apache.spark.api.python.PythonUtils.toSeq(list(items))

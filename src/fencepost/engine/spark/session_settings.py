@@ -43,7 +43,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
 LOCAL_DEFAULTS: Final[Mapping[str, str]] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    # Spark would end the JVM for a row that takes too much of its stack or memory. It is the one of all tasks.
+    # Spark would end the JVM, which all tasks share, for a row that takes too much of its stack or memory.
     "spark.executor.killOnFatalError.depth": "0",
     # See sockets.py, which gives them a folder.
     sockets.ENABLED: "true",

@@ -200,7 +200,7 @@ def _isolated(
 
 
 def _together(source: DataFrame, count: int) -> int:
-    """How many rows of a cached DataFrame the driver holds at once, by their size in the cache and the size of its first rows."""
+    """The number of rows of a cached DataFrame that the driver may hold at once, by their size in the cache and its first rows' size."""
     sample = _nullable(source.limit(_SAMPLE)).toArrow()
     cached = source.select("*")._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()  # noqa: SLF001 - pyspark shows no plan
     size = max(1, cached // max(1, count), sample.nbytes // max(1, sample.num_rows))

@@ -24,10 +24,11 @@ _OF_LANGUAGES: Final = "i\u0307 \u03ac \u0587"
 
 @lru_cache(maxsize=4)
 def upper_exceptions(session: SparkSession, settings: int) -> Mapping[str, str] | None:
-    """Return the characters that a session with some settings makes others of than Python does, with what Spark makes of them.
+    """Return the characters whose upper case in a session with these settings differs from Python's, with Spark's.
 
-    Spark is asked for each character of Unicode, which takes 0.3 s: no other ones become upper case in the context of others.
-    None if the JVM has rules of its language: Spark applies them only to texts that are not ASCII, some by the context.
+    Spark is asked for each character of Unicode, which takes 0.3 s; a character's upper case does not depend on the
+    others in the text. None if the JVM's language has rules of its own: Spark applies them only to texts that are not
+    ASCII, and some of them depend on other characters.
     """
     del settings
     if _upper(session, [_OF_LANGUAGES]) != [_OF_LANGUAGES.upper()]:

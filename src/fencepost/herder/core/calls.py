@@ -24,7 +24,7 @@ _IDLE_SECONDS: Final = 5.0
 """How long a thread waits for another call before it ends."""
 
 _Call = Callable[[], Callable[[], None]]
-"""Makes a call, and returns what settles its future."""
+"""Makes a call, and returns the function that sets its future's result."""
 
 
 class Calls:

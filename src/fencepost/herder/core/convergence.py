@@ -38,7 +38,7 @@ class Converging(ABC, Generic[Plan]):
 
     @property
     def gone(self) -> bool:
-        """Whether it does not run, and should not."""
+        """Whether it is stopped, and its plan is to be stopped."""
         return self._wanted is None and self._is is None and self._moving is None
 
     @property

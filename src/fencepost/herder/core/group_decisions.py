@@ -29,7 +29,7 @@ MOST_FENCED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """What a worker knows of its group.
+    """A worker's knowledge of its group.
 
     `assigned`: the connectors and tasks of this worker. `distributed`: the number of tasks of each connector in the
     group's last assignment, as far as this worker knows. `rebalance_due`: the connectors or tasks have changed since.

@@ -1,4 +1,4 @@
-"""What the page at /ui asks the herder for, as an interface, and the rows that the page shows."""
+"""The interface between the page at /ui and the herder, and the rows that the page shows."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def summed(tasks: Iterable[Mapping[str, Any]]) -> Json:
 
 
 def message_of(trace: str | None) -> str | None:
-    """Return the message of a trace, as much of it as a table has room for."""
+    """Return the message of a trace, cut to the length that a table has room for."""
     if not trace or not trace.strip():
         return None
     message = _message_line(trace.strip().splitlines())

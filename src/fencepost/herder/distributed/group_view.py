@@ -17,7 +17,7 @@ from fencepost.kafka.group.protocol import WorkerFiles, WorkerTopics
 
 @dataclass(slots=True)
 class GroupView:
-    """What is known of the members since the last generation of the group. `url` is this worker's advertised address."""
+    """The members of the group in its last known generation. `url` is this worker's advertised address."""
 
     url: str
     files: WorkerFiles

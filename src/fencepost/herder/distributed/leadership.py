@@ -267,7 +267,7 @@ class Leadership:
         self._failures, self._refusal = 0, None
 
     def _failed(self, error: ConfigWriteError | IllegalStateError) -> None:
-        """Join the group again if a failed write lost the privilege, and claim it later with each failure in a row."""
+        """If a failed write lost the privilege, join the group again. Each failure in a row delays the next claim more."""
         if isinstance(error, IllegalStateError) or error.privilege_lost:
             self._failures, self._refusal = self._failures + 1, error
             self._step_down()

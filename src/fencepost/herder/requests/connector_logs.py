@@ -21,7 +21,7 @@ _LINES: Final = 200
 _RING_BYTES: Final = 64 * 1024
 _ALL_BYTES: Final = 16 * 1024 * 1024
 _LONGEST: Final = 8_000
-# What a line takes in memory beside its text.
+# The memory of a line besides its text, in bytes.
 _LINE_BYTES: Final = 300
 
 

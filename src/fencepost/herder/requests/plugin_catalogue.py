@@ -2,7 +2,7 @@
 
 A plugin is listed under the Java class that it replaces, if any, because tools know that name; else under its Python
 path. Registered plugins are listed, those that configurations name by their Python paths, and the Java plugins in
-`plugin.path`. Where the latter have a class that a registered plugin replaces, that plugin has its Python path.
+`plugin.path`. A registered plugin is listed under its Python path if a jar has the Java class that it replaces.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fencepost.api.errors import ConfigError, describe_error
 from fencepost.api.plugin_calls import call_plugin
 from fencepost.api.source import describe
 from fencepost.config.connector_config import connector_config_def
-from fencepost.config.java_plugins import JavaClass, java_plugins
+from fencepost.config.java_plugins import CONNECT, JavaClass, JavaPlugin, java_plugins
 from fencepost.config.plugin_instances import plugin_definitions
 from fencepost.config.plugin_scan import scan
 from fencepost.config.plugin_sources import ANY_MODULE, PluginSources
@@ -143,6 +143,22 @@ class PluginCatalogue:
         # Two folders may have the same version.
         return list(dict.fromkeys(listed))
 
+    def recommended(self, property_name: str, connector: JavaPlugin | None) -> list[str]:
+        """Return the classes that a configuration may name in a property, by name; none if the property names no part of a pipeline.
+
+        A Java `connector` has a pipeline in Java: Kafka Connect's own classes, and those in jars.
+        """
+        kind = _kind_of(property_name)
+        if kind is None or kind is PluginKind.CONNECTOR:
+            return []
+        registered = [plugin for plugin in self._registered if plugin.kind is kind]
+        if connector is None:
+            plain = [plugin for plugin in self._plain() if plugin.kind is kind]
+            return sorted({plugin.name for plugin in (*registered, *plain)})
+        own = {name for plugin in registered for name in plugin.names if name.startswith(CONNECT)}
+        jars = [plugin for plugin in java_plugins(self._sources.directories) if plugin.base == kind.java_base]
+        return sorted(own | {plugin.java_class for plugin in jars})
+
     def config(self, name: str, version: str | None = None) -> list[ConfigKeyInfo]:
         """Return the properties of a plugin, given by class or alias; of several versions, the newest that is asked for.
 
@@ -203,12 +219,15 @@ def with_default(definitions: ConfigDef, name: str, default: str | None) -> dict
 def _named_plugins(config: Mapping[str, str | None]) -> Iterator[tuple[PluginKind, str]]:
     """The kind and name of each plugin in a configuration that can be looked up."""
     for name, value in config.items():
-        kind = _KINDS.get(name)
-        chained = _CHAINED.fullmatch(name)
-        if chained is not None:
-            kind = _CHAINS[chained[1]]
+        kind = _kind_of(name)
         if kind is not None and value:
             yield kind, value.strip()
+
+
+def _kind_of(property_name: str) -> PluginKind | None:
+    """Return the kind of the plugin that a property names, None if it names none."""
+    chained = _CHAINED.fullmatch(property_name)
+    return _KINDS.get(property_name) if chained is None else _CHAINS[chained[1]]
 
 
 def _in_package(name: str, path: str) -> bool:

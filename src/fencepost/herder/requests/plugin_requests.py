@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from fencepost.herder.entities import ConfigInfos, ConfigKeyInfo, PluginInfo
+from fencepost.config.java_plugins import JavaPlugin
+from fencepost.config.plugins import sources_of
+from fencepost.herder.entities import ConfigInfo, ConfigInfos, ConfigKeyInfo, PluginInfo
 from fencepost.herder.interface import Plugins
 from fencepost.herder.requests.config_infos import validate_connector_config
 from fencepost.herder.requests.plugin_catalogue import PluginCatalogue
@@ -28,4 +31,14 @@ class PluginRequests(Plugins):
 
     async def validate(self, config: Mapping[str, str]) -> ConfigInfos:
         """Check a connector's configuration. Raises ConfigError if it names no connector that could check it."""
-        return await self._parts.run(validate_connector_config, self._parts.requested, config)
+        return await self._parts.run(self._validated, config)
+
+    def _validated(self, config: Mapping[str, str]) -> ConfigInfos:
+        infos = validate_connector_config(self._parts.requested, config)
+        connector = sources_of(config, self._parts.requested.config.plugin_sources).connector
+        return replace(infos, configs=tuple(self._with_classes(info, connector) for info in infos.configs))
+
+    def _with_classes(self, info: ConfigInfo, connector: JavaPlugin | None) -> ConfigInfo:
+        """Recommend the installed classes for a property that names one, as Connect does."""
+        classes = self._catalogue.recommended(info.value.name, connector)
+        return replace(info, value=replace(info.value, recommended_values=classes)) if classes else info

@@ -4,7 +4,7 @@
                              ^                                         │
                              └──── another process claimed it ─────────┘
 
-    before and after a task owns its transactional id: is the noted offset still the one of the last task count?
+    before and after a task owns its transactional id: does the last task count still have the noted offset?
 
 No other process may write a count between reading the previous count and writing the new one. So each round claims the
 transactional id of the group's leader first, and rounds of one process run one after the other. A process that is

@@ -85,7 +85,7 @@ class StandaloneParts(WorkerParts):
         self.check_config_topic()
 
     def check_config_topic(self) -> None:
-        """Raise the fatal error because of which the config topic is not read any more."""
+        """Raise the fatal error that ended the reading of the config topic, if there is one."""
         if self.task_counts.fatal_failure is not None:
             raise self.task_counts.fatal_failure
 

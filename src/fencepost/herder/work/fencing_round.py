@@ -106,8 +106,7 @@ class FencingRounds:
         the count cannot be written, and the errors of fencing.
         """
         await self._counts.require()
-        # The requester may have read a commit that this worker has not: the answer must not be that everything is
-        # fenced.
+        # This worker may not have read a commit that the requester has: without it, nothing would seem to need fencing.
         await self._parts.read_config_topic()
         await self._rounds.call(connector, self._round)
 

@@ -1,4 +1,4 @@
-"""Requests about connectors, of which each connector has one handled at a time."""
+"""Handles requests about connectors: for each connector one at a time."""
 
 from __future__ import annotations
 

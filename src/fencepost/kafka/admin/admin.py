@@ -12,7 +12,7 @@ from kafka.protocol.metadata import ApiVersionsRequest
 
 from fencepost.api.closing import Closing
 from fencepost.api.errors import ConfigError
-from fencepost.config.internal_topics import AUTOMATIC_CREATION
+from fencepost.config.internal_topics import AUTOMATIC_CREATION, InternalTopic
 from fencepost.kafka.admin import fencing
 from fencepost.kafka.admin.fencing import FenceProducersResult
 from fencepost.kafka.admin.hanging_transactions import abort_hanging
@@ -121,33 +121,24 @@ class Admin(Closing):
         """Return the id of the Kafka cluster."""
         return self._client.run(self._cluster_id, doing="asking for the id of the cluster")
 
-    def ensure_compacted_topic(
-        self,
-        name: str,
-        *,
-        partitions: int,
-        replication_factor: int | None = None,
-        configs: Mapping[str, str] | None = None,
-        create: bool = True,
-    ) -> bool:
+    def ensure_compacted_topic(self, topic: InternalTopic) -> bool:
         """Make sure that an internal topic exists and is compacted. True if it was created.
 
-        Without a `replication_factor` it is 1 in a cluster of one broker, else 3. `configs` are further topic settings;
-        `cleanup.policy` is always `compact`. Without `create` a missing topic is an error, ConfigError. Raises
-        ConfigError if the topic exists with another policy, which would lose state over time, or is diskless, and the
-        errors of `create_topics`. If the topic exists, only the right DESCRIBE is needed.
+        Raises ConfigError if it is missing and not `created` by workers, if it exists with another `cleanup.policy`,
+        which would lose state over time, or is diskless, and the errors of `create_topics`. If the topic exists, only
+        the right DESCRIBE is needed.
         """
-        if self.exists_compacted(name):
+        if self.exists_compacted(topic.name):
             return False
-        if not create:
-            raise missing_internal_topics([name])
-        if replication_factor is None:
-            replication_factor = self.usual_replication_factor()
-        settings = dict(configs or {}) | {CLEANUP_POLICY: COMPACT}
-        if self.create_topics(NewTopic(name, partitions, replication_factor, settings))[name]:
+        if not topic.created:
+            raise missing_internal_topics([topic.name])
+        replicas = topic.replication_factor
+        replicas = self.usual_replication_factor() if replicas is None else replicas
+        settings = {**topic.settings, CLEANUP_POLICY: COMPACT}
+        if self.create_topics(NewTopic(topic.name, topic.partitions, replicas, settings))[topic.name]:
             return True
         # Another worker created it in between.
-        self.exists_compacted(name)
+        self.exists_compacted(topic.name)
         return False
 
     def exists_compacted(self, name: str) -> bool:

@@ -30,7 +30,7 @@ HEADER_BYTES: Final = 150
 """The memory that a header takes beside its data, about: a pair with a text and bytes, where two bytes may encode it."""
 
 _UNREADABLE: Final = (DataError, CorruptRecordError, UnicodeDecodeError, IndexError, struct.error)
-"""What records raise that no other client of Kafka would have written."""
+"""The errors of records that no Kafka client would write."""
 
 NO_PRODUCER: Final = (-1, -1)
 """The producer identity of a record that was written without one."""

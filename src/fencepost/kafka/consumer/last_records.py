@@ -24,7 +24,7 @@ Poll = Callable[[], list[ConsumedRecord]]
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """Where a search for the last records ends early: `held_bytes` is how much of records is kept, of the newest ones."""
+    """The end of a search for the last records: it keeps the newest ones, of at most `held_bytes`."""
 
     held_bytes: int
     deadline: Deadline

@@ -69,6 +69,7 @@ _CONNECTOR_ITSELF: Final = -1
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
+_int16, _int32, _int64 = _INT16.pack, _INT32.pack, _INT64.pack
 _NULL: Final = -1
 
 
@@ -182,18 +183,6 @@ def _work_of(reader: _Reader) -> tuple[Assignment, int]:
         revoked_tasks=revoked_tasks,
         delay_ms=reader.int32() if version > 0 else 0,
     ), version
-
-
-def _int16(number: int) -> bytes:
-    return _INT16.pack(number)
-
-
-def _int32(number: int) -> bytes:
-    return _INT32.pack(number)
-
-
-def _int64(number: int) -> bytes:
-    return _INT64.pack(number)
 
 
 def _string(text: str) -> bytes:

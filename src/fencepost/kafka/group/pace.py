@@ -33,7 +33,7 @@ class RebalancePace:
             self._began_at = cpu_s
 
     def interrupted(self, cpu_s: float) -> None:
-        """Note the processor time at which an attempt failed: what is used until the next one does not count."""
+        """Note the processor time at which an attempt failed: time that is used before the next attempt does not count."""
         if self._began_at is not None:
             self._spent_s += cpu_s - self._began_at
             self._began_at = None

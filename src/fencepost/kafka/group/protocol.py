@@ -1,4 +1,4 @@
-"""What the workers of a group tell each other through the group coordinator: protocols, metadata and assignments.
+"""The data that workers of a group exchange through the group coordinator: protocols, metadata and assignments.
 
 Group type `connect` has three protocols: eager rebalancing, KIP-415 (incremental cooperative rebalancing), and KIP-507,
 which only declares that requests between workers are signed. `codec` has the messages as bytes.

@@ -14,7 +14,7 @@ PATIENCE_S: Final = 10.0
 
 
 class RetryWarning:
-    """The warning of one writer, which comes once: what holds one partition up often holds up others."""
+    """Warns once for each writer: the fault that delays one partition often delays others."""
 
     def __init__(self, delivery_timeout_ms: int) -> None:
         self._delivery_timeout_ms = delivery_timeout_ms

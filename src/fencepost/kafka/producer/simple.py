@@ -50,7 +50,7 @@ class PlainProducer(Closing):
         self._writing = threading.Lock()
 
     def write(self, topic: str, rows: Sequence[Row | OutgoingRecord]) -> dict[int, int]:
-        """Write records, each to its given partition or to the one of its key's hash.
+        """Write records, each to its given partition, or else by its key's hash.
 
         Returns the offset after the last record of each partition.
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fencepost.api.errors import DataError
+from fencepost.api.map_keys import maps_as_lists
 
 Row = tuple[bytes, bytes | None]
 """Key and value of a record; the value None is a tombstone."""
@@ -193,7 +194,7 @@ def _normalize_headers(column: Any) -> pa.Array:
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), HEADERS)
     if pa.types.is_map(column.type):
-        column = _list_of_map(column)
+        column = maps_as_lists(column)
     entry = column.type.value_type if any(fits(column.type) for fits in _LISTS) else None
     if entry is None or not pa.types.is_struct(entry) or entry.num_fields < 2:
         raise DataError(f"The headers column is of type {column.type}: use an array of structs with a name and a value")
@@ -209,7 +210,7 @@ def _normalize_headers(column: Any) -> pa.Array:
 
 
 def check_header_names(headers: pa.Array) -> None:
-    """Raise DataError for lists of headers of which one has no name, or one that is not UTF-8.
+    """Raise DataError if a header has no name, or one that is not UTF-8.
 
     Brokers would take such bytes, and clients fail at the record.
     """
@@ -223,13 +224,6 @@ def check_header_names(headers: pa.Array) -> None:
             "The headers column has a header whose name is not UTF-8, as the names of headers are in Kafka: decode the "
             "name, or make base64 of it"
         ) from error
-
-
-def _list_of_map(column: pa.Array) -> pa.Array:
-    """The same lists, which Arrow flattens and counts only when they are not called a map."""
-    entries = pa.StructArray.from_arrays([column.keys, column.items], names=["key", "value"])
-    buffers = column.buffers()[:2]
-    return pa.Array.from_buffers(pa.list_(entries.type), len(column), buffers, offset=column.offset, children=[entries])
 
 
 def _one_array(chunks: list[pa.Array], kind: pa.DataType) -> pa.Array:

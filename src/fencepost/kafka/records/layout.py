@@ -130,12 +130,12 @@ class Bytes:
         return len(self.prefixes) == 1
 
     def encoded_lengths(self) -> NDArray[np.int64]:
-        """How many bytes each takes with its length in front."""
+        """The size in bytes of each value with its length in front."""
         lengths: NDArray[np.int64] = varints.signed_varint_lengths(self.prefixes) + np.maximum(self.prefixes, 0)
         return lengths
 
     def strips(self) -> list[Strip | bytes]:
-        """The length and the bytes of rows of one length."""
+        """The encoded length that all rows share, and then the strip of their bytes."""
         length = int(self.prefixes[0])
         prefix = varints.signed_varint(length)
         if length <= 0:
@@ -317,7 +317,7 @@ class _Cells:
 
 
 def _narrow(column: pa.Array) -> pa.Array:
-    """A column whose offsets fit into the 32 bits of a view, without its nulls."""
+    """The column with 32-bit offsets, as views need them, and without a bitmap of nulls."""
     if not pa.types.is_large_binary(column.type):
         return column
     offsets = byte_offsets(column)

@@ -11,7 +11,7 @@ _V = TypeVar("_V")
 
 
 class Aging(Generic[_V]):
-    """Values of which each is forgotten `max_age_ms` after it was put. Thread-safe."""
+    """Values, each of which is forgotten `max_age_ms` after it was put. Thread-safe."""
 
     def __init__(self, max_age_ms: int) -> None:
         self._max_age_s = max_age_ms / 1000

@@ -141,7 +141,7 @@ class Connection:
         return self._pending[0].sent_at + self._config.request_timeout_ms / 1000
 
     def broken_while_idle(self) -> bool:
-        """Whether the broker closed it meanwhile: an idle connection has nothing to read but its end."""
+        """Whether the broker closed the connection: on an idle one, only its end can be readable."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         return bool(poll.poll(0))

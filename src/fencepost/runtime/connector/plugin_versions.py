@@ -25,34 +25,32 @@ CHAINS: Final[Mapping[str, PluginKind]] = {
 }
 
 
-def version_errors(
-    name: str, config: Mapping[str, Any], installed: str, several: Sequence[str] = ()
-) -> list[ConfigValue]:
-    """Return the property with its error if it asks for another version than the installed one.
+def version_finding(name: str, config: Mapping[str, Any], installed: str, several: Sequence[str] = ()) -> ConfigValue:
+    """Return the property with the installed versions, the newest last, and its error if it asks for none of them.
 
-    If `several` are installed, they are recommended, and `installed` is the newest that the property allows, if any.
+    If `several` are installed, the newest first, `installed` is the newest that the property allows, if any.
     """
-    found = _version_errors(name, config, installed, several or [installed])
-    return found or [ConfigValue(name, config.get(name), list(several))] if len(several) > 1 else found
+    versions = several or [installed]
+    return ConfigValue(name, config.get(name), [*reversed(versions)], _errors(name, config, installed, versions))
 
 
-def _version_errors(name: str, config: Mapping[str, Any], installed: str, several: Sequence[str]) -> list[ConfigValue]:
+def _errors(name: str, config: Mapping[str, Any], installed: str, several: Sequence[str]) -> list[str]:
     asked = config.get(name)
     if asked is None:
         return []
     try:
         versions = VersionRange.of(name, asked)
-        if versions.has(installed):
-            return []
-        told = (
-            f"The property {name} asks for version {asked}, but {_named(several)} installed: remove or change the property"
-            if versions.is_comparable
-            else f"The property {name} asks for {asked!r}, which is not a version: give {installed}, a range such as "
-            f"[{installed},), or latest for any. {_named(several)} installed"
-        )
     except ConfigError as error:
-        told = str(error)
-    return [ConfigValue(name, asked, errors=[told])]
+        return [str(error)]
+    if versions.has(installed):
+        return []
+    told = (
+        f"The property {name} asks for version {asked}, but {_named(several)} installed: remove or change the property"
+        if versions.is_comparable
+        else f"The property {name} asks for {asked!r}, which is not a version: give {installed}, a range such as "
+        f"[{installed},), or latest for any. {_named(several)} installed"
+    )
+    return [told]
 
 
 def _named(versions: Sequence[str]) -> str:
@@ -96,5 +94,5 @@ def _of_roles(worker: WorkerConfig, sources: PluginSources, config: Mapping[str,
 
 def _raise_first(plugins: Iterator[tuple[str, str]], config: Mapping[str, str]) -> None:
     for name, installed in plugins:
-        for wrong in version_errors(name, config, installed):
-            raise ConfigError(wrong.errors[0], name=name)
+        for wrong in _errors(name, config, installed, [installed]):
+            raise ConfigError(wrong, name=name)

@@ -49,7 +49,7 @@ class WorkerConnector:
     ) -> None:
         """`watch` starts a watch for shared source partitions; it is called each time the connector becomes RUNNING.
 
-        `kinds` are the ones of the worker's plugin metrics.
+        `kinds` belong to the worker's plugin metrics.
         """
         self.config = config
         self.allowed_paths = allowed_paths
@@ -62,7 +62,7 @@ class WorkerConnector:
         self._watch: Watch | None = None
         self._lock = threading.RLock()
         self._reporting = threading.Lock()
-        # The reports of a start that goes on. They wait for nothing: the start may wait for the thread that reports.
+        # Errors that the connector reports while it starts. The reporting thread never blocks: the start may wait for it.
         self._early: list[Exception] | None = None
         # Whether the connector has to be stopped. Reports of the connector during its stop are ignored.
         self._started = False

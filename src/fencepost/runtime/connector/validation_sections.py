@@ -23,7 +23,7 @@ from fencepost.config.topic_creation import PREFIX as TOPIC_CREATION
 from fencepost.config.validators import not_blank
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.kafka.config.client_definitions import client_definition
-from fencepost.runtime.connector.plugin_versions import CHAINS, ROLES, version_errors
+from fencepost.runtime.connector.plugin_versions import CHAINS, ROLES, version_finding
 
 _T = ConfigDef.Type
 _I = ConfigDef.Importance
@@ -76,7 +76,7 @@ def _common(
     defaults |= {name: worker.properties[name] for name in _OF_WORKER if name in worker.properties}
     name = f"connector.{VERSION}"
     several = installed_versions(PluginKind.CONNECTOR, config["connector.class"], worker.plugin_sources)
-    found = version_errors(name, config, connector.version(), several)
+    found = [version_finding(name, config, connector.version(), several)]
     for role, kind in ROLES.items():
         defaults[role] = worker.properties[role]
         name = f"{role}.{VERSION}"
@@ -92,7 +92,7 @@ def _common(
             found.append(ConfigValue(name, config.get(name), visible=False))
         else:
             defaults[name] = installed
-            found += version_errors(name, config, installed, several)
+            found.append(version_finding(name, config, installed, several))
     definitions = _copied(connector_config_def(), defaults=defaults)
     return Section(definitions.keys(), [*found, *definitions.validate(config)])
 
@@ -155,7 +155,7 @@ def _chained(worker: WorkerConfig, what: str, alias: str, config: Mapping[str, s
             found.append(ConfigValue(f"{prefix}type", errors=[str(error)]))
         else:
             installed = plugin_version(plugin)
-            found += version_errors(prefix + VERSION, config, installed, several)
+            found.append(version_finding(prefix + VERSION, config, installed, several))
     definitions.define(
         prefix + VERSION, _T.STRING, installed, _I.HIGH,
         "The version of the plugin, or a range such as [1.2,2.0), which must have the installed one. Unset: any.",

@@ -71,7 +71,7 @@ class TaskMetrics:
         on_start: Callable[[bool], None] = lambda _: None,
         kinds: MetricKinds | None = None,
     ) -> None:
-        """`kinds` are the ones of the worker's plugin metrics."""
+        """`kinds` belong to the worker's plugin metrics."""
         self._kinds = kinds or MetricKinds()
         self._plugin_metrics: list[WorkerPluginMetrics] = []
         self._clock = clock
@@ -211,7 +211,7 @@ class TaskMetrics:
         """The totals transferred since the task's start."""
         with self._lock:
             counts = replace(self._transferred, open=self._active, skipped=self._errors.skipped)
-            # What a task polled before it failed may not be committed.
+            # Records that a task polled before it failed may not be committed.
             lag = math.nan if self._state in _FAILED else self._lag
             return Transferred(counts, lag, self._greatest_lag)
 

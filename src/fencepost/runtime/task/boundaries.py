@@ -46,7 +46,7 @@ class TransactionBoundaryManager(ABC):
 
     @property
     def holds_offsets(self) -> bool:
-        """Whether no offset may be committed yet: a snapshot, or a transaction of the source, goes on."""
+        """Whether no offset may be committed yet: a snapshot, or a transaction of the source, is in progress."""
         return False
 
     def pieces(self, batch: Batch) -> Iterator[tuple[Batch, BoundaryDecision]]:
@@ -96,7 +96,7 @@ class SnapshotBoundary(TransactionBoundaryManager):
 
     @property
     def holds_offsets(self) -> bool:
-        """Whether a snapshot goes on: one that is not read to its end is read again."""
+        """Whether a snapshot is in progress: one that is not read to its end is read again."""
         return self._in_snapshot
 
     def pieces(self, batch: Batch) -> Iterator[tuple[Batch, BoundaryDecision]]:
@@ -106,12 +106,12 @@ class SnapshotBoundary(TransactionBoundaryManager):
         yield batch, BoundaryDecision.CONTINUE
 
     def after_poll(self, now: float, *, returned: bool, transaction_open: bool) -> BoundaryDecision:
-        """Commit, unless a snapshot goes on."""
+        """Commit, unless a snapshot is in progress."""
         del now, returned, transaction_open
         return self.at_end()
 
     def at_end(self) -> BoundaryDecision:
-        """Commit, unless a snapshot goes on: its transaction is aborted then."""
+        """Commit; abort if a snapshot is in progress."""
         return BoundaryDecision.CONTINUE if self._in_snapshot else BoundaryDecision.COMMIT
 
 
@@ -231,7 +231,7 @@ class SourceBoundary(ConnectorBoundary):
 
     @property
     def holds_offsets(self) -> bool:
-        """Whether a transaction of the source goes on: no offset in the midst of it is ever committed."""
+        """Whether a transaction of the source is in progress: no offset inside it is ever committed."""
         return self._within
 
     def after_poll(self, now: float, *, returned: bool, transaction_open: bool) -> BoundaryDecision:

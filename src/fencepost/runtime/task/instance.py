@@ -39,7 +39,7 @@ class TaskInstance:
         self._stopped = False
         self._lag_failed = False
         self.stop_error: Exception | None = None
-        """What the task's stop() raised, None if nothing."""
+        """The error of the task's stop(), None without one."""
 
     @property
     def keeps_records(self) -> bool:

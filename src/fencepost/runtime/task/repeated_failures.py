@@ -22,7 +22,7 @@ class RepeatedFailures:
 
     def __init__(self, call: str, task: ConnectorTaskId, on_state: OnState) -> None:
         self.patience_s: float | None = None
-        """How long it may fail in a row, in seconds; None for no limit."""
+        """The time that it may keep failing, in seconds; None for no limit."""
         self._call = call
         self._task = task
         self._on_state = on_state

@@ -50,7 +50,7 @@ class StartChecks(Protocol):
         """Called before the task takes over its transactional id: lets the older generations be fenced."""
 
     def after_ownership(self, task: ConnectorTaskId) -> None:
-        """Called after that: raises if there are newer task configurations, or the task was revoked."""
+        """Called once the task owns the id: raises if there are newer task configurations, or the task was revoked."""
 
 
 class NoChecks:

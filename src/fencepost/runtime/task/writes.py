@@ -48,7 +48,7 @@ A batch of columns has the places of its rows.
 
 @dataclass(frozen=True, slots=True)
 class WritePath:
-    """The way of a task's records and source offsets to Kafka."""
+    """The objects through which a task's records and source offsets get to Kafka."""
 
     engine: SparkEngine
     pipeline: Pipeline

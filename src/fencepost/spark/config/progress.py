@@ -133,7 +133,7 @@ def _no_progress(sink: str, batch: int, first_batch: int) -> FencepostError:
 
 
 def check_topic(key: SinkKey, topic: str, last: Progress | None, topic_id: str | None) -> None:
-    """Raise TopicRecreatedError unless the topic is still the one of the last committed batch. Unknown ids are None."""
+    """Raise TopicRecreatedError unless the topic still has the id of the last committed batch. Unknown ids are None."""
     if last is None or topic_id is None or last.topic_id in (None, topic_id):
         return
     where = "it" if key.run is None else "the run"

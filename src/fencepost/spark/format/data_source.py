@@ -26,7 +26,7 @@ _ONLY_WRITES: Final = 'format("fencepost") only writes: read topics with Spark\'
 
 
 class FencepostDataSource(DataSource):
-    """The data source. Its options are the ones of `write_kafka`, and of `exactly_once` for a stream."""
+    """The data source. It takes the options of `write_kafka`, and for a stream of `exactly_once`."""
 
     def __init__(self, options: Mapping[str, Any], *, ends: bool = False) -> None:
         """A data source that `ends` micro-batches does not begin any."""

@@ -97,7 +97,7 @@ class BeginningSink(Sink):
 
 
 class EndingSink(Sink):
-    """A sink that ends a transaction of another process."""
+    """A sink that ends a transaction which another process began."""
 
     def __init__(self, config: SinkConfig, key: SinkKey, handed_over: HandedOver, *, keeps_progress: bool) -> None:
         self._handed_over = HandedOverProducer(config.producer, handed_over)

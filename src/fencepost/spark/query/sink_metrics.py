@@ -83,7 +83,7 @@ class _Run:
     def report(self, sink: SinkStatistics) -> None:
         self._sinks[sink.sink] = sink
         flat = [text for metric in metrics_of(self._sinks.values()).items() for text in metric]
-        # A new map each time: Spark keeps the ones of earlier batches.
+        # A new map each time: Spark keeps the maps of earlier batches.
         self._answers.put("metrics", self._map_of(*flat))
 
     def enter(self, context: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 import pyarrow as pa
 
 from fencepost.api.errors import ConfigError
+from fencepost.config.internal_topics import InternalTopic
 from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.producer.partitioner import partition_for_keys
 from fencepost.kafka.producer.record_producer import RecordProducer, write_and_acknowledge
@@ -44,11 +45,8 @@ class ProgressLog:
 
     def ensure_topic(self) -> None:
         """Create the topic if it is missing. Raises the errors of `Admin.ensure_compacted_topic`."""
-        self._admin.ensure_compacted_topic(
-            self._config.storage_topic,
-            partitions=PARTITIONS,
-            replication_factor=self._config.storage_replication_factor,
-        )
+        topic = InternalTopic(self._config.storage_topic, PARTITIONS, self._config.storage_replication_factor)
+        self._admin.ensure_compacted_topic(topic)
 
     def topic_id(self, topic: str) -> str | None:
         """Return the id of a data topic. Raises as `Admin.topic_id`."""

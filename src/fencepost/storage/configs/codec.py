@@ -74,8 +74,8 @@ class CommitRecord:
     """Commits the preceding task records of a connector, with the number of its tasks.
 
     If unchanged tasks keep running, `digest` is the digest of the committed configurations, and `continues` the offset
-    of the connector's previous commit: see state.py. `adds` says that the leader lets tasks with more additions keep
-    running: one of an older version fences them. Kafka Connect ignores these fields.
+    of the connector's previous commit: see state.py. `adds`: the leader lets tasks with more additions keep running, while
+    a leader of an older version fences them. Kafka Connect ignores these fields.
     """
 
     connector: str

@@ -217,16 +217,9 @@ class ConfigBackingStore:
     # -- on the threads of the store -----------------------------------------------------------------------------
 
     def _start(self, admin: ClientConfig) -> ClusterConfigState:
-        topic = self._topic
         with self._clients.admin(admin) as client:
-            client.ensure_compacted_topic(
-                topic.name,
-                partitions=1,
-                replication_factor=topic.replication_factor,
-                configs=topic.settings,
-                create=topic.created,
-            )
-        check_partitions(topic.name, self._log.partitions())
+            client.ensure_compacted_topic(self._topic)
+        check_partitions(self._topic.name, self._log.partitions())
         self._log.start(_READ_TIMEOUT_MS)
         self._started = True
         return self._state

@@ -2,7 +2,7 @@
 
 The key is `["<connector>",{<source partition>}]`, where the source partition may be null, and the value `{<source
 offset>}`, or null for one that was removed, both as JSON without spaces. Byte equality of keys matters: it decides the
-partition of the offsets topic, and which records compaction replaces. So the text is exactly the one of Jackson, Java's
+partition of the offsets topic, and which records compaction replaces. So the text is exactly that which Jackson writes, Java's
 JSON library, for the same map: names in the map's order, UTF-8 without escapes except for quotes, backslashes, control
 characters, characters beyond 16 bits and surrogates that stand alone.
 

@@ -282,7 +282,7 @@ class OffsetCopies:
         return [record._replace(headers=headers) for record in records]
 
     def _tell(self, copies: list[Copy], failure: Exception | None) -> None:
-        """Log when it starts to fail, or lacks another right than before, and when it works again."""
+        """Log when copying starts to fail, when another right is missing than before, and when it works again."""
         if failure is not None:
             if not copies or self._closing or _is_told(failure, self._failure):
                 return

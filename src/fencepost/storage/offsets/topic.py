@@ -56,13 +56,7 @@ class OffsetStore(Closing):
         Raises the errors of `Admin.ensure_compacted_topic`.
         """
         with self._clients.admin(self._admin) as admin:
-            created = admin.ensure_compacted_topic(
-                self.topic,
-                partitions=self._settings.partitions,
-                replication_factor=self._settings.replication_factor,
-                configs=self._settings.settings,
-                create=self._settings.created,
-            )
+            created = admin.ensure_compacted_topic(self._settings)
         self.is_ensured = True
         return created
 

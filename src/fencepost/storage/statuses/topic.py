@@ -168,15 +168,8 @@ class StatusBackingStore:
     # -- on the threads of the store -----------------------------------------------------------------------------
 
     def _start(self, admin: ClientConfig) -> None:
-        topic = self._topic
         with self._clients.admin(admin) as client:
-            client.ensure_compacted_topic(
-                topic.name,
-                partitions=topic.partitions,
-                replication_factor=topic.replication_factor,
-                configs=topic.settings,
-                create=topic.created,
-            )
+            client.ensure_compacted_topic(self._topic)
         self._log.start()
         self.table.join()
 

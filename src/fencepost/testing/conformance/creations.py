@@ -28,7 +28,7 @@ class AwaitedAdmin(Admin):
 
 
 class AwaitedClients(KafkaClients):
-    """Clients of which the ones that create topics are AwaitedAdmin."""
+    """Kafka clients whose admins are AwaitedAdmin."""
 
     def admin(self, config: ClientConfig) -> Admin:
         """Return a client that creates topics."""

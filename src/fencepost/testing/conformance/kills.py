@@ -23,7 +23,6 @@ from collections.abc import Collection, Mapping
 from contextlib import ExitStack, suppress
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from fencepost.api.source import describe
@@ -72,9 +71,7 @@ class KilledWorkers:
         self._folder = Path(self._closing.enter_context(tempfile.TemporaryDirectory(prefix="fencepost-kills-")))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._closing.close()
 
     def check(self, point: FailPoint) -> None:

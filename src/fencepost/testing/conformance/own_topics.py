@@ -13,7 +13,6 @@ import logging
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from fencepost.api.errors import ConfigError, FencepostError
@@ -76,9 +75,7 @@ class OwnTopics:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             with self._admin() as admin:
                 admin.delete_topics(*self._all(admin.topic_names()))

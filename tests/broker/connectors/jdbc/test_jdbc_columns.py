@@ -148,13 +148,13 @@ def test_a_query_is_read_by_its_columns(database: Database) -> None:
     config = {
         "mode": "incrementing",
         "incrementing.column.name": "id",
-        "query": "select id, v * 2 as v from t where v > 0",
+        "query": "select id, v * 2 as v from t where v > 0 -- twice",
     }
     with TableReading(database, config, table=None) as reading:
         assert reading.rest() == [{"id": 1, "v": 2}, {"id": 2, "v": 2}, {"id": 3, "v": 2}]
         assert reading.reader.partition == {"query": "query"}
         assert reading.reader.source.topic == "p-"
-    with TableReading(database, config | {"query.suffix": "limit 1"}, table=None) as reading:
+    with TableReading(database, config | {"query.suffix": "limit 1 -- of them"}, table=None) as reading:
         assert len(reading.poll()) == 1
         assert len(reading.rest()) == 2
 

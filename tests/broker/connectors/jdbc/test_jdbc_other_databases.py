@@ -73,7 +73,7 @@ def test_tables_of_sqlite_are_read_whole_and_by_their_ids(bootstrap_servers: str
     }  # fmt: skip
     whole = common | {
         "name": f"{prefix}-query", "topic.prefix": f"{prefix}-query", "mode": "bulk",
-        "query": "select note from orders where id <= 2",
+        "query": "select note from orders where id <= 2 -- the first",
     }  # fmt: skip
 
     run_once(folder, bootstrap_servers, driver, by_id, whole)

@@ -109,10 +109,11 @@ def test_a_command_that_waits_for_a_large_read_does_not_hold_it_up(
         assert_exactly_once(ids(reading.poll()), range(1, ROWS + 1))
 
 
-def test_a_limit_in_a_suffix_holds_for_a_large_table_as_a_whole(database: Database) -> None:
+@pytest.mark.parametrize("suffix", ["limit 7", "where id <= 7", "where id <= 7 -- the first"])
+def test_a_suffix_holds_for_a_large_table_as_a_whole(database: Database, suffix: str) -> None:
     database.execute("create table t(id int, v text)")
     database.execute("insert into t select n, repeat('x', 100) from generate_series(1, 20000) n")
-    with TableReading(database, {"mode": "bulk", "query.suffix": "limit 7"}) as reading:
+    with TableReading(database, {"mode": "bulk", "query.suffix": suffix}) as reading:
         assert len(reading.poll()) == 7
         assert isinstance(reading.polls[0], LargeRows)
 
@@ -130,7 +131,8 @@ def test_bulk_mode_reads_partitions_in_ranges(database: Database) -> None:
 def test_a_large_query_is_read_in_one_part(database: Database) -> None:
     database.execute(XMIN)
     insert(database, 1, ROWS)
-    with TableReading(database, {"mode": "bulk", "query": "select * from t where id > 10"}, table=None) as reading:
+    query = "select * from t where id > 10 -- not all"
+    with TableReading(database, {"mode": "bulk", "query": query}, table=None) as reading:
         assert_exactly_once(ids(reading.poll()), range(11, ROWS + 1))
         assert len(large(reading).selects) == 1
 

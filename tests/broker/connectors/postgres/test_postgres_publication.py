@@ -58,6 +58,37 @@ def test_another_owner_and_a_vacuum_do_not_change_a_publication(topics: Topics, 
     assert topics.ids("public.t") == [1, 2]
 
 
+@pytest.mark.parametrize("running", [True, False])
+def test_published_schemas_that_are_dropped_or_renamed_do_not_end_the_stream(
+    topics: Topics, database: Database, *, running: bool
+):
+    for schema in ("gone", "former", "kept"):
+        database.execute(f"create schema {schema}; create table {schema}.t(id int primary key)")
+    database.execute("create publication mine for tables in schema gone, former, kept")
+    topics.run()
+
+    def tamper() -> None:
+        database.execute("insert into gone.t values (1)")
+        database.execute("drop schema gone cascade")
+        database.execute("alter schema former rename to latter")
+        database.execute("insert into latter.t values (1)")
+
+    if running:
+        with topics.running():
+            wait_for(topics.slot_in_use, what="the stream")
+            tamper()
+            wait_for(lambda: topics.ids("latter.t"), what="the change")
+    else:
+        tamper()
+    assert topics.run()
+
+    assert topics.ids("gone.t") == topics.ids("latter.t") == [1]
+    # It is still there, and its changes are not published.
+    database.execute("alter publication mine drop tables in schema kept; alter schema kept rename to elsewhere")
+    with pytest.raises(PositionLostError, match=r"kept\.\*"):
+        topics.run()
+
+
 def test_a_snapshot_that_policies_would_leave_rows_out_of_is_refused(topics: Topics, database: Database, reader: str):
     database.execute("create table t(id int primary key); insert into t values (1), (9)")
     database.execute("alter table t enable row level security; create policy large on t using (id > 5)")

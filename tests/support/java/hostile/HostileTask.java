@@ -19,7 +19,7 @@ import org.apache.kafka.connect.source.SourceTask;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** Counts from the committed number up to `limit`, one record in each poll. */
+/** Counts from the committed number up to `limit`, one record in each poll; after 3 not before the file `gate` is there. */
 public class HostileTask extends SourceTask {
     private static final Logger LOG = LoggerFactory.getLogger(HostileTask.class);
     static final Map<String, String> PARTITION = Map.of("counter", "c");
@@ -62,6 +62,10 @@ public class HostileTask extends SourceTask {
             if (asks) context.transactionContext().commitTransaction();
             return asks && is("poll") ? List.of() : null;
         }
+        if (number == 3 && config.containsKey("gate") && !Files.exists(Path.of(config.get("gate")))) {
+            Thread.sleep(10);
+            return null;
+        }
         if (how().equals("odd")) return number++ == 0 ? OddOffsets.records(config.get("topic")) : null;
         number++;
         halt("read");
@@ -74,6 +78,10 @@ public class HostileTask extends SourceTask {
         if (how().equals("boundaries")) {
             if (number % 4 == 0) context.transactionContext().commitTransaction(number % 8 == 0 ? equal(record) : record);
             if (number % 4 == 2) context.transactionContext().abortTransaction(record);
+        }
+        if (how().equals("batches")) {
+            if (number % 4 == 0) context.transactionContext().commitTransaction();
+            if (number % 4 == 2) context.transactionContext().abortTransaction();
         }
         int every = Integer.parseInt(config.getOrDefault("boundaries", "0"));
         if (every > 0 && number % every == 0) context.transactionContext().commitTransaction(record);

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import platform
 import signal
 import subprocess
 import time
@@ -11,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from fencepost.cli import main
+from fencepost.cli.common.exit_codes import ExitCode
 from fencepost.cli.demo import java
 from fencepost.cli.demo.workers import DemoWorker
 
@@ -33,6 +35,8 @@ class _StubbornWorker(DemoWorker):
 def test_without_a_network_the_demo_names_what_it_needs_before_it_starts_anything(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
+    # MariaDB's programs, which are for some machines only, come last.
+    monkeypatch.setattr(java, "require_machine", lambda: None)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1")
 
@@ -43,6 +47,21 @@ def test_without_a_network_the_demo_names_what_it_needs_before_it_starts_anythin
     assert "the jars of Debezium's connector for MariaDB cannot be fetched from Maven Central" in err
     assert "https_proxy" in err
     assert "Starting" not in out
+
+
+def test_a_machine_without_mariadb_is_named_before_anything_is_fetched(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+
+    assert main.run(["demo-java"]) == ExitCode.WRONG_USAGE
+
+    assert "the embedded MariaDB is for Linux on x86-64" in capfd.readouterr().err
+    assert "Fetching" not in caplog.text
 
 
 def test_a_worker_that_is_slow_to_stop_is_killed_once_its_work_is_done(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import json
@@ -19,11 +20,11 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from fencepost import DataError
+from fencepost import DataError, RetriableError
 from fencepost.connectors.files.task import FileSourceTask
 from tests.unit.connectors.files.test_bad_rows import read_tolerant
 from tests.unit.connectors.files.test_file_source import config, errors_of, rows_of, tasks
-from tests.unit.connectors.support import read_to_end, start
+from tests.unit.connectors.support import read, read_to_end, start
 
 
 @pytest.fixture
@@ -169,6 +170,61 @@ def test_a_file_that_goes_away_while_it_is_opened_is_waited_for(path: Path, monk
     monkeypatch.undo()
     path.write_text("2\n")
     assert not task.at_end()
+
+
+def stale_at(monkeypatch: pytest.MonkeyPatch, call: str, path: Path, times: int) -> list[str]:
+    """Let a call of the system fail for a file as often as a network file system's server has replaced it. Return the failures."""
+    failures: list[str] = []
+    system: Any = getattr(os, call)
+
+    def failing(given: Any, *more: Any, **options: Any) -> Any:
+        if given == str(path) and len(failures) < times:
+            failures.append(call)
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), given)
+        return system(given, *more, **options)
+
+    monkeypatch.setattr(os, call, failing)
+    return failures
+
+
+@pytest.mark.usefixtures("short_waits")
+@pytest.mark.parametrize("call", ["open", "stat"])
+@pytest.mark.parametrize("form", ["text", "large", "gzip", "parquet"])
+@pytest.mark.parametrize("times", range(1, 6))
+def test_a_file_that_is_stale_on_its_server_is_read_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, call: str, times: int
+) -> None:
+    stale, other = tmp_path / "a", tmp_path / "b"
+    rows = 10_000 if form == "large" else 1
+    for file in (stale, other):
+        text = f"{file.name}\n".encode() * rows
+        if form == "parquet":
+            parquet.write_table(pa.table({"name": [file.name]}), file)
+        else:
+            file.write_bytes(gzip.compress(text) if form == "gzip" else text)
+    [task] = tasks(config(tmp_path / "*", format="parquet" if form == "parquet" else "text"))
+    failures = stale_at(monkeypatch, call, stale, times)
+    batches = [batch for _ in range(10) if (batch := task.poll()) is not None]
+    assert failures
+    monkeypatch.undo()
+    values = [value["name"] if form == "parquet" else value for batch in batches for value in read(batch)]
+    assert sorted(values) == ["a"] * rows + ["b"] * rows
+
+
+def test_a_stale_file_is_warned_about_once_and_a_task_that_is_to_end_waits_for_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path.write_text("1\n")
+    [task] = tasks(config(path, format="text"))
+    with monkeypatch.context() as patched:
+        stale_at(patched, "open", path, times=1_000)
+        assert task.poll() is None
+        assert caplog.text.count("data.csv was removed or replaced on its file server") == 1
+        assert not task.at_end()
+        with pytest.raises(RetriableError, match=r"data\.csv was removed or replaced on its file server"):
+            task.poll()
+    assert read(task.poll()) == ["1"]
+    assert task.at_end()
 
 
 _FIND = """

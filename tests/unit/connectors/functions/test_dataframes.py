@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
     InputPartition,
     SimpleDataSourceStreamReader,
 )
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
 
 from fencepost import ConfigError, DataError, SourceConnector
 from fencepost.api.ddl import parse_columns
@@ -218,6 +218,30 @@ def test_rows_without_an_advancing_offset_are_refused() -> None:
 def test_a_data_source_without_a_stream_reader_is_refused() -> None:
     with pytest.raises(ConfigError, match="Bounded has no stream reader"):
         run_task(BoundedConnector, CONFIG)
+
+
+_NAME = StructField("name", StringType())
+_TWICE = StructType([_NAME, _NAME])
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ("id INT, name VARCHAR(10)", "write STRING for CHAR and VARCHAR"),
+        ("id INT, names ARRAY<CHAR(3)>", "write STRING for CHAR and VARCHAR"),
+        (_TWICE, "has the field name twice"),
+        (StructType([StructField("who", _TWICE)]), r"has the field who\.name twice"),
+        (StructType([StructField("who", ArrayType(_TWICE))]), r"has the field who\[\]\.name twice"),
+        (StructType([StructField("who", MapType(StringType(), _TWICE))]), r"has the field who\[value\]\.name twice"),
+    ],
+)
+def test_columns_that_rows_cannot_have_are_refused(columns: str | StructType, message: str) -> None:
+    class Odd(Rows):
+        def schema(self) -> Any:
+            return columns
+
+    with pytest.raises(ConfigError, match=rf"The schema of the data source .*Odd .*{message}"):
+        run_task(pyspark_source(Odd), CONFIG)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=str)

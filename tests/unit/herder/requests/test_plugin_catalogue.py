@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fencepost import __version__
+from fencepost.config.java_plugins import JavaPlugin
 from fencepost.config.plugin_sources import PluginSources
 from fencepost.config.plugins import PluginKind
 from fencepost.herder.entities import PluginInfo
@@ -39,6 +40,24 @@ def test_a_class_that_is_both_kinds_of_converter_is_listed_as_both():
     assert types == {"converter", "header_converter"}
     simple = [info.type for info in CATALOGUE.infos() if info.plugin_class.endswith("SimpleHeaderConverter")]
     assert simple == ["header_converter"]
+
+
+def test_classes_are_recommended_where_one_is_named():
+    converters, headers = (CATALOGUE.recommended(f"{role}.converter", None) for role in ("key", "header"))
+    assert "io.confluent.connect.avro.AvroConverter" in converters
+    assert set(headers) - set(converters) == {f"{JAVA}storage.SimpleHeaderConverter"}
+    assert f"{JAVA}transforms.Cast$Value" in CATALOGUE.recommended("transforms.a.b.type", None)
+    assert f"{JAVA}transforms.predicates.TopicNameMatches" in CATALOGUE.recommended("predicates.p.type", None)
+    for name in ("topic", "connector.class", "transforms.a.predicate"):
+        assert CATALOGUE.recommended(name, None) == []
+
+
+def test_a_java_connector_is_recommended_what_its_jvm_has():
+    java = JavaPlugin("a.Connector", Path("a"), ())
+    for name in ("key.converter", "header.converter", "transforms.a.type", "predicates.p.type"):
+        found = CATALOGUE.recommended(name, java)
+        assert found == sorted(found)
+        assert {one.startswith(JAVA) for one in found} == {True}
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ Memory is bounded by the longest record; a file is never read as a whole.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from typing import Final, Protocol, cast
 import numpy as np
 
 from fencepost.api.allowed_paths import AllowedPaths
-from fencepost.api.errors import ConfigError, DataError
+from fencepost.api.errors import ConfigError, DataError, RetriableError
 from fencepost.connectors.files.content.csv_quotes import (
     BYTE_ORDER_MARK,
     Bytes,
@@ -132,7 +133,8 @@ def count_lines(data: bytes | bytearray) -> int:
 def open_file(path: str, allowed: AllowedPaths) -> FileIO:
     """Open a file for reading, or an object by its URL, with the methods of FileIO that are used here.
 
-    Raises DataError if there is none, or it cannot be read or is not allowed, and RetriableError as `object_store`.
+    Raises DataError if there is none, or it cannot be read or is not allowed, StaleFileError, and RetriableError as
+    `object_store`.
     """
     try:
         if is_object(path):
@@ -154,8 +156,17 @@ def open_file(path: str, allowed: AllowedPaths) -> FileIO:
         raise unreadable(path, error) from error
 
 
-def unreadable(path: str, error: OSError) -> DataError:
+class StaleFileError(RetriableError):
+    """The server of a network file system removed or replaced a file while it was looked at. Its path tells more soon."""
+
+
+def unreadable(path: str, error: OSError) -> DataError | StaleFileError:
     """Return the error for an existing file that cannot be read."""
+    if error.errno == errno.ESTALE:
+        return StaleFileError(
+            f"The file {path} was removed or replaced on its file server while it was read ({error.strerror}): it is looked "
+            "at again"
+        )
     return DataError(
         f"The file {path} cannot be read: {error.strerror}. "
         "Give the worker's operating system user the right to read it, and make sure that it is a regular file"

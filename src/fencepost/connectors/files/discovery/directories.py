@@ -10,16 +10,25 @@ from __future__ import annotations
 import errno
 import fnmatch
 import glob
+import logging
 import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 _NO_FILE: Final = (errno.ENOENT, errno.ELOOP)
 
 _ANY_DIRECTORIES: Final = "**"
+
+_USUAL: Final = frozenset(
+    {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ESTALE}
+)
+"""Errors of a directory that was removed meanwhile, is none, leads nowhere, or that the worker may not read."""
+
+_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +87,8 @@ def _listing(directory: str, fits: Callable[[str], object]) -> Listing:
                     found[prefix + entry.name] = entry.inode()
                 elif entry.is_symlink():
                     links.append(prefix + entry.name)
-    except OSError:
-        # Removed meanwhile, not a directory, or not readable by the worker.
+    except OSError as error:
+        _tell(directory, error)
         return Listing(directory, {}, {})
     return Listing(directory, found, {path: inode for path in links if (inode := _regular(path)) is not None})
 
@@ -107,9 +116,20 @@ def _directories(directory: str, above: frozenset[tuple[int, int]] = frozenset()
                 for entry in entries
                 if not entry.name.startswith(".") and (entry.is_symlink() or entry.is_dir())
             ]
-    except OSError:
-        # Removed meanwhile, not readable by the worker, or a link to nothing.
+    except OSError as error:
+        _tell(directory, error)
         return
     yield directory
     for name in inside:
         yield from _directories(os.path.join(directory, name), above | {identity})  # noqa: PTH118 - see above
+
+
+def _tell(directory: str, error: OSError) -> None:
+    if error.errno not in _USUAL:
+        _warn(directory or os.curdir, error.strerror or str(error))
+
+
+@lru_cache(maxsize=1_000)
+def _warn(directory: str, reason: str) -> None:
+    # Each scan finds the same again.
+    _log.warning("The directory %s cannot be listed, so that no new files in it are found: %s", directory, reason)

@@ -111,13 +111,15 @@ class Mark:
 
 
 def take_away(path: str, after_end: AfterEnd, folder: str | None) -> None:
-    """Delete a file, or move it to a folder under a free name. Raises DataError if that fails, or if the file has grown."""
+    """Delete a file, or move it to a folder under a free name. Raises DataError or StaleFileError if that fails, or if the file has grown."""
     try:
         if after_end is AfterEnd.DELETE or folder is None:
             os.unlink(path)  # noqa: PTH108 - as the other functions on paths here
         else:
             _move(path, Path(folder))
     except OSError as error:
+        if error.errno == errno.ESTALE:
+            raise unreadable(path, error) from error
         if not os.path.lexists(path):
             # Another program took it away.
             return
@@ -141,7 +143,7 @@ def _move(path: str, folder: Path) -> None:
 def _move_by_copy(path: str, folder: Path) -> None:
     """Copy a file to another file system, and delete it.
 
-    A new file that comes under its name meanwhile stays: it was not read yet.
+    It is deleted once its copy is on the disk. A new file that comes under its name meanwhile stays: it was not read yet.
     """
     name, before = Path(path).name, os.stat(path)  # noqa: PTH116 - as above
     # No program takes a hidden file for a whole one, and after a crash the same file gets the same name again. Another file
@@ -149,14 +151,29 @@ def _move_by_copy(path: str, folder: Path) -> None:
     copy = folder / f".{name[:_NAME_CHARACTERS]}.{before.st_dev:x}.{before.st_ino:x}.part"
     try:
         shutil.copy2(path, copy)
+        _sync(copy)
         _check_not_grown(path, before)
         os.replace(copy, _taken_name(folder, name))  # noqa: PTH105 - as above
+        _sync(folder)
     except (OSError, DataError):
         copy.unlink(missing_ok=True)
         raise
     with suppress(FileNotFoundError):
         if os.stat(path).st_ino == before.st_ino:  # noqa: PTH116 - as above
             os.unlink(path)  # noqa: PTH108 - as above
+
+
+def _sync(path: Path) -> None:
+    """Have the content of a file, or the names in a directory, written to the disk."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    except OSError as error:
+        # Some file systems of a network have no such call for directories.
+        if error.errno != errno.EINVAL:
+            raise
+    finally:
+        os.close(opened)
 
 
 def _check_not_grown(path: str, before: os.stat_result) -> None:

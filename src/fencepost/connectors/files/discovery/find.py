@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import glob
 import os
@@ -18,9 +19,10 @@ from typing import Final
 from urllib.parse import unquote
 
 from fencepost.api.allowed_paths import AllowedPaths, check_path
-from fencepost.api.errors import ConfigError, DataError
+from fencepost.api.errors import ConfigError, DataError, RetriableError
 from fencepost.connectors.files.content.growing import check_file
 from fencepost.connectors.files.content.identity import inode_at
+from fencepost.connectors.files.content.ranges import unreadable
 from fencepost.connectors.files.discovery.begun import BegunFiles
 from fencepost.connectors.files.discovery.directories import Listing, directories_of
 from fencepost.connectors.files.discovery.spellings import spelled_once
@@ -31,6 +33,14 @@ ORDERS: Final = ("name", "time")
 
 Entry = int | None
 """The inode of a file's directory entry, or of a link's target; None for an object. See `directories`."""
+
+PASSING: Final = frozenset(
+    {
+        errno.ESTALE, errno.EIO, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ECONNRESET,
+        errno.ENOTCONN, errno.EAGAIN, errno.EINTR, errno.EBUSY, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
+    }
+)  # fmt: skip
+"""Errors of a file system, above all of a network, that may not come again."""
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 
@@ -66,8 +76,16 @@ class Discovery:
 
         Raises ConfigError if a path names no file, or a file may not be read. A pattern may match no file, but must
         begin in an allowed directory, so that an error reveals nothing about other directories. Raises RetriableError
-        if a store of objects does not answer.
+        if a store of objects, or the server of a file system, does not answer.
         """
+        try:
+            return self._scan(known)
+        except OSError as error:
+            if error.errno not in PASSING:
+                raise
+            raise RetriableError(f"The files of {', '.join(self.patterns)} cannot be looked for: {error}") from error
+
+    def _scan(self, known: Mapping[str, Entry]) -> dict[str, Entry]:
         found: dict[str, Entry] = {}
         unsettled: dict[str, Entry] = {}
         for pattern in self.patterns:
@@ -90,13 +108,15 @@ class Discovery:
         return {path: entry for path, entry in found.items() if path in once} if len(once) < len(found) else found
 
     def has_settled(self, path: str) -> bool:
-        """Return whether a file that was found may be read for the first time."""
+        """Return whether a file that was found may be read for the first time. Raises DataError or StaleFileError."""
         if not self.settle_s or path in self.patterns or is_object(path):
             return True
         try:
             return os.stat(path).st_mtime <= self.clock() - self.settle_s  # noqa: PTH116 - called often: spares making a Path
         except FileNotFoundError:
             return True
+        except OSError as error:
+            raise unreadable(path, error) from error
 
     def _of_path(self, path: str, known: Mapping[str, Entry]) -> dict[str, Entry]:
         found = {match: inode_at(match) for match in _of_path(path, known)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import threading
@@ -13,7 +12,7 @@ from typing import Final
 
 from fencepost.api.errors import ConfigError, DataError, RetriableError
 from fencepost.connectors.files.content.identity import inode_at
-from fencepost.connectors.files.discovery.find import Discovery, Entry, is_pattern
+from fencepost.connectors.files.discovery.find import PASSING, Discovery, Entry, is_pattern
 
 _STOP_SECONDS: Final = 5.0
 _MANY_GONE: Final = 1_000
@@ -24,14 +23,6 @@ task.shutdown.graceful.timeout.ms."""
 _LEAST_FORMERS: Final = 4
 _MOST_FORMERS: Final = 64
 """The limits of the number of old names of a file: each scan sees one rename at most."""
-
-_PASSING: Final = frozenset(
-    {
-        errno.ESTALE, errno.EIO, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ECONNRESET,
-        errno.ENOTCONN, errno.EAGAIN, errno.EINTR, errno.EBUSY, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
-    }
-)  # fmt: skip
-"""Errors of a file system, above all of a network, that may not come again."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -115,6 +106,7 @@ class FileWatch:
             self._thread.join(_STOP_SECONDS)
 
     def _run(self) -> None:
+        told = None
         while not self._stopping.wait(self._interval_s):
             try:
                 new, other = self._look()
@@ -122,8 +114,13 @@ class FileWatch:
                 if not _passes(error):
                     self._on_error(error)
                     return
-                _log.warning("%s; the next scan is in %g seconds", error, self._interval_s)
+                if str(error) != told:
+                    told = str(error)
+                    _log.warning("%s; scans go on, one each %g seconds", error, self._interval_s)
                 continue
+            if told is not None:
+                told = None
+                _log.info("Scans work again")
             if new:
                 _log.info("New files: %d, the first is %s", len(new), new[0])
             elif other:
@@ -208,7 +205,7 @@ class FileWatch:
 def _passes(error: Exception) -> bool:
     """Return whether another scan may succeed: a server of files or objects does not answer as it should."""
     cause = error if isinstance(error, OSError) else error.__cause__
-    return isinstance(error, RetriableError) or (isinstance(cause, OSError) and cause.errno in _PASSING)
+    return isinstance(error, RetriableError) or (isinstance(cause, OSError) and cause.errno in PASSING)
 
 
 def settled(

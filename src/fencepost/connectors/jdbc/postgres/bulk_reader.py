@@ -38,12 +38,12 @@ class BulkReader(Reader):
 
     def _read_all(self, server: OpenServer, offset: Offset) -> PolledRows | LargeRows | None:
         if self.source.is_large(server):
-            return self.source.read_in_ranges("true", offset)
+            return self.source.read_in_ranges(None, offset)
         try:
             with server.connection.transaction():
                 shape = self.source.describe(server.connection)
                 select = self.source.select("0", shape)
                 _, rows = self.source.copy(server.connection, select, shape, most_bytes=SMALL_BYTES)
         except TooMuchError:
-            return self.source.read_in_ranges("true", offset)
+            return self.source.read_in_ranges(None, offset)
         return PolledRows(self.source.topic, shape, rows, offset) if rows.num_rows else None

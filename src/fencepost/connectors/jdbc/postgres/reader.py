@@ -27,7 +27,7 @@ from fencepost.connectors.jdbc.postgres.ranges import (
     table_bytes,
 )
 from fencepost.connectors.jdbc.postgres.row_shape import WHOLE, RowShape, RowsInMemory
-from fencepost.connectors.jdbc.properties import QUERY_SUFFIX, JdbcConfig
+from fencepost.connectors.jdbc.properties import QUERY_SUFFIX, JdbcConfig, ended
 from fencepost.connectors.jdbc.tables import Catalog, JdbcColumn, TableId
 from fencepost.connectors.postgres.server.connect import load_driver
 from fencepost.connectors.postgres.server.copy_blocks import copy_rows
@@ -57,7 +57,7 @@ class QuerySource:
     @property
     def sql(self) -> str:
         """The table's name in SQL, or the query in brackets."""
-        return f"({self.config.query})" if self.table is None else self.table.sql()
+        return f"({ended(self.config.query)})" if self.table is None else self.table.sql()
 
     def describe(self, connection: Connection) -> RowShape:
         """Return the present columns; the connection's transaction protects them until its end.
@@ -120,7 +120,7 @@ class QuerySource:
             expressions = [
                 f"{text}::text" if form.cast else text for text, form in zip(expressions, forms, strict=True)
             ]
-        columns, end = ", ".join(expressions), self.config.values[QUERY_SUFFIX] if suffix else ""
+        columns, end = ", ".join(expressions), ended(self.config.values[QUERY_SUFFIX]) if suffix else ""
         return f"select {first}, {columns} from {self.sql} t {rest} {end}"  # noqa: S608 - see above
 
     def _expression(self, column: JdbcColumn) -> str:
@@ -165,8 +165,8 @@ class QuerySource:
         """Whether a Spark job reads the table faster than the task does."""
         return self.table is not None and table_bytes(server, self.table) > SMALL_BYTES
 
-    def read_in_ranges(self, condition: str, offset: Offset, *, ranges: bool = True) -> LargeRows:
-        """Return all rows that match a condition, to be read by Spark, in one new snapshot.
+    def read_in_ranges(self, condition: str | None, offset: Offset, *, ranges: bool = True) -> LargeRows:
+        """Return all rows, or those that match a condition, to be read by Spark, in one new snapshot.
 
         With `ranges` the table is divided into several. Raises DataError and psycopg's errors.
         """
@@ -178,15 +178,19 @@ class QuerySource:
                 # Unlike a SELECT it waits for the table before the transaction gets its snapshot of the catalogs.
                 export.lock(self.sql)
             shape = self._describe(export.server.connection)
-            parts = range_conditions(export.server, self.table) if self.table is not None and ranges else ["true"]
-            selects = [
-                self.select(NO_NUMBER, shape, f"where {part} and ({condition})", forms=shape.forms) for part in parts
-            ]
+            parts = range_conditions(export.server, self.table) if self.table is not None and ranges else [None]
+            selects = [self.select(NO_NUMBER, shape, _where(part, condition), forms=shape.forms) for part in parts]
             reader = RangeReader(shape, self._address, export.export())
         except BaseException:
             export.close()
             raise
         return LargeRows(self.topic, reader, selects, offset, export)
+
+
+def _where(*conditions: str | None) -> str:
+    """Return a WHERE of conditions, empty if there are none: a query.suffix may have its own."""
+    given = [f"({condition})" for condition in conditions if condition is not None]
+    return f"where {' and '.join(given)}" if given else ""
 
 
 def _is_timestamp(kind: PgType) -> bool:

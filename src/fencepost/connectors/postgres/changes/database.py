@@ -296,7 +296,7 @@ class SourceDatabase:
         if parts is None:
             raise PostgresError(f"The publication {name} does not exist: create it, or correct publication.name")
         if altered := slots.altered_parts(state, parts):
-            slots.check_publication(state, name, parts, slots.dropped_tables(connection, altered))
+            slots.check_publication(state, name, parts, slots.dropped_parts(connection, altered))
         return parts
 
     def stream(self, decoder: Decoder, committed: Position) -> ReplicationStream:

@@ -117,7 +117,7 @@ def key_type(
 
 
 def _array_of(element: ValueType) -> ValueType:
-    marker = _array_marker if element.ddl == "STRING" else None
+    marker = (lambda placeholder: [placeholder]) if element.ddl == "STRING" else None
     return ValueType(f"ARRAY<{element.ddl}>", pa.list_(element.arrow), lambda texts: _arrays(texts, element), marker)
 
 
@@ -143,15 +143,6 @@ def _arrays(texts: pa.Array, element: ValueType) -> pa.Array:
     return values.lists(element.read(pa.array(items, pa.string())), lengths)
 
 
-def _array_marker(placeholder: str) -> str:
-    escaped = placeholder.replace("\\", "\\\\").replace('"', '\\"')
-    return f'{{"{escaped}"}}'
-
-
-def _bytea_marker(placeholder: str) -> str:
-    return "\\x" + placeholder.encode().hex()
-
-
 _TEXT: Final = ValueType("STRING", pa.string(), lambda texts: texts, lambda placeholder: placeholder)
 _INTERVALS: Final = {
     IntervalHandling.STRING: replace(_TEXT, semantic="io.debezium.time.Interval"),
@@ -167,7 +158,7 @@ _TYPES: Final[dict[int, ValueType]] = {
     OID: casting("BIGINT", pa.int64()),
     FLOAT4: casting("FLOAT", pa.float32()),
     FLOAT8: casting("DOUBLE", pa.float64()),
-    BYTEA: ValueType("BINARY", pa.binary(), values.byteas, _bytea_marker),
+    BYTEA: ValueType("BINARY", pa.binary(), values.byteas, str.encode),
     JSON: replace(_TEXT, semantic="io.debezium.data.Json"),
     JSONB: replace(_TEXT, semantic="io.debezium.data.Json"),
     XML: replace(_TEXT, semantic="io.debezium.data.Xml"),

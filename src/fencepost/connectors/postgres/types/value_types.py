@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,14 +18,14 @@ Reader = Callable[[pa.Array], pa.Array]
 class ValueType:
     """The Spark type of a column in DDL, its Arrow type, and the reader of its texts.
 
-    `marker` is the text for an unknown value, as PostgreSQL would write it; None if the type has none. `semantic` is
+    `marker` makes of a placeholder the value that stands for an unknown one; None if the type has none. `semantic` is
     the name of such a value in Debezium's and Connect's schemas, None for plain values.
     """
 
     ddl: str
     arrow: pa.DataType
     read: Reader
-    marker: Callable[[str], str] | None = None
+    marker: Callable[[str], Any] | None = None
     semantic: str | None = None
 
 

@@ -151,7 +151,7 @@ def iso(texts: pa.Array) -> pa.Array:
     """Return dates, times and timestamps in ISO 8601, as of UTC: `2024-05-01Z`; the infinities stay as they are."""
     if pc.any(pc.ends_with(texts, "BC")).as_py():
         return _each(texts, pa.string(), _iso_before_christ)
-    # Infinities, and the marker for an unsent array item, do not start with a digit.
+    # Infinities do not start with a digit.
     joined = pc.replace_substring_regex(texts, r"^(\d[^ ]*) ", r"\1T")
     return pc.replace_substring_regex(joined, r"^(\d.*)$", r"\1Z")
 
@@ -267,8 +267,7 @@ def _signed_year(text: str) -> str:
 def _time_in_utc(text: str) -> str:
     found = _TIME_ZONE.search(text)
     if found is None:
-        # The marker for an unsent array item.
-        return text
+        raise DataError(f"{text!r} is not a time of day with a time zone as PostgreSQL writes it")
     sign, hours, minutes, seconds = found.groups()
     shift = int(hours) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)
     clock = text[: found.start()]

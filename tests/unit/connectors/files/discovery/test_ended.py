@@ -19,6 +19,7 @@ from fencepost.api.source import SourceTask
 from fencepost.connectors.files.connector import FileSourceConnector
 from fencepost.connectors.files.discovery.ended import AfterEnd, take_away
 from tests.unit.connectors.files.test_file_source import config, errors_of, tasks
+from tests.unit.connectors.files.test_odd_files import stale_at
 from tests.unit.connectors.support import read
 
 
@@ -136,6 +137,26 @@ def test_a_file_that_another_program_took_away_is_not_missed(path: Path, tmp_pat
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.parametrize("call", ["open", "unlink"])
+def test_a_file_that_is_stale_at_the_commit_of_its_end_is_taken_away_later(
+    path: Path, offsets: Committed, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    path.write_text("1\n")
+    [task] = tasks(properties(path), offsets=offsets)
+    offsets.commit(task, polled(task))
+    end = polled(task)
+    with monkeypatch.context() as patched:
+        failures = stale_at(patched, call, path, times=1)
+        offsets.commit(task, end)
+    assert failures
+    assert path.exists()
+    for _ in range(2):
+        assert not task.at_end()
+        offsets.commit(task, polled(task))
+    assert not path.exists()
+    assert offsets.of_files == {}
+
+
 @pytest.fixture
 def elsewhere(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory that seems to be on another file system than the file."""
@@ -167,6 +188,21 @@ def test_a_file_is_copied_to_another_file_system(path: Path, elsewhere: Path) ->
     take_away(str(path), AfterEnd.MOVE, str(elsewhere))
     assert not path.exists()
     assert {file.name: file.read_text() for file in elsewhere.iterdir()} == {path.name: "1\n"}
+
+
+def test_a_copy_is_on_the_disk_with_its_name_before_its_file_is_deleted(
+    path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync, synced = os.fsync, list[tuple[int, bool, list[str]]]()
+
+    def noted(opened: int) -> None:
+        sync(opened)
+        synced.append((os.fstat(opened).st_ino, path.exists(), [file.name for file in elsewhere.glob("[!.]*")]))
+
+    monkeypatch.setattr(os, "fsync", noted)
+    take_away(str(path), AfterEnd.MOVE, str(elsewhere))
+    copy = elsewhere / path.name
+    assert synced == [(copy.stat().st_ino, True, []), (elsewhere.stat().st_ino, True, [path.name])]
 
 
 def test_a_new_file_that_comes_while_the_former_one_is_copied_stays(
@@ -253,9 +289,14 @@ def test_a_file_whose_end_was_committed_before_a_crash_is_taken_away_later(path:
     offsets.commit(None, polled(task))
     assert path.exists()
     [task] = tasks(properties(path), offsets=offsets)
-    assert task.poll() is None
-    task.commit()
+    # A transaction of intervals has commit() called for what was returned alone.
+    for _ in range(2):
+        assert not task.at_end()
+        offsets.commit(task, polled(task))
     assert not path.exists()
+    assert offsets.of_files == {}
+    assert task.poll() is None
+    assert task.at_end()
 
 
 @pytest.mark.parametrize("restarted", [False, True])

@@ -19,9 +19,12 @@ from fencepost.connectors.files.discovery.watch import FileWatch, settled
 from tests.unit.connectors.files.renaming import text
 
 
-def watch_of(folder: Path, interval_s: float = 3600) -> FileWatch:
+def watch_of(folder: Path, interval_s: float = 3600, pattern: str = "*") -> FileWatch:
     watch = FileWatch(
-        Discovery((str(folder / "*"),), ANYWHERE), interval_s=interval_s, on_change=pytest.fail, on_error=pytest.fail
+        Discovery((str(folder / pattern),), ANYWHERE),
+        interval_s=interval_s,
+        on_change=pytest.fail,
+        on_error=pytest.fail,
     )
     watch.start()
     return watch
@@ -112,7 +115,7 @@ def test_a_new_file_that_has_the_number_of_one_that_vanished_waits() -> None:
 
 @pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO, errno.ETIMEDOUT])
 def test_a_file_system_that_fails_for_a_while_is_scanned_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int
 ) -> None:
     link, errors = tmp_path / "link", [number] * 3
     link.symlink_to(tmp_path)
@@ -136,5 +139,31 @@ def test_a_file_system_that_fails_for_a_while_is_scanned_again(
     new.write_text(text(1))
     assert told.get(timeout=60) is None
     assert errors == []
+    assert caplog.text.count("of a network") == caplog.text.count(repr(str(link))) == 1
     assert watch.files == (str(new),)
+    watch.stop()
+
+
+@pytest.mark.parametrize("pattern", ["*/*", "**"])
+def test_a_directory_that_fails_is_warned_about_once_and_others_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, pattern: str
+) -> None:
+    folders = [tmp_path / name for name in ("bad", "good")]
+    for folder in folders:
+        folder.mkdir()
+    watch = watch_of(tmp_path, pattern=pattern)
+    scandir = os.scandir
+
+    def failing(directory: str) -> Any:
+        if directory == str(folders[0]):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), directory)
+        return scandir(directory)
+
+    monkeypatch.setattr(os, "scandir", failing)
+    for name in ("1", "2"):
+        for folder in folders:
+            (folder / name).write_text(text(1))
+        assert watch._look() == ([str(folders[1] / name)], [])
+    assert caplog.text.count(f"The directory {folders[0]} cannot be listed") == 1
+    assert os.strerror(errno.EIO) in caplog.text
     watch.stop()

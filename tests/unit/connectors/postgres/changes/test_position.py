@@ -123,6 +123,21 @@ def test_settings_that_were_changed_and_set_back_are_noticed():
     check_publication(replace(STATE, publication={"": "1.t"}), "p", {"": "1.t.10.700"})
 
 
+def test_a_published_schema_may_be_renamed_or_dropped():
+    state = replace(STATE, publication={"": "1.t", "s.*": "2.7"})
+    check_publication(state, "p", {"": "1.t", "renamed.*": "2.7"})
+    check_publication(state, "p", {"": "1.t"}, dropped={"s.*"})
+    for altered in ({"": "1.t"}, {"": "1.t", "s.*": "3.8"}, {"": "1.t", "s.*": "3.7"}):
+        with pytest.raises(PositionLostError, match=r"s\.\*"):
+            check_publication(state, "p", altered)
+    # An old version's offset does not have the schema's oid.
+    old = replace(STATE, publication={"": "1.t", "s.*": "2."})
+    check_publication(old, "p", {"": "1.t", "s.*": "2.7"})
+    for altered in ({"": "1.t"}, {"": "1.t", "s.*": "3.7"}):
+        with pytest.raises(PositionLostError, match=r"s\.\*"):
+            check_publication(old, "p", altered)
+
+
 def test_a_published_table_may_be_renamed_or_dropped():
     check_publication(STATE, "p", {"": "1.t", "public.renamed": "2.abc.7"})
     check_publication(STATE, "p", {"": "1.t"}, dropped={"public.t"})

@@ -102,13 +102,6 @@ def test_a_moment_beyond_64_bits_of_microseconds_is_refused_by_name(mode: TimePr
         read(TIMESTAMP, mode, "294276-12-31 00:00:00")
 
 
-def test_an_item_of_an_array_that_was_not_sent_keeps_its_marker():
-    for oid in (DATE, TIMETZ, TIMESTAMPTZ):
-        kind = value_type(PostgresType(0, -1, PostgresType(oid)), DecimalHandling.PRECISE, ISOSTRING)
-        assert kind.marker is not None
-        assert read_column(kind, pa.array([kind.marker("__not_sent")]), "c").to_pylist() == [["__not_sent"]]
-
-
 @pytest.mark.parametrize(
     ("mode", "names"),
     [

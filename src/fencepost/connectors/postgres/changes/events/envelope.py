@@ -183,16 +183,17 @@ class TableEvents:
 
     def _column(self, column: TableColumn, found: TextColumn, kind: ValueType) -> pa.Array:
         where = f"{self.relation.name}.{column.name}"
-        texts = found.values
-        if found.unchanged is not None:
-            if kind.marker is None:
-                raise DataError(
-                    f"The server did not send a large value of the column {where} that an update left unchanged, and a "
-                    f"{kind.ddl} cannot say so. Run ALTER TABLE {self.relation.name} REPLICA IDENTITY FULL "
-                    "before such updates, or leave the column out with column.exclude.list"
-                )
-            texts = pc.if_else(pa.array(found.unchanged), kind.marker(self.settings.placeholder), texts)
-        return read_column(kind, texts, where)
+        if found.unchanged is None:
+            return read_column(kind, found.values, where)
+        if kind.marker is None:
+            raise DataError(
+                f"The server did not send a large value of the column {where} that an update left unchanged, and a "
+                f"{kind.ddl} cannot say so. Run ALTER TABLE {self.relation.name} REPLICA IDENTITY FULL "
+                "before such updates, or leave the column out with column.exclude.list"
+            )
+        unchanged = pa.array(found.unchanged)
+        values = read_column(kind, pc.if_else(unchanged, pa.scalar(None, found.values.type), found.values), where)
+        return pc.if_else(unchanged, pa.scalar(kind.marker(self.settings.placeholder), kind.arrow), values)
 
     def _events(self, changes: Changes) -> tuple[Array, Array]:
         """Return for each event the index of its change, and its code."""

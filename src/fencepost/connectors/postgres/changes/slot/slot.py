@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 PLUGIN: Final = "pgoutput"
 _WITH_COLUMN_LISTS: Final = 150_000
+
+_ALL_TABLES: Final = ".*"
+"""After the name of a schema whose tables are published, in the name of a publication's part."""
 _WITH_INVALIDATION_REASON: Final = 170_000
 _WITH_GENERATED_COLUMNS: Final = 180_000
 # By pg_replication_slots.invalidation_reason: the cause, and how to prevent it.
@@ -218,7 +221,7 @@ RESYNC: Final = (
 def check_publication(state: SourceState, name: str, now: Mapping[str, str], dropped: Collection[str] = ()) -> None:
     """Check that the publication still has all parts that it had at an offset, unaltered. Raises PositionLostError.
 
-    A renamed table still counts as the same part. `dropped` are parts of the offset whose tables do not exist any more:
+    A renamed table or schema still counts as the same part. `dropped` are parts of the offset that do not exist any more:
     they had no further changes.
     """
     if altered := sorted(altered_parts(state, now).keys() - dropped):
@@ -231,7 +234,8 @@ def check_publication(state: SourceState, name: str, now: Mapping[str, str], dro
 
 def altered_parts(state: SourceState, now: Mapping[str, str]) -> dict[str, str]:
     """Return the publication's parts at an offset, with their marks, that are missing or changed now."""
-    marks = set(now.values())
+    # An old version of fencepost stored no schema's oid.
+    marks = {*now.values(), *(f"{mark.partition('.')[0]}." for part, mark in now.items() if part.endswith(_ALL_TABLES))}
     altered = {part: mark for part, mark in (state.publication or {}).items() if mark not in marks}
     if "" in altered and _same_settings(altered[""], now.get("", "")):
         del altered[""]
@@ -250,15 +254,21 @@ def _same_settings(before: str, now: str) -> bool:
     return len(former) == 2 or former[2] != present[2] or former[3] == present[3]
 
 
-def dropped_tables(connection: psycopg.Connection[Any], parts: Mapping[str, str]) -> set[str]:
-    """Return the parts of a publication that are dropped tables, without a new table of the same name."""
-    tables = {part: int(mark.split(".")[2]) for part, mark in parts.items() if mark.count(".") == 2}
+def dropped_parts(connection: psycopg.Connection[Any], parts: Mapping[str, str]) -> set[str]:
+    """Return the parts of a publication that are dropped tables or schemas, without a new one of the same name."""
+    tables = {part: mark.split(".")[2] for part, mark in parts.items() if mark.count(".") == 2}
+    schemas = {part: mark.split(".")[1] or None for part, mark in parts.items() if part.endswith(_ALL_TABLES)}
     rows = query(
         connection,
         "SELECT name FROM unnest(%s::text[], %s::oid[]) AS t(name, id) "
-        "WHERE to_regclass(name) IS NULL AND NOT EXISTS (SELECT FROM pg_class WHERE oid = id)",
-        [list(tables), list(tables.values())],
-    )
+        "WHERE to_regclass(name) IS NULL AND NOT EXISTS (SELECT FROM pg_class WHERE oid = id) "
+        "UNION ALL SELECT name || %s FROM unnest(%s::text[], %s::oid[]) AS s(name, id) "
+        "WHERE id IS NOT NULL AND to_regnamespace(name) IS NULL AND NOT EXISTS (SELECT FROM pg_namespace WHERE oid = id)",
+        [
+            list(tables), list(tables.values()),
+            _ALL_TABLES, [part.removesuffix(_ALL_TABLES) for part in schemas], list(schemas.values()),
+        ],
+    )  # fmt: skip
     return {part for (part,) in rows}
 
 
@@ -266,8 +276,8 @@ def publication_parts(connection: psycopg.Connection[Any], publication: str) -> 
     """Return marks that show when a publication was altered, None if it does not exist.
 
     The parts are the publication itself, under an empty name (with its owner and the transaction that wrote its row),
-    and each table or schema that it lists, with a mark: its row in the catalog, for tables also a digest of the row and
-    the table's oid. A table that was removed and added again has another row.
+    and each table or schema that it lists, with a mark: its row in the catalog, for tables also a digest of the row, and
+    the oid of the table or schema. One that was removed and added again has another row.
     """
     rows = query(
         connection,
@@ -289,9 +299,9 @@ def publication_parts(connection: psycopg.Connection[Any], publication: str) -> 
     if connection.info.server_version >= _WITH_COLUMN_LISTS:
         schemas = query(
             connection,
-            "SELECT pnnspid::regnamespace::text || '.*', concat(n.oid, '.') FROM pg_publication_namespace n "
+            "SELECT pnnspid::regnamespace::text || %s, concat_ws('.', n.oid, pnnspid) FROM pg_publication_namespace n "
             "WHERE pnpubid = %s",
-            [oid],
+            [_ALL_TABLES, oid],
         )
     return parts | dict([*tables, *schemas])
 

@@ -15,7 +15,8 @@ from fencepost.connectors.postgres.changes.position import Position
 from fencepost.connectors.postgres.changes.stream.decoder import Decoder
 from fencepost.connectors.postgres.changes.stream.relation import Relation, ReplicaIdentity
 from fencepost.connectors.postgres.changes.stream.replication_frames import find_frames
-from fencepost.connectors.postgres.types.types import DecimalHandling, PostgresType, value_type
+from fencepost.connectors.postgres.types.temporal import DATE, TIMESTAMP, TIMESTAMPTZ, TIMETZ, TimePrecision
+from fencepost.connectors.postgres.types.types import BYTEA, DecimalHandling, PostgresType, value_type
 from tests.unit.connectors.postgres.changes.messages import (
     ACCOUNTS,
     UNCHANGED,
@@ -30,6 +31,7 @@ from tests.unit.connectors.postgres.changes.messages import (
 )
 
 SETTINGS = EnvelopeSettings("shop", "db")
+TEXT = 25
 FULL = replace(ACCOUNTS, identity=ReplicaIdentity.FULL)
 
 
@@ -164,6 +166,29 @@ def test_a_table_without_a_key_has_no_tombstones():
 def test_a_large_value_that_did_not_change_is_marked():
     found = events(table(), update(ACCOUNTS, ["1", "bob", UNCHANGED]), update(ACCOUNTS, ["2", "bob", None]))
     assert [value["after"]["note"] for _, value in found] == ["__debezium_unavailable_value", None]
+
+
+@pytest.mark.parametrize("placeholder", ["not sent", "2 days+00", "24:00+01", 'a"b\\c'])
+@pytest.mark.parametrize("element", [TEXT, DATE, TIMESTAMP, TIMESTAMPTZ, TIMETZ])
+def test_a_placeholder_in_an_array_is_not_read_as_a_value(placeholder: str, element: int):
+    kind = PostgresType(1, element=PostgresType(element))
+    given = table(replace(SETTINGS, placeholder=placeholder))
+    columns = [
+        replace(column, type=value_type(kind, DecimalHandling.PRECISE, TimePrecision.ISOSTRING))
+        if column.name == "note"
+        else column
+        for column in given.columns
+    ]
+    messages = [update(ACCOUNTS, [str(row), "bob", note]) for row, note in enumerate((UNCHANGED, None, "{NULL}"))]
+    found = events(replace(given, columns=columns), *messages)
+    assert [value["after"]["note"] for _, value in found] == [[placeholder], None, [None]]
+
+
+def test_bytes_that_were_not_sent_are_the_placeholder():
+    found = events(
+        table(note=BYTEA), update(ACCOUNTS, ["1", "bob", UNCHANGED]), update(ACCOUNTS, ["2", "bob", r"\x01"])
+    )
+    assert [value["after"]["note"] for _, value in found] == [b"__debezium_unavailable_value", b"\x01"]
 
 
 def test_a_large_value_that_did_not_change_is_taken_from_the_old_row():
