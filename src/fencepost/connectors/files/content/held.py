@@ -47,7 +47,7 @@ class HeldGroup:
     parts: tuple[HeldRange, ...]
 
     def whole(self) -> HeldRange:
-        """Return all of the parts' records as one range, whose positions are those of no file."""
+        """Return all of the parts' records as one range. No file has its positions."""
         data = b"".join(part.data if part.data.endswith(b"\n") else part.data + b"\n" for part in self.parts)
         return HeldRange(self.parts[0].path, 0, len(data), data)
 
