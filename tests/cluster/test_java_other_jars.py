@@ -72,3 +72,11 @@ def test_debeziums_connector_for_mongodb_is_listed_with_its_definitions_and_chec
     config = {"connector.class": DEBEZIUM_MONGODB, "snapshot.mode": "sometimes", **JSON}
     found = connector.refusals(config)
     assert {"mongodb.connection.string", "topic.prefix", "snapshot.mode"} <= set(found)
+
+
+def test_debeziums_own_recommendations_are_in_a_validation(worker: Worker):
+    config = {"name": "c", "connector.class": DEBEZIUM_MONGODB, "topic.prefix": "p", **JSON}
+    answer = worker.request("PUT", f"/connector-plugins/{DEBEZIUM_MONGODB}/config/validate", config)
+    found = {one["value"]["name"]: one["value"]["recommended_values"] for one in answer.body["configs"]}
+    assert {"always", "initial", "no_data"} <= set(found["snapshot.mode"])
+    assert found["topic.prefix"] == []

@@ -14,13 +14,18 @@ from tests.support.workers import Group, Worker
 
 
 @pytest.fixture(scope="module")
-def worker(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker) -> Iterator[Worker]:
-    with Group(tmp_path_factory.mktemp("restarts"), broker.bootstrap_servers).worker() as worker:
+def group(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker) -> Group:
+    return Group(tmp_path_factory.mktemp("restarts"), broker.bootstrap_servers)
+
+
+@pytest.fixture(scope="module")
+def worker(group: Group) -> Iterator[Worker]:
+    with group.worker() as worker:
         yield worker
 
 
 def test_a_connector_with_a_retriable_start_failure_is_restarted(
-    worker: Worker, name: str, topic: str, tmp_path: Path
+    group: Group, worker: Worker, name: str, topic: str, tmp_path: Path
 ) -> None:
     gone = tmp_path / "gone"
     gone.touch()
@@ -37,6 +42,8 @@ def test_a_connector_with_a_retriable_start_failure_is_restarted(
     gone.unlink()
 
     worker.wait_for_states(name, "RUNNING", "RUNNING")
+    # Alerts take UNASSIGNED for a connector that no worker has.
+    assert set(group.connector_states(name)) == {"RESTARTING", "RUNNING"}
 
     # Each configuration has as many tries.
     gone.touch()

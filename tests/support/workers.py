@@ -158,6 +158,12 @@ class Group:
         about = [(key, value) for key, value in decoded if key.endswith(("-c", "-c-0", "-c-1"))]
         return [(key, None if value is None or "properties" in value else value) for key, value in about]
 
+    def connector_states(self, name: str) -> list[str]:
+        """The states that a connector has had, in order, as far as they are stored."""
+        records = read_topic(self.settings["bootstrap.servers"], f"{self.id}-status")
+        key = f"status-connector-{name}".encode()
+        return [json.loads(record.value)["state"] for record in records if record.key == key and record.value]
+
     def status_keys(self, name: str) -> set[bytes]:
         """The keys of the statuses that are stored about a connector and its tasks."""
         records = read_topic(self.settings["bootstrap.servers"], f"{self.id}-status")

@@ -64,6 +64,8 @@ class ConnectorWork(Converging[ConnectorPlan]):
         self._restart = restart
         self._restarts = RestartPolicy()
         self._start_due: asyncio.TimerHandle | None = None
+        # From a failure until the start that follows it: it shows as RESTARTING, with the reason.
+        self._restarting = False
         self._starting = False
         self._tasks_refused = False
         self._connector: WorkerConnector | None = None
@@ -121,7 +123,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
                 self._report(State.UNASSIGNED)
             return None
         if before is not None and replace(before, target=wanted.target) != wanted:
-            if await self._halt():
+            if await self._halt() and not self._restarting:
                 self._report(State.UNASSIGNED)
             if before.version != wanted.version:
                 # Failures of another configuration do not count for this one.
@@ -165,6 +167,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
             self._starting = False
         connector = self._connector
         if self.running is not None:
+            self._restarting = False
             # A connector that starts and fails repeatedly has not progressed.
             self._parts.loop.call_later(LONGEST_DELAY_S, self._lasted, self._run)
             self._configure_tasks(self.name)
@@ -175,6 +178,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
         """Report that the connector failed, and restart it if the failure is retriable."""
         error = explained(f"Connector {self.name}", error)
         delay = self._restarts.failed(error)
+        self._restarting = delay is not None
         if delay is None:
             self._report(State.FAILED, error)
             return

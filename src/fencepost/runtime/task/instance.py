@@ -51,6 +51,11 @@ class TaskInstance:
         """Whether the task overrides `commit_batch`, so that batches of columns are kept until the commit."""
         return type(self._task).commit_batch is not SourceTask.commit_batch
 
+    @property
+    def knows_end(self) -> bool:
+        """Whether the task overrides `at_end`; without it its source never ends."""
+        return type(self._task).at_end is not SourceTask.at_end
+
     def start(self, config: Mapping[str, str], context: SourceTaskContext) -> None:
         """Start the task. Raises the errors of the call."""
         call_plugin(f"The context of task {self.id}", setattr, self._task, "context", context)

@@ -12,11 +12,12 @@ the offsets that are read then are final. An at-least-once task has no transacti
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.plugin_metrics import PluginMetrics
@@ -41,6 +42,13 @@ from fencepost.storage.errors import SharedPartitionError
 from fencepost.storage.offsets.codec import CommitAuthor
 from fencepost.storage.offsets.connector_store import ConnectorOffsetReader, ConnectorOffsetStore
 from fencepost.storage.offsets.partition_guard import PartitionGuard
+
+_log: Final = logging.getLogger(__name__)
+
+_ENDLESS: Final = (
+    "Task %s cannot say where its source ends, so it reads on until the worker is stopped. A task in Python says it by "
+    "at_end(), a task in Java cannot"
+)
 
 
 class StartChecks(Protocol):
@@ -203,6 +211,8 @@ class TaskRun:
             loop = PollLoop(self._control, instance, writes, boundaries, self._metrics, on_state=self._on_state)
             if self._stop_at_end:
                 loop.stop_at_end(patience(self._parts.restarts))
+                if not instance.knows_end:
+                    _log.warning(_ENDLESS, self._id)
             return loop.run()
         finally:
             offsets.flush()

@@ -40,6 +40,11 @@ def test_records_are_kept_only_for_a_task_with_commit_record():
     assert TaskInstance(ConnectorTaskId("c", 0), _Counting).keeps_records
 
 
+def test_only_a_task_with_at_end_knows_its_end():
+    assert not TaskInstance(ConnectorTaskId("c", 0), _Task).knows_end
+    assert _instance(True).knows_end
+
+
 class _Lost(_Task):
     calls = 0
 
