@@ -173,3 +173,15 @@ def test_plugins_in_plain_modules_of_plugin_path_are_listed_before_their_use(
     assert caplog.text.count(f"The module {own}_broken of plugin.path cannot be used") == 1
     assert caplog.text.count(f"{own}_syntax.py cannot be scanned") == 1
     assert f"{own}_other" not in sys.modules
+
+
+def test_a_link_in_plugin_path_that_leads_nowhere_breaks_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    package = tmp_path / unique("linked").replace("-", "_")
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "gone.py").symlink_to(tmp_path / "nowhere.py")
+    catalogue = PluginCatalogue(PluginSources(directories=(tmp_path.resolve(),)))
+    for _ in range(2):
+        assert catalogue.infos() == CATALOGUE.infos()
+        assert catalogue.recommended("key.converter", None) == CATALOGUE.recommended("key.converter", None)
+    assert caplog.text.count("gone.py cannot be scanned") == 1
