@@ -28,8 +28,7 @@ def scan(directories: Sequence[Path], base_name: str | None = None) -> list[str]
         if not directory.is_dir():
             continue
         for name, path in _modules(directory):
-            status = path.stat()
-            bases.update(_classes(name, path, status.st_mtime_ns, status.st_size))
+            bases.update(_classes(name, path, *_state(path)))
     found: set[str] = set()
     while True:
         more = {
@@ -38,6 +37,15 @@ def scan(directories: Sequence[Path], base_name: str | None = None) -> list[str]
         if not more:
             return sorted(name for name in found if not name.rpartition(".")[2].startswith("_"))
         found |= more
+
+
+def _state(path: Path) -> tuple[int, int]:
+    try:
+        status = path.stat()
+    except OSError:
+        # A link that leads nowhere, or a file that is being replaced: reading it says so.
+        return 0, 0
+    return status.st_mtime_ns, status.st_size
 
 
 def _is_ours(base: str, name: str | None) -> bool:

@@ -143,7 +143,7 @@ def _holds_map(kind: t.DataType) -> bool:
 
 
 def _with_headers(added: Sequence[tuple[str, str]], kind: t.DataType) -> str:
-    """The record's headers and the added ones, whose values are text unless the source declares a type besides bytes."""
+    """The record's headers and the added ones, whose values are text unless the source declares a type other than bytes."""
     pair = kind.elementType if isinstance(kind, t.ArrayType) else None
     declared = pair["value"].dataType if isinstance(pair, t.StructType) else t.StringType()
     value = "string" if isinstance(declared, t.BinaryType) else declared.simpleString()

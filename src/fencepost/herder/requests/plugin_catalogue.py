@@ -143,18 +143,24 @@ class PluginCatalogue:
         # Two folders may have the same version.
         return list(dict.fromkeys(listed))
 
-    def recommended(self, property_name: str, connector: JavaPlugin | None) -> list[str]:
-        """Return the classes that a configuration may name in a property, by name; none if the property names no part of a pipeline.
+    def recommended(self, properties: Iterable[str], connector: JavaPlugin | None) -> dict[str, list[str]]:
+        """Return the classes that a configuration may name in each of these properties that names a part of a pipeline, by name.
 
         A Java `connector` has a pipeline in Java: Kafka Connect's own classes, and those in jars.
         """
-        kind = _kind_of(property_name)
-        if kind is None or kind is PluginKind.CONNECTOR:
-            return []
+        kinds = {name: kind for name in properties if (kind := _kind_of(name)) is not None}
+        # The page asks as one types, and a directory may have tens of thousands of files: it is scanned once.
+        plain = list(self._plain()) if connector is None else []
+        wanted = set(kinds.values()) - {PluginKind.CONNECTOR}
+        by_kind = {kind: self._recommended(kind, plain, connector) for kind in wanted}
+        return {name: by_kind[kind] for name, kind in kinds.items() if kind in by_kind}
+
+    def _recommended(
+        self, kind: PluginKind, plain: Iterable[InstalledPlugin], connector: JavaPlugin | None
+    ) -> list[str]:
         registered = [plugin for plugin in self._registered if plugin.kind is kind]
         if connector is None:
-            plain = [plugin for plugin in self._plain() if plugin.kind is kind]
-            return sorted({plugin.name for plugin in (*registered, *plain)})
+            return sorted({plugin.name for plugin in (*registered, *plain) if plugin.kind is kind})
         own = {name for plugin in registered for name in plugin.names if name.startswith(CONNECT)}
         jars = [plugin for plugin in java_plugins(self._sources.directories) if plugin.base == kind.java_base]
         return sorted(own | {plugin.java_class for plugin in jars})

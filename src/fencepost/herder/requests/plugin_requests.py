@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from fencepost.config.java_plugins import JavaPlugin
 from fencepost.config.plugins import sources_of
 from fencepost.herder.entities import ConfigInfo, ConfigInfos, ConfigKeyInfo, PluginInfo
 from fencepost.herder.interface import Plugins
@@ -36,9 +35,12 @@ class PluginRequests(Plugins):
     def _validated(self, config: Mapping[str, str]) -> ConfigInfos:
         infos = validate_connector_config(self._parts.requested, config)
         connector = sources_of(config, self._parts.requested.config.plugin_sources).connector
-        return replace(infos, configs=tuple(self._with_classes(info, connector) for info in infos.configs))
+        classes = self._catalogue.recommended([info.value.name for info in infos.configs], connector)
+        return replace(
+            infos, configs=tuple(_with_classes(info, classes.get(info.value.name)) for info in infos.configs)
+        )
 
-    def _with_classes(self, info: ConfigInfo, connector: JavaPlugin | None) -> ConfigInfo:
-        """Recommend the installed classes for a property that names one, as Connect does."""
-        classes = self._catalogue.recommended(info.value.name, connector)
-        return replace(info, value=replace(info.value, recommended_values=classes)) if classes else info
+
+def _with_classes(info: ConfigInfo, classes: Sequence[str] | None) -> ConfigInfo:
+    """Recommend the installed classes for a property that names one, as Connect does."""
+    return replace(info, value=replace(info.value, recommended_values=classes)) if classes else info

@@ -111,7 +111,7 @@ class SnapshotBoundary(TransactionBoundaryManager):
         return self.at_end()
 
     def at_end(self) -> BoundaryDecision:
-        """Commit; abort if a snapshot is in progress."""
+        """Commit, unless a snapshot is in progress: the task aborts its transaction then."""
         return BoundaryDecision.CONTINUE if self._in_snapshot else BoundaryDecision.COMMIT
 
 

@@ -118,6 +118,16 @@ def test_bad_json_lines_are_refused_with_their_bytes(tmp_path: Path) -> None:
     assert [row.place["line"] for row in refused] == ["2", "3", "4", "5", "6", "7"]
 
 
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_a_line_that_is_not_utf_8_is_refused_alone(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "data"
+    good, bad = (b"x", b"\xff") if form == "csv" else (b'{"a": "x"}', b'{"a": "\xff"}')
+    path.write_bytes(b"\n".join([good, bad, good, good, bad, good, b""]))
+    rows, refused = read_tolerant(path, format=form, schema="a STRING")
+    assert rows == [{"a": "x"}] * 4
+    assert [(row.raw, row.place["line"]) for row in refused] == [(bad, "2"), (bad, "5")]
+
+
 @pytest.mark.parametrize("line", ["null", " null", "\tnull x", "nullx", "null null", "\ufeffnull"])
 @pytest.mark.parametrize("first", [True, False])
 def test_a_line_that_is_null_is_not_an_object(tmp_path: Path, line: str, *, first: bool) -> None:

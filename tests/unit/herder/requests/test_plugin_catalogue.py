@@ -43,21 +43,31 @@ def test_a_class_that_is_both_kinds_of_converter_is_listed_as_both():
 
 
 def test_classes_are_recommended_where_one_is_named():
-    converters, headers = (CATALOGUE.recommended(f"{role}.converter", None) for role in ("key", "header"))
+    named = ["key.converter", "header.converter", "transforms.a.b.type", "predicates.p.type"]
+    found = CATALOGUE.recommended([*named, "topic", "connector.class", "transforms.a.predicate"], None)
+    assert list(found) == named
+    converters, headers, transforms, predicates = found.values()
     assert "io.confluent.connect.avro.AvroConverter" in converters
     assert set(headers) - set(converters) == {f"{JAVA}storage.SimpleHeaderConverter"}
-    assert f"{JAVA}transforms.Cast$Value" in CATALOGUE.recommended("transforms.a.b.type", None)
-    assert f"{JAVA}transforms.predicates.TopicNameMatches" in CATALOGUE.recommended("predicates.p.type", None)
-    for name in ("topic", "connector.class", "transforms.a.predicate"):
-        assert CATALOGUE.recommended(name, None) == []
+    assert f"{JAVA}transforms.Cast$Value" in transforms
+    assert f"{JAVA}transforms.predicates.TopicNameMatches" in predicates
+
+
+def test_a_validation_scans_plugin_path_once(monkeypatch: pytest.MonkeyPatch):
+    scans: list[object] = []
+    monkeypatch.setattr(plugin_catalogue, "scan", lambda directories: scans.append(directories) or [])
+    PluginCatalogue().recommended(["key.converter", "value.converter", "transforms.a.type"], None)
+    assert len(scans) == 1
 
 
 def test_a_java_connector_is_recommended_what_its_jvm_has():
     java = JavaPlugin("a.Connector", Path("a"), ())
-    for name in ("key.converter", "header.converter", "transforms.a.type", "predicates.p.type"):
-        found = CATALOGUE.recommended(name, java)
-        assert found == sorted(found)
-        assert {one.startswith(JAVA) for one in found} == {True}
+    names = ["key.converter", "header.converter", "transforms.a.type", "predicates.p.type"]
+    found = CATALOGUE.recommended(names, java)
+    assert list(found) == names
+    for classes in found.values():
+        assert classes == sorted(classes)
+        assert {one.startswith(JAVA) for one in classes} == {True}
 
 
 @pytest.mark.parametrize(
@@ -173,3 +183,15 @@ def test_plugins_in_plain_modules_of_plugin_path_are_listed_before_their_use(
     assert caplog.text.count(f"The module {own}_broken of plugin.path cannot be used") == 1
     assert caplog.text.count(f"{own}_syntax.py cannot be scanned") == 1
     assert f"{own}_other" not in sys.modules
+
+
+def test_a_link_in_plugin_path_that_leads_nowhere_breaks_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    package = tmp_path / unique("linked").replace("-", "_")
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "gone.py").symlink_to(tmp_path / "nowhere.py")
+    catalogue = PluginCatalogue(PluginSources(directories=(tmp_path.resolve(),)))
+    for _ in range(2):
+        assert catalogue.infos() == CATALOGUE.infos()
+        assert catalogue.recommended(["key.converter"], None) == CATALOGUE.recommended(["key.converter"], None)
+    assert caplog.text.count("gone.py cannot be scanned") == 1

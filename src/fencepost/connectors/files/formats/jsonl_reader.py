@@ -21,7 +21,14 @@ from fencepost.api.errors import ConfigError
 from fencepost.api.foreign_json import parse_json
 from fencepost.connectors.files.content.ranges import Block
 from fencepost.connectors.files.formats.field_values import exact_decimal, is_finite
-from fencepost.connectors.files.formats.row_reader import NOT_UTF_8, RowReader, contents, is_utf8, shown
+from fencepost.connectors.files.formats.row_reader import (
+    NOT_UTF_8,
+    RowReader,
+    contents,
+    is_utf8,
+    record_bytes,
+    shown,
+)
 from fencepost.connectors.rows.record_mapping import RecordColumns
 from fencepost.connectors.rows.row_types import MisfitError, arrow_type, check_years
 
@@ -231,7 +238,7 @@ def _count_filled(block: Block) -> int:
 def _check_utf8(block: Block) -> None:
     """Raise MisfitError for bytes that are not UTF-8, which pyarrow's JSON parser accepts."""
     try:
-        str(memoryview(block.data)[: block.length], "utf-8")
+        str(record_bytes(block), "utf-8")
     except UnicodeDecodeError as error:
         raise MisfitError(str(error)) from None
 

@@ -205,10 +205,15 @@ def some_records(block: Block, first: int, last: int) -> Block:
     return replace(block, starts=starts, ends=ends, length=int(ends[-1]))
 
 
+def record_bytes(block: Block) -> memoryview:
+    """Return the bytes of a block's records, without those before the first one."""
+    begin = int(block.starts[0]) if len(block.starts) else block.length
+    return memoryview(block.data)[begin : block.length]
+
+
 def contents(block: Block) -> pa.BufferReader:
     """Return a block's records as a file for pyarrow's parsers."""
-    begin = int(block.starts[0]) if len(block.starts) else block.length
-    return pa.BufferReader(pa.py_buffer(memoryview(block.data)[begin : block.length]))
+    return pa.BufferReader(pa.py_buffer(record_bytes(block)))
 
 
 def is_utf8(record: bytes) -> bool:
