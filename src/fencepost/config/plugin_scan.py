@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib.metadata import distributions
 from pathlib import Path
@@ -23,12 +23,26 @@ def scan(directories: Sequence[Path], base_name: str | None = None) -> list[str]
 
     With `base_name`, only those that derive from a class of fencepost's with that name: `SourceConnector`.
     """
+    return _derived(_bases(directories), base_name)
+
+
+def scan_for(directories: Sequence[Path], base_names: Iterable[str]) -> dict[str, list[str]]:
+    """Return the same for each of several names of base classes, after one look at the directories."""
+    bases = _bases(directories)
+    return {name: _derived(bases, name) for name in base_names}
+
+
+def _bases(directories: Sequence[Path]) -> dict[str, frozenset[str]]:
     bases: dict[str, frozenset[str]] = {}
     for directory in directories:
         if not directory.is_dir():
             continue
         for name, path in _modules(directory):
             bases.update(_classes(name, path, *_state(path)))
+    return bases
+
+
+def _derived(bases: Mapping[str, frozenset[str]], base_name: str | None) -> list[str]:
     found: set[str] = set()
     while True:
         more = {

@@ -24,7 +24,7 @@ from fencepost.api.source import describe
 from fencepost.config.connector_config import connector_config_def
 from fencepost.config.java_plugins import CONNECT, JavaClass, JavaPlugin, java_plugins
 from fencepost.config.plugin_instances import plugin_definitions
-from fencepost.config.plugin_scan import scan
+from fencepost.config.plugin_scan import scan, scan_for
 from fencepost.config.plugin_sources import ANY_MODULE, PluginSources
 from fencepost.config.plugins import PluginKind, find_plugin, java_class, plugin_entry_points, plugin_version
 from fencepost.config.version_order import newest_first
@@ -148,19 +148,19 @@ class PluginCatalogue:
 
         A Java `connector` has a pipeline in Java: Kafka Connect's own classes, and those in jars.
         """
-        kinds = {name: kind for name in properties if (kind := _kind_of(name)) is not None}
-        # The page asks as one types, and a directory may have tens of thousands of files: it is scanned once.
-        plain = list(self._plain()) if connector is None else []
-        wanted = set(kinds.values()) - {PluginKind.CONNECTOR}
-        by_kind = {kind: self._recommended(kind, plain, connector) for kind in wanted}
-        return {name: by_kind[kind] for name, kind in kinds.items() if kind in by_kind}
+        asked = {name: kind for name in properties if (kind := _kind_of(name)) is not None}
+        kinds = {name: kind for name, kind in asked.items() if kind is not PluginKind.CONNECTOR}
+        wanted = set(kinds.values())
+        # The page asks as one types. So nothing is imported: a module that hangs would hang each validation.
+        plain = {} if connector else scan_for(self._sources.directories, [kind.base.__name__ for kind in wanted])
+        by_kind = {kind: self._recommended(kind, plain.get(kind.base.__name__, ()), connector) for kind in wanted}
+        return {name: by_kind[kind] for name, kind in kinds.items()}
 
-    def _recommended(
-        self, kind: PluginKind, plain: Iterable[InstalledPlugin], connector: JavaPlugin | None
-    ) -> list[str]:
+    def _recommended(self, kind: PluginKind, plain: Iterable[str], connector: JavaPlugin | None) -> list[str]:
         registered = [plugin for plugin in self._registered if plugin.kind is kind]
         if connector is None:
-            return sorted({plugin.name for plugin in (*registered, *plain) if plugin.kind is kind})
+            others = (name for name in plain if self._sources.admit(name.rpartition(".")[0]))
+            return sorted({*(plugin.name for plugin in registered), *others})
         own = {name for plugin in registered for name in plugin.names if name.startswith(CONNECT)}
         jars = [plugin for plugin in java_plugins(self._sources.directories) if plugin.base == kind.java_base]
         return sorted(own | {plugin.java_class for plugin in jars})

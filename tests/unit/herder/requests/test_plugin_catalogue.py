@@ -53,11 +53,18 @@ def test_classes_are_recommended_where_one_is_named():
     assert f"{JAVA}transforms.predicates.TopicNameMatches" in predicates
 
 
-def test_a_validation_scans_plugin_path_once(monkeypatch: pytest.MonkeyPatch):
-    scans: list[object] = []
-    monkeypatch.setattr(plugin_catalogue, "scan", lambda directories: scans.append(directories) or [])
-    PluginCatalogue().recommended(["key.converter", "value.converter", "transforms.a.type"], None)
-    assert len(scans) == 1
+def test_classes_of_plain_modules_are_recommended_without_their_import(tmp_path: Path):
+    (tmp_path / "hanging.py").write_text(
+        "from fencepost import Converter, Transformation\n"
+        "class Own(Converter): ...\nclass Mine(Transformation): ...\nraise AssertionError\n"
+    )
+    catalogue = PluginCatalogue(PluginSources((tmp_path,)))
+    found = catalogue.recommended(["key.converter", "value.converter", "transforms.a.type", "topic"], None)
+    assert {name: [one for one in classes if one.startswith("hanging")] for name, classes in found.items()} == {
+        "key.converter": ["hanging.Own"],
+        "value.converter": ["hanging.Own"],
+        "transforms.a.type": ["hanging.Mine"],
+    }
 
 
 def test_a_java_connector_is_recommended_what_its_jvm_has():
