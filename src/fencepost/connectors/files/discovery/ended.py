@@ -165,7 +165,11 @@ def _move_by_copy(path: str, folder: Path) -> None:
 
 def _sync(path: Path) -> None:
     """Have the content of a file, or the names in a directory, written to the disk."""
-    opened = os.open(path, os.O_RDONLY)
+    try:
+        opened = os.open(path, os.O_RDONLY)
+    except PermissionError:
+        # A directory that may be written to need not be one that may be listed.
+        return
     try:
         os.fsync(opened)
     except OSError as error:
