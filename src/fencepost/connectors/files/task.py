@@ -280,7 +280,8 @@ class FileSourceTask(SourceTask):
             if tracked.state is FileState.SUSPECT:
                 self._check_suspect(tracked)
             found = self._advance(tracked, room) if tracked.state is FileState.FOLLOWED and not another else ()
-            tracked.stale = False
+            # An ended file is not looked at here.
+            tracked.stale = tracked.stale and tracked.state is FileState.ENDED
         except StaleFileError as error:
             if self._whole:
                 raise

@@ -104,3 +104,65 @@ def test_a_file_that_is_gone_is_not_missed(path: Path, monkeypatch: pytest.Monke
     assert not mark.is_at(str(path), ANYWHERE)
     assert not identity.is_at(str(path), ANYWHERE)
     take_away(str(path), AfterEnd.DELETE, None)
+
+
+def test_a_stale_file_does_not_keep_other_files_from_being_taken_away(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text("2\n")
+    offsets: Any = Committed()
+    [task] = tasks(properties(tmp_path / "*"), offsets=offsets)
+    offsets.commit(task, polled(task))
+    with monkeypatch.context() as patched:
+        patched.setattr(task, "_look", list)
+        failing(patched, path, errno.ESTALE)
+        offsets.commit(task, polled(task))
+        assert not other.exists()
+    for _ in range(3):
+        offsets.commit(task, polled(task))
+    assert not path.exists()
+    assert offsets.of_files == {}
+
+
+def test_a_file_that_stays_stale_at_the_commit_of_its_end_is_told_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    offsets: Any = Committed()
+    [task] = tasks(properties(path), offsets=offsets)
+    offsets.commit(task, polled(task))
+    end = polled(task)
+    with monkeypatch.context() as patched:
+        failing(patched, path, errno.ESTALE)
+        for _ in range(3):
+            for _ in range(2):
+                offsets.commit(task, end)
+            end = polled(task)
+            assert len(end.offsets) == 1
+    assert caplog.text.count("was removed or replaced on its file server") == 1
+    offsets.commit(task, end)
+    assert not path.exists()
+
+
+def test_a_directory_that_may_not_be_listed_takes_files_of_another_file_system(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "done"
+    folder.mkdir()
+    system, replace = os.open, os.replace
+
+    def opened(given: Any, *more: Any, **options: Any) -> int:
+        if given == folder:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), given)
+        return system(given, *more, **options)
+
+    def within_a_directory(source: Any, target: Any) -> None:
+        if source == str(path):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "open", opened)
+    monkeypatch.setattr(os, "replace", within_a_directory)
+    take_away(str(path), AfterEnd.MOVE, str(folder))
+    assert not path.exists()
+    assert [file.name for file in folder.iterdir()] == [path.name]
