@@ -25,7 +25,7 @@ class Ends:
         self._settle_ns = parsed[SETTLE] * 1_000_000
         # Files whose end is in the offsets returned so far.
         self._ended: list[TrackedFile] = []
-        # Some of these, whose offsets are to be committed once more: otherwise there may be no further commit. It takes all away.
+        # Some of these, whose offsets are to be committed once more: otherwise there may be no further commit, which takes all away.
         self._again: list[TrackedFile] = []
 
     @property
