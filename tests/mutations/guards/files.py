@@ -19,6 +19,20 @@ GUARDS = (
         f"{_TESTS}files/test_file_source.py::test_rows_that_a_file_passed_before_an_error_are_not_left_out",
     ),
     Guard(
+        "the offset of a batch, which is after its own records",
+        "connectors/files/task.py",
+        "batch.offsets[path])",
+        "self._offset(tracked))",
+        f"{_TESTS}files/test_odd_files.py::test_no_offset_is_beyond_rows_that_their_file_passed_before_an_error[116-None]",
+    ),
+    Guard(
+        "the file that cannot be looked at, and is not gone for that",
+        "connectors/files/content/identity.py",
+        "        return error.errno in _GONE\n",
+        "        return error.errno is not None\n",
+        f"{_TESTS}files/discovery/test_failing_file_systems.py::test_a_file_that_cannot_be_looked_at_is_not_another_one[5]",
+    ),
+    Guard(
         "the name that a moved file takes before another one does",
         "connectors/files/discovery/ended.py",
         "            target.touch(exist_ok=False)\n",

@@ -25,7 +25,7 @@ class Ends:
         self._settle_ns = parsed[SETTLE] * 1_000_000
         # Files whose end is in the offsets returned so far.
         self._ended: list[TrackedFile] = []
-        # Some of these, whose offsets are to be committed once more: otherwise there may be no further commit.
+        # Some of these, whose offsets are to be committed once more: otherwise there may be no further commit, which takes all away.
         self._again: list[TrackedFile] = []
 
     @property
@@ -60,7 +60,11 @@ class Ends:
         latest = time.time_ns() - self._settle_ns
         for tracked in files:
             if tracked.state is FileState.FOLLOWED and tracked.finished:
-                mark = Mark.of(tracked.path, self._allowed)
+                try:
+                    mark = Mark.of(tracked.path, self._allowed)
+                except StaleFileError as error:
+                    tracked.note_stale(error)
+                    continue
                 if mark is not None and tracked.was_read(mark) and mark.modified <= latest:
                     yield tracked, mark
 
@@ -77,7 +81,7 @@ class Ends:
                     take_away(tracked.path, self._after_end, self._folder)
             except StaleFileError as error:
                 tracked.note_stale(error)
-                self._again.append(tracked)
+                self._again = [tracked]
                 return
             if is_there:
                 yield tracked.partition

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from fencepost.api.record import ArrowReader
+from fencepost.api.record import ArrowReader, SourceOffset
 from fencepost.connectors.files.content.growing import GrowingFile
 from fencepost.connectors.files.content.held import HELD_BYTES, HeldRange
 from fencepost.connectors.files.content.ranges import FileRange
@@ -25,20 +25,25 @@ GATHER_SECONDS: Final = 1.0
 
 @dataclass(slots=True)
 class FileBatch:
-    """Records of files. `limit` is a number of bytes, which the first file may exceed."""
+    """Records of files. `limit` is a number of bytes, which the first file may exceed.
+
+    `offsets` are the source offsets after them, by path: a file may have passed records since that are not in the batch.
+    """
 
     reader: ArrowReader
     limit: int
     splits: dict[str, list[FileRange | RowRange]] = field(default_factory=dict)
     files: dict[str, TrackedFile] = field(default_factory=dict)
+    offsets: dict[str, SourceOffset] = field(default_factory=dict)
     bytes: int = 0
     held: int = 0
     partial: bool = False
     until: float = field(default_factory=lambda: time.monotonic() + GATHER_SECONDS)
 
-    def add(self, tracked: TrackedFile, splits: Splits) -> None:
-        """Add the next records of a file."""
+    def add(self, tracked: TrackedFile, splits: Splits, offset: SourceOffset) -> None:
+        """Add the next records of a file, with the source offset after them."""
         self.files[tracked.path] = tracked
+        self.offsets[tracked.path] = offset
         self.splits.setdefault(tracked.path, []).extend(splits)
         self.bytes += sum(split.size for split in splits)
         self.held += sum(split.size for split in splits if isinstance(split, HeldRange))

@@ -182,7 +182,7 @@ class FileSourceTask(SourceTask):
         return SourceBatch(
             reader=batch.reader,
             splits=list(grouped(chain(*batch.splits.values()))),
-            offsets=[(tracked.partition, self._offset(tracked)) for tracked in batch.files.values()],
+            offsets=[(tracked.partition, batch.offsets[path]) for path, tracked in batch.files.items()],
             bytes=batch.bytes,
         )
 
@@ -256,7 +256,7 @@ class FileSourceTask(SourceTask):
         if batch is None:
             batch = FileBatch(reader, self._parsed[BATCH_BYTES])
         if batch.reader == reader:
-            batch.add(tracked, splits)
+            batch.add(tracked, splits, self._offset(tracked))
             self._ahead, self._had_more = None, not tracked.finished
         return batch
 
@@ -280,7 +280,8 @@ class FileSourceTask(SourceTask):
             if tracked.state is FileState.SUSPECT:
                 self._check_suspect(tracked)
             found = self._advance(tracked, room) if tracked.state is FileState.FOLLOWED and not another else ()
-            tracked.stale = False
+            # An ended file is not looked at here.
+            tracked.stale = tracked.stale and tracked.state is FileState.ENDED
         except StaleFileError as error:
             if self._whole:
                 raise

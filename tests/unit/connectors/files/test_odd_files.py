@@ -21,10 +21,13 @@ import pytest
 from pyarrow import parquet
 
 from fencepost import DataError, RetriableError
+from fencepost.connectors.files.content.identity import FileTrack
+from fencepost.connectors.files.content.ranges import unreadable
 from fencepost.connectors.files.task import FileSourceTask
+from fencepost.connectors.files.tracked import TrackedFile
 from tests.unit.connectors.files.test_bad_rows import read_tolerant
 from tests.unit.connectors.files.test_file_source import config, errors_of, rows_of, tasks
-from tests.unit.connectors.support import read, read_to_end, start
+from tests.unit.connectors.support import WholeOffsets, read, read_to_end, start
 
 
 @pytest.fixture
@@ -225,6 +228,40 @@ def test_a_stale_file_is_warned_about_once_and_a_task_that_is_to_end_waits_for_i
             task.poll()
     assert read(task.poll()) == ["1"]
     assert task.at_end()
+
+
+@pytest.mark.usefixtures("short_waits")
+@pytest.mark.parametrize(("number", "message"), [(errno.ESTALE, None), (errno.EIO, "cannot be read")])
+def test_no_offset_is_beyond_rows_that_their_file_passed_before_an_error(
+    path: Path, monkeypatch: pytest.MonkeyPatch, number: int, message: str | None
+) -> None:
+    path.write_text("1\n2")
+    follow, grown = FileTrack.follow, list[int]()
+
+    def grows(_: TrackedFile, room: int) -> bool:
+        if not grown:
+            grown.append(room)
+            path.write_text("1\n2\n3\n")
+        return True
+
+    def failing(track: FileTrack, *given: Any, **named: Any) -> bool:
+        if grown:
+            raise unreadable(track.path, OSError(number, os.strerror(number)))
+        return follow(track, *given, **named)
+
+    offsets: Any = WholeOffsets()
+    [task] = tasks(config(path, format="text"), offsets=offsets)
+    with monkeypatch.context() as patched:
+        patched.setattr(TrackedFile, "fits", grows)
+        patched.setattr(FileTrack, "follow", failing)
+        batch = task.poll()
+        if message is not None:
+            with pytest.raises(DataError, match=message):
+                task.poll()
+    assert read(batch) == ["1"]
+    offsets.commit(batch)
+    [task] = tasks(config(path, format="text"), offsets=offsets)
+    assert read(task.poll()) == ["2", "3"]
 
 
 _FIND = """

@@ -16,6 +16,7 @@ keeps its name and its bytes.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -34,6 +35,8 @@ IDENTITY_FIELD: Final = "identity"
 
 SAMPLE_BYTES: Final = 1_024
 """The maximum number of bytes in a hash."""
+
+_GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 _INODE: Final = re.compile(r'\{"inode": (\d+), ')
 
@@ -134,7 +137,7 @@ class FileIdentity:
                 stamp = stamp_of(os.fstat(file.fileno()))
                 return stamp[2] >= self.end and not self.is_stale(stamp) and self.begins(file)
         except DataError:
-            if inode_at(path) is None:
+            if is_gone(path):
                 # Renamed or deleted since.
                 return False
             raise
@@ -158,6 +161,15 @@ def inode_at(path: str) -> int | None:
         return None if is_object(path) else os.stat(path).st_ino  # noqa: PTH116 - spares making a Path for each file
     except OSError:
         return None
+
+
+def is_gone(path: str, *, follow_links: bool = True) -> bool:
+    """Return whether it is certain that a path has no file: errors of a server, or of rights, do not say so."""
+    try:
+        os.stat(path, follow_symlinks=follow_links)  # noqa: PTH116 - as above
+    except OSError as error:
+        return error.errno in _GONE
+    return False
 
 
 class FileTrack:

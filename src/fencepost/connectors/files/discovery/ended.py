@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import DataError
-from fencepost.connectors.files.content.identity import stamp_of
+from fencepost.connectors.files.content.identity import is_gone, stamp_of
 from fencepost.connectors.files.content.ranges import open_file, unreadable
 
 ENDED_FIELD: Final = "ended"
@@ -57,8 +57,8 @@ class Mark:
 
     @classmethod
     def of(cls, path: str, allowed: AllowedPaths, head_bytes: int = _HEAD_BYTES) -> Mark | None:
-        """Return the mark of the file at a path, None if there is none. Raises DataError if it cannot be read."""
-        if not os.path.exists(path):  # noqa: PTH110 - as the other functions on paths here
+        """Return the mark of the file at a path, None if there is none. Raises DataError or StaleFileError if it cannot be read."""
+        if is_gone(path):
             return None
         with open_file(path, allowed) as file:
             status = os.fstat(file.fileno())
@@ -120,7 +120,7 @@ def take_away(path: str, after_end: AfterEnd, folder: str | None) -> None:
     except OSError as error:
         if error.errno == errno.ESTALE:
             raise unreadable(path, error) from error
-        if not os.path.lexists(path):
+        if is_gone(path, follow_links=False):
             # Another program took it away.
             return
         raise DataError(
@@ -165,7 +165,11 @@ def _move_by_copy(path: str, folder: Path) -> None:
 
 def _sync(path: Path) -> None:
     """Have the content of a file, or the names in a directory, written to the disk."""
-    opened = os.open(path, os.O_RDONLY)
+    try:
+        opened = os.open(path, os.O_RDONLY)
+    except PermissionError:
+        # A directory that may be written to need not be one that may be listed.
+        return
     try:
         os.fsync(opened)
     except OSError as error:
