@@ -111,6 +111,8 @@ def find_plugin(
             return java_class(java, sources)
         name = name.removeprefix(_OURS)
     found = _registered(kind.group, tuple(sys.path)).get(name)
+    if found and kind is PluginKind.CONNECTOR and sources.directories and looks_java(name):
+        _tell_of_built_in(name, found.value)
     plugin = _load(kind, found, property_name) if found else _import(kind, name, property_name, sources)
     if not (isinstance(plugin, type) and issubclass(plugin, kind.base)):
         raise ConfigError(
@@ -200,6 +202,12 @@ def _warn_of_missing(directory: Path) -> None:
     _log.warning(
         "The property plugin.path names %s, which is not a directory: it has no plugins for fencepost", directory
     )
+
+
+@lru_cache(maxsize=256)
+def _tell_of_built_in(name: str, python_path: str) -> None:
+    """Log once that a name in Java means a class in Python, although there may be a jar that was put elsewhere."""
+    _log.info("The connector %s is the one in Python here, %s: no jar in plugin.path has the class", name, python_path)
 
 
 @lru_cache(maxsize=256)

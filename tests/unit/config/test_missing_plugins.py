@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -129,3 +130,12 @@ def test_a_sink_connector_is_known_by_its_jar(folder: Path):
     jar(folder / "b" / "b.jar", **{"com/acme/Pond.class": class_file("com.acme.Pond", SINK_CONNECTOR)})
     for name in ("com.acme.Bucket", "Lake", "com.acme.Pond", "java:Pond"):
         assert "is a sink connector" in refused(name, sources=PluginSources((folder,)))
+
+
+def test_a_java_name_that_means_a_connector_in_python_is_logged_once(folder: Path, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO, "fencepost.config.plugins")
+    for sources in (PluginSources(), PluginSources((folder,)), PluginSources((folder,))):
+        for name in (POSTGRES, "PostgresSource"):
+            find_plugin(PluginKind.CONNECTOR, name, property_name="p", sources=sources)
+    (said,) = caplog.messages
+    assert said.startswith(f"The connector {POSTGRES} is the one in Python here, fencepost.connectors.postgres.")
