@@ -30,6 +30,7 @@ _log: Final = logging.getLogger(__name__)
 CONNECT: Final = "org.apache.kafka.connect."
 """The package of Kafka Connect's own classes."""
 SOURCE_CONNECTOR: Final = f"{CONNECT}source.SourceConnector"
+SINK_CONNECTOR: Final = f"{CONNECT}sink.SinkConnector"
 TRANSFORMATION: Final = f"{CONNECT}transforms.Transformation"
 PREDICATE: Final = f"{CONNECT}transforms.predicates.Predicate"
 CONVERTER: Final = f"{CONNECT}storage.Converter"
@@ -78,7 +79,7 @@ _SIZES: Final = {
 class JavaPlugin:
     """A Java class that a configuration may name. Its plugin is the folder or jar `location`, with these `jars`.
 
-    `base` is its base class, one of BASES.
+    `base` is its base class, one of BASES, or SINK_CONNECTOR.
     """
 
     java_class: str
@@ -90,7 +91,8 @@ class JavaPlugin:
     def names(self) -> frozenset[str]:
         """The names that Connect knows the class by: the class, and the aliases without its package and its suffix."""
         simple = self.java_class.rpartition(".")[2]
-        suffix = "Connector" if self.base == SOURCE_CONNECTOR else self.base.rpartition(".")[2]
+        is_connector = self.base in (SOURCE_CONNECTOR, SINK_CONNECTOR)
+        suffix = "Connector" if is_connector else self.base.rpartition(".")[2]
         return frozenset({self.java_class, simple, simple.removesuffix(suffix)} - {""})
 
 
@@ -153,12 +155,23 @@ def java_connectors(directories: tuple[Path, ...]) -> tuple[JavaPlugin, ...]:
 
 
 @lru_cache(maxsize=16)
+def java_sinks(directories: tuple[Path, ...]) -> frozenset[str]:
+    """Return the names of the sink connectors in directories, which nothing here runs."""
+    return frozenset(
+        name
+        for location, jars in _folders(directories)
+        for base, java_class in _classes(jars, (SINK_CONNECTOR,))
+        for name in JavaPlugin(java_class, location, jars, base).names
+    )
+
+
+@lru_cache(maxsize=16)
 def java_plugins(directories: tuple[Path, ...]) -> tuple[JavaPlugin, ...]:
     """Return the plugins of all kinds in directories, by class. A jar that cannot be read is logged."""
     found = [
         JavaPlugin(name, location, jars, base)
         for location, jars in _folders(directories)
-        for base, name in _classes(jars)
+        for base, name in _classes(jars, BASES)
     ]
     for plugin in found:
         _log.info("The Java class %s is in %s", plugin.java_class, plugin.location)
@@ -183,7 +196,7 @@ def _have(jars: tuple[Path, ...], name: str) -> bool:
 
 def forget_plugins() -> None:
     """Read the directories again."""
-    for cached in (java_plugins, _folders, _have):
+    for cached in (java_plugins, java_sinks, _folders, _have):
         cached.cache_clear()
 
 
@@ -213,8 +226,8 @@ def _jars(plugin: Path) -> tuple[Path, ...]:
     return tuple(sorted(found))
 
 
-def _classes(jars: Sequence[Path]) -> list[tuple[str, str]]:
-    """The base and the name of each plugin's class in jars."""
+def _classes(jars: Sequence[Path], bases: Sequence[str]) -> list[tuple[str, str]]:
+    """The base and the name of each plugin's class in jars, of those with one of some bases."""
     listed: dict[tuple[str, str], None] = {}
     has_services = False
     for jar in jars:
@@ -227,10 +240,10 @@ def _classes(jars: Sequence[Path]) -> list[tuple[str, str]]:
                         own = _not_of_api((base, name) for name in _service(archive.read(service)))
                         # Connect's API has service files of its own, and often lies beside a plugin.
                         has_services = has_services or bool(own)
-                        listed |= dict.fromkeys(found for found in own if base in BASES)
+                        listed |= dict.fromkeys(found for found in own if base in bases)
         except _DAMAGED as error:
             _log.error("The jar %s of plugin.path cannot be read: %s", jar, error)
-    return list(listed) if has_services else _scanned(jars)
+    return list(listed) if has_services else _scanned(jars, bases)
 
 
 def _service(text: bytes) -> Iterator[str]:
@@ -240,7 +253,7 @@ def _service(text: bytes) -> Iterator[str]:
             yield name
 
 
-def _scanned(jars: Sequence[Path]) -> list[tuple[str, str]]:
+def _scanned(jars: Sequence[Path], bases: Sequence[str]) -> list[tuple[str, str]]:
     """The base and the name of each plugin's class among all classes of jars."""
     classes: dict[str, _ClassFile] = {}
     for jar in jars:
@@ -253,7 +266,7 @@ def _scanned(jars: Sequence[Path]) -> list[tuple[str, str]]:
         except (*_DAMAGED, ValueError, struct.error, LookupError) as error:
             _log.error("The jar %s of plugin.path cannot be scanned for plugins: %s", jar, error)
     concrete = sorted(name for name, one in classes.items() if not one.is_abstract)
-    return _not_of_api((base, name) for name in concrete for base in _above(classes, name).intersection(BASES))
+    return _not_of_api((base, name) for name in concrete for base in _above(classes, name).intersection(bases))
 
 
 def _not_of_api(found: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

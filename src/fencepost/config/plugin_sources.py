@@ -83,6 +83,17 @@ ANY_MODULE: Final = PluginSources(modules=(_ALL,))
 """Allows all modules: for names that the worker's owner chose."""
 
 
+def is_below_plain_module(module: str) -> bool:
+    """Return whether a module would be below one that is not a package, such as `io`: there is none. Imports nothing."""
+    first, dot, _ = module.partition(".")
+    try:
+        spec = find_spec(first)
+    except ValueError:
+        # It was created at run time.
+        return False
+    return bool(dot) and spec is not None and spec.submodule_search_locations is None
+
+
 def check_modules(name: str, value: Any) -> None:
     """Raise ConfigError for a value that is neither a module name nor `*`."""
     for module in value or ():

@@ -49,10 +49,21 @@ from fencepost.config.java_plugins import (
     find_java_connectors,
     forget_plugins,
     java_connectors,
+    java_plugins,
 )
 from fencepost.config.java_versions import choose, with_versions
+from fencepost.config.missing_plugins import (
+    OTHER_DATA,
+    advice,
+    ending,
+    is_sink,
+    jars_advice,
+    looks_java,
+    not_in_module,
+    sink_error,
+)
 from fencepost.config.plugin_scan import scan
-from fencepost.config.plugin_sources import ALLOWED_MODULES, PluginSources, forget_sources
+from fencepost.config.plugin_sources import ALLOWED_MODULES, PluginSources, forget_sources, is_below_plain_module
 
 _log: Final = logging.getLogger(__name__)
 _JAVA: Final = "java:"
@@ -100,6 +111,8 @@ def find_plugin(
             return java_class(java, sources)
         name = name.removeprefix(_OURS)
     found = _registered(kind.group, tuple(sys.path)).get(name)
+    if found and kind is PluginKind.CONNECTOR and sources.directories and looks_java(name):
+        _tell_of_built_in(name, found.value)
     plugin = _load(kind, found, property_name) if found else _import(kind, name, property_name, sources)
     if not (isinstance(plugin, type) and issubclass(plugin, kind.base)):
         raise ConfigError(
@@ -192,6 +205,12 @@ def _warn_of_missing(directory: Path) -> None:
 
 
 @lru_cache(maxsize=256)
+def _tell_of_built_in(name: str, python_path: str) -> None:
+    """Log once that a name in Java means a class in Python, although there may be a jar that was put elsewhere."""
+    _log.info("The connector %s is the one in Python here, %s: no jar in plugin.path has the class", name, python_path)
+
+
+@lru_cache(maxsize=256)
 def _package_version(package: str) -> str:
     try:
         return version(package)
@@ -232,12 +251,12 @@ def _in_jvm(
             own = [plugin for plugin in found if plugin.location == connector.location]
             return choose(own if own and version is None else found, version, partial(_version_of, sources))
         if name.startswith(_JAVA):
-            raise _not_in_jvm(kind, name, property_name, connector, "no jar in plugin.path has it")
+            raise _not_in_jvm(kind, name, property_name, sources, connector, why="no jar in plugin.path has it")
     if kind is PluginKind.TRANSFORMATION or (forced and kind is PluginKind.PREDICATE):
         return None
     in_python = forced or name in _registered(kind.group, tuple(sys.path))
     why = "which is in Python here, for connectors in Python" if in_python else "which no jar in plugin.path has"
-    raise _not_in_jvm(kind, name, property_name, connector, why)
+    raise _not_in_jvm(kind, name, property_name, sources, connector, why=why)
 
 
 def _candidates(kind: PluginKind, name: str, sources: PluginSources, connector: JavaPlugin) -> tuple[JavaPlugin, ...]:
@@ -261,12 +280,14 @@ def _of_connect(kind: PluginKind, name: str) -> JavaPlugin | None:
     return None
 
 
-def _not_in_jvm(kind: PluginKind, name: str, property_name: str, connector: JavaPlugin, why: str) -> ConfigError:
+def _not_in_jvm(
+    kind: PluginKind, name: str, property_name: str, sources: PluginSources, connector: JavaPlugin, *, why: str
+) -> ConfigError:
     own = [entry.name for entry in plugin_entry_points(kind) if entry.name.startswith(CONNECT)]
     return ConfigError(
         f"{connector.java_class} is a Java connector, whose {kind.label}s run in its JVM, and the property {property_name} "
-        f"names {name}, {why}: put a folder with the jars of the {kind.label} into a directory of plugin.path and restart "
-        f"the worker, or set {property_name} of the connector to one of Kafka Connect's own: {', '.join(own)}",
+        f"names {name}, {why}{ending(name.removeprefix(_JAVA), [*own, *_in_jars(kind, sources)])} {jars_advice(kind.label)}, "
+        f"or set {property_name} of the connector to one of Kafka Connect's own: {', '.join(own)}",
         name=property_name,
     )
 
@@ -282,9 +303,11 @@ def _import(kind: PluginKind, name: str, property_name: str, sources: PluginSour
     module_name, _, class_name = name.rpartition(".")
     if not module_name or not all(part.isidentifier() for part in name.split(".")):
         raise _unknown(kind, name, property_name, sources)
-    if name in _OTHER_DATA:
+    if name in OTHER_DATA:
         raise _unknown(kind, name, property_name, sources)
     if not sources.admit(module_name):
+        if looks_java(name) and is_below_plain_module(module_name):
+            raise _unknown(kind, name, property_name, sources)
         raise ConfigError(
             f"The {kind.label} {name}, given by the property {property_name}, is not imported: the module {module_name} "
             "is neither in a directory of plugin.path nor in an installed package that declares plugins of fencepost. "
@@ -304,51 +327,51 @@ def _import(kind: PluginKind, name: str, property_name: str, sources: PluginSour
         # A module may define __getattr__.
         return call_plugin(f"The import of {name}", getattr, module, class_name)
     except AttributeError as error:
-        raise ConfigError(
-            f"The module {module_name} has no {class_name}, which the property {property_name} names as a "
-            f"{kind.label}: check the spelling of {name}",
-            name=property_name,
-        ) from error
+        raise not_in_module(kind.label, kind.base, name, property_name, module) from error
     except Exception as error:
         raise _failed(kind, name, property_name, error) from error
 
 
 def _no_java(name: str, property_name: str, sources: PluginSources) -> ConfigError:
+    plain = name.removeprefix(_JAVA)
+    if is_sink(plain, sources.directories):
+        return sink_error(plain, property_name)
     known = [plugin.java_class for plugin in java_connectors(sources.directories)]
     return ConfigError(
-        f"No jar in plugin.path has a Java connector {name.removeprefix(_JAVA)}, which the property {property_name} asks "
-        f"for. There are: {', '.join(known) or 'none'}. Put a folder with the connector's jars into a directory of "
-        "plugin.path, and restart the worker",
+        f"No jar in plugin.path has a Java connector {plain}, which the property {property_name} asks for"
+        f"{ending(plain, _in_jars(PluginKind.CONNECTOR, sources))} There are: {', '.join(known) or 'none'}. "
+        f"{jars_advice('connector')}",
         name=property_name,
     )
 
 
-_APICURIO: Final = "io.apicurio.registry.utils.converter."
-_OTHER_DATA: Final[Mapping[str, str]] = {
-    f"{_APICURIO}ExtJsonConverter": (
-        "it registers Connect's own schemas, for its own readers. Use JsonConverter, whose records have their schema, or "
-        "JsonSchemaConverter"
-    ),
-    f"{_APICURIO}ProtobufConverter": "its messages are not those of Confluent's. Use ProtobufConverter with its readers",
-}
-"""Java converters without a counterpart here, and why: no other converter writes the same bytes."""
+def _in_jars(kind: PluginKind, sources: PluginSources) -> list[str]:
+    """The names of a kind's plugins in jars."""
+    return sorted(
+        name for plugin in java_plugins(sources.directories) if plugin.base == kind.java_base for name in plugin.names
+    )
 
 
 def _unknown(kind: PluginKind, name: str, property_name: str, sources: PluginSources) -> ConfigError:
-    if name in _OTHER_DATA:
+    if name in OTHER_DATA:
         return ConfigError(
-            f"The {kind.label} {name}, given by the property {property_name}, is not supported: {_OTHER_DATA[name]}",
+            f"The {kind.label} {name}, given by the property {property_name}, is not supported: {OTHER_DATA[name]}",
             name=property_name,
         )
+    if kind is PluginKind.CONNECTOR and is_sink(name, sources.directories):
+        return sink_error(name, property_name)
+    registered = [entry.name for entry in plugin_entry_points(kind)]
     # The names of Java classes, which have dots, would hide the aliases.
-    known = [entry.name for entry in plugin_entry_points(kind) if "." not in entry.name]
-    known += scan(sources.directories, kind.base.__name__)
+    shown = [each for each in registered if "." not in each] + scan(sources.directories, kind.base.__name__)
     if kind is PluginKind.CONNECTOR:
-        known += [plugin.java_class for plugin in java_connectors(sources.directories)]
+        shown += [plugin.java_class for plugin in java_connectors(sources.directories)]
+    in_jars = kind is PluginKind.CONNECTOR or sources.connector is not None
+    end = ending(name, [*registered, *shown, *(_in_jars(kind, sources) if in_jars else ())])
+    used = in_jars if kind.java_base else None
+    remedy = advice(kind.label, name, sources.remedy, in_jars=used, is_near=end != ".")
     return ConfigError(
-        f"There is no {kind.label} named {name!r}, which the property {property_name} asks for. Installed: "
-        f"{', '.join(known) or 'none'}. "
-        f"{sources.remedy}, and give its alias or its Python path as package.module.Class",
+        f"There is no {kind.label} named {name!r}, which the property {property_name} asks for{end} Installed: "
+        f"{', '.join(shown) or 'none'}. {remedy}",
         name=property_name,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
@@ -68,6 +69,12 @@ def merge(values: Iterable[ConfigValue]) -> list[ConfigValue]:
         first.recommended_values = first.recommended_values or value.recommended_values
         first.errors.extend(error for error in value.errors if error not in first.errors)
     return list(merged.values())
+
+
+def with_name(name: str, error: str) -> str:
+    """Return an error of a property with its name, which Java's errors lack, or the prefix of it."""
+    is_named = re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", error)
+    return error if is_named else f"{name}: {error}"
 
 
 def exactly_once_errors(

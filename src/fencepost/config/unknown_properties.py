@@ -21,7 +21,12 @@ def unknown_properties(
         if name in known or name.startswith(tuple(open_prefixes)):
             continue
         hints = [each for each in known if not name.startswith(f"{each}.")]
-        nearest = next(iter(get_close_matches(name, hints, n=1, cutoff=_ALIKE)), None)
-        if nearest is not None or not only_alike:
-            found[name] = nearest
+        near = nearest(name, hints)
+        if near is not None or not only_alike:
+            found[name] = near
     return found
+
+
+def nearest(name: str, known: Collection[str]) -> str | None:
+    """Return the known name that is most similar to another name, None if none is similar."""
+    return next(iter(get_close_matches(name, known, n=1, cutoff=_ALIKE)), None)

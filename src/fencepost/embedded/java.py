@@ -51,6 +51,7 @@ class Java:
 def find_java() -> Java:
     """The Java to use. Raises JavaNotFoundError, which names the ones that are too old."""
     unfit: list[str] = []
+    named = os.environ.get("JAVA_HOME")
     for home, bundled in _candidates():
         version = _feature_version(home / "bin" / "java")
         if version is not None and version >= MINIMUM_VERSION:
@@ -58,6 +59,8 @@ def find_java() -> Java:
         if version is not None:
             unfit.append(f"Java {version} in {home}")
     found = f" (found only {', '.join(unfit)})" if unfit else ""
+    if named and not (Path(named) / "bin" / "java").is_file():
+        found += f" (JAVA_HOME is set to {named}, which has no bin/java)"
     raise JavaNotFoundError(
         f"no Java {MINIMUM_VERSION} or later on this machine{found}: install one and set JAVA_HOME, "
         f"or run: {how_to_install('jvm')}"

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from fencepost.api.errors import FencepostError, RetriableError
+
+# `Could not initialize class x.Y` is of a class that is there.
+_MISSING: Final = re.compile(r"\b(?:NoClassDefFoundError|ClassNotFoundException): ([\w.$/]+)$", re.MULTILINE)
+_CAUSE: Final = "Caused by: "
+_OF_JAVA: Final = ("java.", "jdk.", "sun.")
 
 
 class JavaError(FencepostError):
@@ -26,7 +32,22 @@ class _RetriableJavaError(JavaError, RetriableError):
 def java_error(what: str, answer: Mapping[str, Any]) -> JavaError:
     """Return the error in an answer of the JVM. `what` names the call."""
     kind = _RetriableJavaError if answer["retriable"] else JavaError
-    error = kind(f"{what}: {answer['error']}")
+    advice = _advice(answer)
+    said = f"{answer['error'].rstrip('.')}. {advice}" if advice else answer["error"]
+    error = kind(f"{what}: {said}")
     error.unsupported = answer["unsupported"]
     error.add_note(answer["trace"])
     return error
+
+
+def _advice(answer: Mapping[str, Any]) -> str:
+    """What to do if a class was not found, which the causes in the trace say as well."""
+    causes = [line.removeprefix(_CAUSE) for line in answer["trace"].splitlines() if line.startswith(_CAUSE)]
+    found = _MISSING.search("\n".join([answer["error"], *causes]))
+    name = "" if found is None else found[1].replace("/", ".")
+    if not name or name.startswith(_OF_JAVA):
+        return ""
+    return (
+        f"No jar in the plugin's folder of plugin.path has the class {name}: put all jars of the plugin's archive there, "
+        "and restart the worker"
+    )

@@ -7,6 +7,7 @@ code that answers them.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import socket
@@ -269,9 +270,13 @@ def _bind(name: str, listener: Listener) -> socket.socket:
         _LISTENING.add(opened)
         return opened  # noqa: TRY300 - what follows is about the call above
     except OSError as error:
+        remedy = (
+            f"{listener.host} is not an address of this machine: name one of its own, or 0.0.0.0 for all of them"
+            if error.errno == errno.EADDRNOTAVAIL
+            else "If another program has the port, stop it or choose another port"
+        )
         raise ConfigError(
-            f"Cannot listen on {listener}, which the property {name} names: {error.strerror or error}. If another "
-            "program has the port, stop it or choose another port",
+            f"Cannot listen on {listener}, which the property {name} names: {error.strerror or error}. {remedy}",
             name=name,
         ) from error
 

@@ -24,6 +24,7 @@ from fencepost.config.connector_instance import ConnectorInstance
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import log_context
 from fencepost.config.plugins import use_plugin_path
+from fencepost.config.preflight import with_name
 from fencepost.config.restart_config import RestartConfig
 from fencepost.config.validation_context import ValidationContext
 from fencepost.config.worker_config import ExactlyOnceSourceSupport, WorkerConfig
@@ -138,7 +139,7 @@ class Worker:
         wrong = [value for value in validation.values.values() if value.errors]
         if wrong:
             # The first error of each property: a value that does not parse is None, which causes a second error, as in Connect.
-            errors = "; ".join(value.errors[0] for value in wrong)
+            errors = "; ".join(with_name(value.name, value.errors[0]) for value in wrong)
             name = properties.get("name", "(without a name)")
             raise ConfigError(f"The configuration of connector {name} is invalid: {errors}", name=wrong[0].name)
         return self.connector_config(properties)

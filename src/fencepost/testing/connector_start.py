@@ -11,6 +11,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.api.source import SourceConnector, SourceTask, describe
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.connector_instance import ConnectorInstance
+from fencepost.config.preflight import with_name
 from fencepost.config.validation_context import ValidationContext
 from fencepost.runtime.plugin_metrics import WorkerPluginMetrics
 from fencepost.testing.source_offsets import SourceOffsets
@@ -65,7 +66,7 @@ class StartedConnector:
         self.instance = ConnectorInstance.of(connector, self.checked.name)
         self.instance.set_context(ValidationContext(self.config, ANYWHERE))
         values = self.instance.validate(self.config)
-        if errors := [error for value in values for error in value.errors]:
+        if errors := [with_name(value.name, error) for value in values for error in value.errors]:
             raise ConfigError(f"The configuration of connector {self.checked.name} is invalid: {'; '.join(errors)}")
         self.context = ConnectorContext(self.config, self.offsets)
         self.instance.start(self.config, self.context)

@@ -75,3 +75,17 @@ def test_missing_java_is_reported_with_the_remedy(
         find_java()
     assert main() == 1
     assert "no Java 17 or later" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("bare_machine")
+def test_a_java_home_without_a_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    with pytest.raises(JavaNotFoundError, match=rf"JAVA_HOME is set to {tmp_path}, which has no bin/java"):
+        find_java()
+
+    find_java.cache_clear()
+    install_java(tmp_path, 'java version "1.8.0_402"')
+    with pytest.raises(JavaNotFoundError) as caught:
+        find_java()
+    assert "no bin/java" not in str(caught.value)

@@ -53,6 +53,22 @@ def test_errors_of_the_herder_have_their_statuses(apis: RestApis, error: Excepti
     assert "secret" not in answer.text
 
 
+def test_an_address_of_another_machine_is_told_from_a_port_that_is_taken():
+    """192.0.2.1 is for documentation: no machine has it."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = {}
+        for host in ("127.0.0.1", "192.0.2.1"):
+            rest = RestConfig.from_properties({"listeners": f"http://{host}:{port}"}, where="w")
+            with pytest.raises(ConfigError, match=f"Cannot listen on http://{host}:{port}, ") as caught:
+                RestServer(rest)
+            said[host] = str(caught.value)
+    assert said["127.0.0.1"].endswith("If another program has the port, stop it or choose another port")
+    assert said["192.0.2.1"].endswith(
+        "192.0.2.1 is not an address of this machine: name one of its own, or 0.0.0.0 for all of them"
+    )
+
+
 def test_a_child_that_a_connector_forked_keeps_no_port():
     """In a process of its own: a fork of this one would have all threads' locks as they are."""
     script = """

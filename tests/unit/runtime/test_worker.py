@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from fencepost import ConfigError
+from fencepost.api.config_def import ConfigValue
 from fencepost.config.worker_config import WorkerConfig
+from fencepost.runtime.connector.validation import Validation
 from fencepost.runtime.connector.worker_converters import warn_of_unknown_converter_properties
 from fencepost.runtime.worker import Worker
 from tests.support.sequence_source import properties
@@ -61,6 +63,24 @@ def test_a_valid_configuration_is_checked_without_brokers(worker: Worker):
 )
 def test_errors_are_reported_on_their_properties(worker: Worker, change: dict[str, str], blamed: str):
     assert _blamed(worker, properties("c", "t") | change) == [blamed]
+
+
+def test_an_error_without_the_name_of_its_property_is_reported_with_it(worker: Worker, monkeypatch: pytest.MonkeyPatch):
+    said = {
+        "transforms.a.field": 'Missing required configuration "field" which has no default value.',
+        "transforms.b.field": "The property transforms.b.field is required.",
+        "field": "transforms.b.field and a field-list lack it",
+    }
+    found = Validation({}, {name: ConfigValue(name, errors=[error]) for name, error in said.items()})
+    monkeypatch.setattr(worker, "validate", lambda *_, **__: found)
+    with pytest.raises(ConfigError) as caught:
+        worker.checked(properties("c", "t"))
+    joined = (
+        'transforms.a.field: Missing required configuration "field" which has no default value.; '
+        "The property transforms.b.field is required.; field: transforms.b.field and a field-list lack it"
+    )
+    for message in (str(caught.value), found.error_message):
+        assert message.endswith(f": {joined}")
 
 
 def test_all_errors_are_reported_at_once(worker: Worker):

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
 import click
@@ -48,6 +49,13 @@ def asks_cluster(command: Callable[..., None]) -> Callable[..., None]:
         command(config, as_json=output == "json", **arguments)
 
     return with_cluster
+
+
+def given_cluster() -> str:
+    """Return the options of the running command that name its cluster, as a shell reads them."""
+    given = click.get_current_context().params
+    options = ("--bootstrap-server", given["bootstrap_server"]), ("--command-config", given["command_config"])
+    return " ".join(f"{option} {quote(str(value))}" for option, value in options if value is not None)
 
 
 def require_answer(config: ClientConfig) -> None:

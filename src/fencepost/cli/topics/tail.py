@@ -22,7 +22,7 @@ from typing import Any, Final, Self
 import click
 
 from fencepost.api.texts import printable
-from fencepost.cli.common.cluster_options import asks_cluster, require_answer
+from fencepost.cli.common.cluster_options import asks_cluster, given_cluster, require_answer
 from fencepost.cli.common.exit_codes import exit_codes
 from fencepost.cli.common.registry_option import asks_registry, record_reading
 from fencepost.cli.common.tables import counted, shown_time
@@ -363,7 +363,7 @@ class _Hidden:
             name = (transaction.transactional_id, transaction.started_ms)
             if name not in self._told:
                 self._told.add(name)
-                click.echo(_told(transaction, topic, hidden), err=True)
+                click.echo(told_of_open(transaction, topic, hidden), err=True)
         if not found and not self._told:
             self._told.add(("", 0))
             click.echo(
@@ -373,7 +373,8 @@ class _Hidden:
             )
 
 
-def _told(transaction: OpenTransaction, topic: str, hidden: Mapping[int, int]) -> str:
+def told_of_open(transaction: OpenTransaction, topic: str, hidden: Mapping[int, int]) -> str:
+    """Return what hides records of a topic, by partition, and the command that ends it, to be pasted into a shell."""
     places = [number for name, number in transaction.partitions if name == topic]
     count = sum(hidden.get(number, 0) for number in places)
     seconds = max(0.0, time.time() - transaction.started_ms / 1000)
@@ -381,5 +382,6 @@ def _told(transaction: OpenTransaction, topic: str, hidden: Mapping[int, int]) -
         f"{counted(count, 'offset')} of {topic} (partition {', '.join(map(str, places))}) hidden by the open transaction of "
         f"{printable(transaction.transactional_id)}: producer id {transaction.identity.producer_id}, epoch "
         f"{transaction.identity.epoch}, since {shown_time(transaction.started_ms)} ({seconds:.0f} s). They are shown "
-        f"once it commits. If its task is gone: fencepost transactions abort {printable(quote(transaction.transactional_id))}"
+        f"once it commits. If its task is gone: fencepost transactions abort {printable(quote(transaction.transactional_id))} "
+        f"{printable(given_cluster())}"
     )

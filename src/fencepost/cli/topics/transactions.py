@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from fencepost.api.texts import printable
 from fencepost.cli.common.cluster_options import asks_cluster, require_answer
 from fencepost.cli.common.exit_codes import exit_codes
 from fencepost.cli.common.tables import print_json, print_table, shown_time
@@ -41,8 +42,10 @@ def list_transactions(config: ClientConfig, *, as_json: bool, older_than: float 
         found = [transaction for transaction in found if _is_of_group(transaction.transactional_id, group)]
     if as_json:
         print_json([_as_json(transaction) for transaction in found])
-    else:
+    elif found:
         _print_transactions(found, now_ms)
+    else:
+        click.echo(printable(_none(older_than, group)))
 
 
 @transactions.command()
@@ -94,6 +97,12 @@ def _abort_hanging(config: ClientConfig, topic: str, partition: int, start_offse
         click.echo(
             f"Aborted the transaction in {topic}-{partition} from offset {start_offset} on ({_shown(identity)})."
         )
+
+
+def _none(older_than: float | None, group: str | None) -> str:
+    longer = "" if older_than is None else f" for longer than {older_than:g} s"
+    whose = "" if group is None else f" of group {group}"
+    return f"No transactions{whose} are open{longer}." if longer else f"No open transactions{whose}."
 
 
 def _is_of_group(transactional_id: str, group: str) -> bool:

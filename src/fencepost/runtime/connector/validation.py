@@ -23,7 +23,7 @@ from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.connector_instance import ConnectorInstance
 from fencepost.config.log_context import log_context
 from fencepost.config.plugins import PluginKind, find_plugin, sources_of
-from fencepost.config.preflight import merge, preflight
+from fencepost.config.preflight import merge, preflight, with_name
 from fencepost.config.topic_creation import topic_creation_properties
 from fencepost.config.unknown_properties import unknown_properties
 from fencepost.config.worker_config import WorkerConfig
@@ -53,8 +53,8 @@ class Validation:
 
     @property
     def errors(self) -> list[str]:
-        """All errors."""
-        return [error for value in self.values.values() for error in value.errors]
+        """All errors, with the names of their properties."""
+        return [with_name(value.name, error) for value in self.values.values() for error in value.errors]
 
     @property
     def error_message(self) -> str:
