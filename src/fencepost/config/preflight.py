@@ -72,9 +72,13 @@ def merge(values: Iterable[ConfigValue]) -> list[ConfigValue]:
 
 
 def with_name(name: str, error: str) -> str:
-    """Return an error of a property with its name, which Java's errors lack, or the prefix of it."""
+    """Return an error of a property with its name, which Java's errors lack, or the prefix of it.
+
+    An error that names a group of properties, such as `value.converter.*`, names all of them.
+    """
     is_named = re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", error)
-    return error if is_named else f"{name}: {error}"
+    groups = re.findall(r"[\w.-]+\.(?=\*)", error)
+    return error if is_named or any(map(name.startswith, groups)) else f"{name}: {error}"
 
 
 def exactly_once_errors(
