@@ -124,7 +124,7 @@ def test_a_java_task_whose_transaction_is_aborted_reads_its_records_again(
 
 
 def events(worker: Worker) -> Iterator[dict[str, Any]]:
-    """What a browser is told, which connects again once a stream has ended."""
+    """The events that a browser gets. It connects again when a stream ends."""
     while True:
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", worker.port, timeout=60)) as connection:
             connection.request("GET", "/ui/api/events")
@@ -147,11 +147,11 @@ def test_events_tell_what_becomes_of_a_java_connector(
             found = next(told)["rows"].get(waiting.name)
             return found if found is not None and found[field] == value else None
 
-        opened = wait_for(lambda: row("open_records", OPEN), what="the open transaction is told")
+        opened = wait_for(lambda: row("open_records", OPEN), what="the event of the open transaction")
         assert (opened["class"], opened["state"], opened["records"]) == (HOSTILE, "RUNNING", 0)
         assert [(each["id"], each["state"]) for each in opened["tasks"]] == [(0, "RUNNING")]
         waiting.go_on()
-        committed = wait_for(lambda: row("records", LIMIT), what="the commit is told")
+        committed = wait_for(lambda: row("records", LIMIT), what="the event of the commit")
         assert (committed["transactions"], committed["open_records"], committed["open_since"]) == (1, 0, None)
         connector.close()
 
@@ -161,7 +161,7 @@ def test_events_tell_what_becomes_of_a_java_connector(
             # A stream that begins anew names only what is there.
             return rows[waiting.name] is None if waiting.name in rows else event.get("whole", False)
 
-        wait_for(is_gone, what="its end is told")
+        wait_for(is_gone, what="the event of the removal")
 
 
 def test_failures_of_a_java_connector_are_events(worker: Worker, connector: Connectors, topics: Topics):
@@ -173,7 +173,7 @@ def test_failures_of_a_java_connector_are_events(worker: Worker, connector: Conn
             found = next(told)["rows"].get(name)
             return found if found is not None and found["error"] else None
 
-        row = wait_for(failed, what="the failure is told")
+        row = wait_for(failed, what="the event of the failure")
     assert "java.lang.IllegalStateException: the source is gone" in row["error"]
     assert [each["state"] for each in row["tasks"]] == ["FAILED"]
 

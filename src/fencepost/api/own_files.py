@@ -76,7 +76,8 @@ class OwnFiles:
             )
         now = self.found()
         before = now if before is None else before
-        directories = [own for own in self.paths if own not in now.files & before.files]
+        files = now.files & before.files
+        directories = [own for own in self.paths if own not in files]
         if (opened.st_dev, opened.st_ino) in now.identities | before.identities or _is_below_any(
             directories, path, target
         ):
